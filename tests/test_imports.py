@@ -24,7 +24,8 @@ LIGHT_MODULES = {
 }  # fmt: skip
 TENSOR_MODULES = {
     "samplers.transformers", "samplers.attention", "samplers.batches", "samplers.drawing",
-    "samplers.guess_probabilities", "samplers.kv_cache", "samplers.likeliest_word", "samplers.vllm", "samplers.mlx",
+    "samplers.generate", "samplers.guess_probabilities", "samplers.kv_cache", "samplers.likeliest_word",
+    "samplers.vllm", "samplers.mlx",
 }  # fmt: skip
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may

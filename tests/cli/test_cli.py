@@ -209,6 +209,15 @@ def test_brackets_in_a_name_are_no_markup(cli, finished_run, word_directory, tmp
     assert "t[i].jsonl" in cli("traces", "--words", words, "--num-games", 2, "--out", tmp_path / "t[i].jsonl")[1]
 
 
+def test_a_run_is_named_after_its_model_and_the_time_on_request(cli, word_directory, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    few = ("--until", "traces", "--traces.num-games", 7)
+    code, _, err = cli("run", config, "--out", tmp_path / "{model}-{time}", *few)
+    assert code == 0, err
+    [run] = [path for path in tmp_path.iterdir() if path.is_dir() and path.name.startswith("tiny-2")]
+    assert (run / "traces.jsonl").is_file()
+
+
 def test_settings_on_the_command_line_win_over_the_file(cli, word_directory, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory)
     arguments = ("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 7, "--seed", 5)

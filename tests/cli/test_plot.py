@@ -10,6 +10,9 @@ def test_wins_of_a_run_are_drawn(cli, finished_run, tmp_path) -> None:
     drawn = (tmp_path / "wins.svg").read_text()
     assert "wins so far" in drawn
     assert "by turn 6" in drawn
+    code, _, _ = cli("plot", "wins", finished_run / "metrics.jsonl", "--out", tmp_path / "file.svg")
+    assert code == 0
+    assert "by turn 6" in (tmp_path / "file.svg").read_text()
 
 
 @pytest.mark.parametrize(("figure", "where"), [("losses", "run"), ("wins", "nowhere")])

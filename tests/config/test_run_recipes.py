@@ -20,7 +20,9 @@ from wordle_rl.chat.lengths import longest_game
 from wordle_rl.chat.templates import training_template
 from wordle_rl.config import RunConfig, Setting, load_config
 from wordle_rl.models.loading import save_model
+from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.preflight.model_fit import check_updates
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Completion
 
@@ -93,6 +95,17 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     assert (tmp_path / "run" / shipped.algorithm / weights).is_file()
     assert (tmp_path / "run" / "eval" / f"{shipped.algorithm}.json").is_file()
     assert (tmp_path / "run" / "sft" / "epochs" / "epoch-1").is_dir() == shipped.sft.save_each_epoch
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_no_recipe_s_rate_is_lost_on_its_weights(path: Path) -> None:
+    config = load_config(path)
+    adapts = config.model.lora.rank > 0
+    size = 2 if config.model.dtype == "bfloat16" else 4
+    numbers = ModelNumbers(
+        10**9, 10**7 if adapts else 10**9, 2, 2, 2, 16, 32, 64, 1000, size, trainable_bytes=4 * adapts
+    )
+    assert check_updates(config, numbers) == []
 
 
 def test_recipes_keep_the_published_numbers() -> None:

@@ -24,7 +24,7 @@ BOARD = [Turn("crate", score_guess("grape", "crate"), Outcome.SCORED)]
         "I need a word which fits all the clues; the guess fits my plan. I'll try these.",
         "I'll guess there are few left.",
         "Possible words: I think grape or crane.",
-        "Any of 60 words is possible; I open with crane.",
+        "Many words are possible; I open with crane.",
         "My first guess is crate, and it gave me three greens.",
         "My last guess is crate.",
         "crane fits? No, the e was marked green.",

@@ -55,9 +55,11 @@ def test_the_remaining_answers_are_counted_by_brute_force(sixty, traces) -> None
             assert turn.remaining == len(possible(sixty, trace.turns[:count]))
 
 
-def test_games_are_won_or_end_where_no_answer_fits_or_turns_are_out(sixty, traces) -> None:
+def test_games_are_won_or_end_where_no_answer_fits_or_turns_are_out(sixty) -> None:
     endings = Counter()
-    for trace in traces:
+    settings = TraceSettings(num_games=120, outside_rate=0.5)
+    secrets = draw_secrets(sixty, split_secrets(sixty), settings, 0)
+    for trace in solver_traces(sixty, secrets, SolverTeacher(Solver(sixty)), settings, 0):
         if trace.won:
             endings["won"] += 1
             assert all(turn.guess != trace.secret for turn in trace.turns[:-1])
@@ -77,7 +79,7 @@ def test_strays_are_marked_and_say_nothing(traces) -> None:
     assert all(bool(turn.thinking) == turn.taught for turn in turns)
 
 
-def test_the_number_in_every_narration_is_the_true_one(sixty, traces) -> None:
+def test_narration_says_what_a_player_can_know_and_no_number(sixty, traces) -> None:
     kinds = Counter()
     for trace in traces:
         for count, turn in enumerate(trace.turns):
@@ -86,18 +88,27 @@ def test_the_number_in_every_narration_is_the_true_one(sixty, traces) -> None:
             left = possible(sixty, trace.turns[:count])
             if only := re.search(r"Only (\w+) fits", turn.thinking):
                 assert left == [only[1]] == [turn.guess]
+                assert trace.secret == turn.guess, "no thought is false of its own secret"
                 kinds["only"] += 1
                 continue
-            assert int(re.search(r"(\d+) (?:of )?words?", turn.thinking)[1]) == len(left)
-            assert turn.guess in turn.thinking
+            after_facts = turn.thinking.split(". ")[-1]
+            assert not re.search(r"\d", after_facts)
+            assert ("A few words are possible" in after_facts) == (len(left) <= 5)
+            assert turn.guess in after_facts
             classes = Counter(marks_of(word, turn.guess) for word in left)
-            if groups := re.search(r"sorts them into (\d+) groups", turn.thinking):
-                assert int(groups[1]) == len(classes)
-                kinds["groups"] += 1
-            if "tells all of them apart" in turn.thinking:
+            if "tells all of them apart" in after_facts:
                 assert len(classes) == len(left)
                 kinds["apart"] += 1
-    assert all(kinds[kind] for kind in ("only", "groups", "apart")), kinds
+            kinds["most"] += "tells most of them apart" in after_facts
+    assert all(kinds[kind] for kind in ("only", "most", "apart")), kinds
+
+
+def test_thoughts_are_never_about_a_secret_outside_the_answers(sixty) -> None:
+    settings = TraceSettings(num_games=80, outside_rate=0.5, narrate=True)
+    split = split_secrets(sixty)
+    assert set(draw_secrets(sixty, split, settings, 0)) <= set(split.train)
+    silent = settings.model_copy(update={"narrate": False})
+    assert not set(draw_secrets(sixty, split, silent, 0)) <= set(split.train)
 
 
 def test_what_narration_says_of_letters_is_true_of_the_secret(traces) -> None:
@@ -131,10 +142,10 @@ def test_a_probe_is_never_called_possible() -> None:
                 assert ("is none of them" in turn.thinking) == (not fits)
                 classes = len({marks_of(word, turn.guess) for word in left})
                 apart = "tells all of them apart" in turn.thinking
-                assert apart == (classes == len(left))
-                assert apart or f"sorts them into {classes} groups" in turn.thinking
-                kinds["possible" if fits else "apart" if apart else "groups"] += 1
-    assert all(kinds[kind] for kind in ("possible", "apart", "groups")), kinds
+                assert apart == (classes == len(left) <= 5)
+                assert apart or "tells most of them apart" in turn.thinking
+                kinds["possible" if fits else "apart" if apart else "most"] += 1
+    assert all(kinds[kind] for kind in ("possible", "most")), kinds
 
 
 def test_no_held_out_secret_is_ever_played(sixty, split, traces) -> None:

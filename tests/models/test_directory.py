@@ -13,7 +13,7 @@ from fake_hub import open_hub
 from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, WordSettings
-from wordle_rl.models.directory import find_model, game_of, is_hub_name
+from wordle_rl.models.directory import find_model, game_of, is_hub_name, settings_of
 from wordle_rl.models.loading import save_model
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.runs.lineage import LINEAGE_FILE, Lineage, lesson_of, save_lineage
@@ -124,3 +124,8 @@ def test_a_model_of_the_hub_is_found_with_its_game_and_without_other_formats(mod
     assert unreachable.returncode == 2
     assert "the hub could not be reached" in unreachable.stderr
     assert unreachable.stderr.count("\n") == 1
+
+
+def test_a_model_from_elsewhere_is_held_in_the_type_it_is_stored_in(model: Path, tmp_path: Path) -> None:
+    assert settings_of(model).dtype == "float32", "it was trained here"
+    assert settings_of(tmp_path).dtype == "auto"

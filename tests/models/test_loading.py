@@ -9,12 +9,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from chat_families import family_config, family_tokenizer
+from small_models import small_config
 from training_fixtures import TINY, small_model, weights_of
+from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3MoeConfig
 
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
 from wordle_rl.models.loading import load_codec, load_model, save_model
 from wordle_rl.models.multimodal import load_language_model
 from wordle_rl.runs import RunError
+from wordle_rl.samplers.base import Request
+from wordle_rl.samplers.transformers import TransformersSampler
 
 
 @pytest.fixture
@@ -140,3 +145,43 @@ def test_a_device_map_places_the_same_weights(saved: Path) -> None:
         placed, _ = load_model(ModelSettings(path=str(saved)), 0, device_map)
         assert device_map == "auto" or {parameter.device.type for parameter in placed.parameters()} == {"cpu"}
         assert all(torch.equal(a, b.cpu()) for a, b in zip(plain.parameters(), placed.parameters(), strict=True))
+
+
+def test_a_model_stops_where_its_makers_let_it_and_so_does_what_is_saved(tmp_path: Path) -> None:
+    tokenizer = family_tokenizer("llama3")
+    end, turn, letter = tokenizer.convert_tokens_to_ids(["<|end_of_text|>", "<|eot_id|>", "a"])
+    model = AutoModelForCausalLM.from_config(family_config("llama3", len(tokenizer)))
+    model.generation_config.eos_token_id = [end, turn, letter]
+    model.save_pretrained(tmp_path / "published")
+    tokenizer.save_pretrained(tmp_path / "published")
+    model, codec = load_model(ModelSettings(path=str(tmp_path / "published")), 0)
+    assert codec.stop_ids == {end, turn}, "a letter ends no turn"
+    save_model(model, codec, tmp_path / "trained")
+    assert load_codec(ModelSettings(path=str(tmp_path / "trained")))[0].stop_ids == {end, turn}
+    assert GenerationConfig.from_pretrained(tmp_path / "trained").eos_token_id == sorted({end, turn})
+
+
+@torch.no_grad()
+def test_a_mixture_of_experts_saved_with_its_router_s_loss_on_is_played(tokenizer, codec, tmp_path: Path) -> None:
+    """With it on, a pass with a cache fails."""
+    config = Qwen3MoeConfig(
+        **small_config(codec), head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+        output_router_logits=True,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "trained")
+    tokenizer.save_pretrained(tmp_path / "trained")
+    model, codec = load_model(ModelSettings(path=str(tmp_path / "trained")), 0)
+    sampler = TransformersSampler(model, codec, SamplingSettings(max_completion_tokens=4))
+    [completion] = sampler.sample([Request(0, (), (), codec.encode("5x6"))])
+    assert completion.token_ids
+    save_model(model, codec, tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["output_router_logits"] is False
+
+
+def test_pretrained_models_have_the_attention_that_spares_memory(saved: Path) -> None:
+    def attention(**settings: object) -> str:
+        return str(load_model(ModelSettings(**settings), 0)[0].config._attn_implementation)
+
+    assert attention(path=str(saved)) == "sdpa"
+    assert attention(path=str(saved), attn_implementation="eager") == "eager"
+    assert attention(path=str(saved), from_scratch=True) == attention(**TINY) == "eager"

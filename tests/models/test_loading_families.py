@@ -35,6 +35,8 @@ CHANGES = {
     "gemma3": (KEPT,),
     "llama3": ("the date is fixed", KEPT),
     "deepseek-r1": (KEPT,),
+    "gpt-oss": ("the date is fixed", KEPT, "prompts end where the final reply begins"),
+    "glm4": (KEPT,),
     "gemma2": ("the system message opens the first user message", KEPT),
 }
 
@@ -171,7 +173,7 @@ def test_only_templates_that_need_it_are_changed(trained: Trained) -> None:
     assert (template == published_template(FAMILIES[trained.name].template)) == (not CHANGES[trained.name])
 
 
-@pytest.mark.parametrize("name", ["qwen3", "gemma3", "llama3"])
+@pytest.mark.parametrize("name", ["qwen3", "gemma3", "llama3", "gpt-oss"])
 def test_grpo_trains_a_family_on_the_tokens_it_sampled(name: str, sixty, tmp_path, monkeypatch) -> None:
     tokenizer = family_tokenizer(name)
     torch.manual_seed(0)
@@ -250,6 +252,22 @@ def test_a_thought_opened_by_the_prompt_is_part_of_the_reply() -> None:
     hasty = codec.reply_ids("<guess>crane</guess>")
     assert codec.text_of(hasty) == "<think>\n\n</think>\n\n<guess>crane</guess>"
     assert Prompter().parse(codec.text_of(hasty)) == Guess("crane")
+
+
+def test_gpt_oss_is_asked_for_its_final_reply_and_closes_it_as_it_was_made_to() -> None:
+    codec = ChatCodec(variant("gpt-oss"))
+    asked = "<|start|>assistant<|channel|>final<|message|>"
+    assert codec.tokenizer.decode(codec.prompt_ids(Prompter().opening())).endswith(asked)
+    bridge = codec.tokenizer.decode(codec.bridge_ids(Message(role="user", content="b")))
+    assert bridge == f"<|start|>user<|message|>b<|end|>{asked}"
+    assert codec.frame.turn_end == "<|return|>"
+
+
+def test_glm_ends_its_turn_with_the_tag_of_the_next_speaker() -> None:
+    codec = ChatCodec(variant("glm4"))
+    assert codec.frame.turn_end == "<|user|>"
+    assert codec.tokenizer.decode(codec.bridge_ids(Message(role="user", content="b"))) == "\nb<|assistant|>"
+    assert codec.taught("<guess>crane</guess>", Thinking.OPTIONAL) == "\n<think></think>\n<guess>crane</guess>"
 
 
 def test_what_a_server_hands_back_without_the_opened_tag_is_rendered_the_same() -> None:

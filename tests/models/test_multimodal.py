@@ -15,7 +15,9 @@ from transformers import (
     AutoModelForCausalLM,
     Gemma3Config,
     Gemma3ForConditionalGeneration,
-    LlavaConfig,
+    Gemma4Config,
+    Gemma4ForConditionalGeneration,
+    Gemma4TextConfig,
     Qwen2_5_VLConfig,
 )
 
@@ -84,7 +86,7 @@ def test_the_text_part_says_exactly_what_the_whole_says(layout: str, published: 
     if layout != "as published":
         path = with_names(published, tmp_path / "later", "language_model.model.", "model.language_model.")
     whole = Gemma3ForConditionalGeneration.from_pretrained(published, dtype=torch.float32, attn_implementation="eager")
-    part, _ = load_model(ModelSettings(path=str(path)), 0)
+    part, _ = load_model(ModelSettings(path=str(path), attn_implementation="eager"), 0)
     assert torch.equal(logits(part), logits(whole))
     assert not [name for name, _ in part.named_parameters() if "vision" in name or "multi_modal" in name]
 
@@ -170,8 +172,32 @@ def test_its_text_part_is_held_in_4_bits(published: Path) -> None:
     assert 1e-4 < (logits(held) - logits(whole)).square().mean().sqrt() / logits(whole).std() < 0.3
 
 
-@pytest.mark.parametrize("config", [Qwen2_5_VLConfig(), LlavaConfig()], ids=["qwen2.5-vl", "llava"])
-def test_other_models_of_text_and_more_are_refused_in_one_line(config, tmp_path: Path) -> None:
+@torch.no_grad()
+def test_the_text_part_of_gemma_4_says_what_the_whole_says(tmp_path: Path) -> None:
+    tokenizer = family_tokenizer("gemma4")
+    text = Gemma4TextConfig(
+        vocab_size=len(tokenizer), vocab_size_per_layer_input=len(tokenizer), hidden_size=32, num_hidden_layers=4,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, global_head_dim=32, intermediate_size=48,
+        hidden_size_per_layer_input=8, num_kv_shared_layers=2, max_position_embeddings=512, pad_token_id=0,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+    )  # fmt: skip
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"num_key_value_heads": 2, "head_dim": 8}
+    torch.manual_seed(0)
+    whole = Gemma4ForConditionalGeneration(Gemma4Config(text_config=text, vision_config=vision, audio_config=None))
+    whole.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    settings = ModelSettings(path=str(tmp_path))
+    part, codec = load_model(settings, 0)
+    assert torch.allclose(logits(part), logits(whole), atol=1e-5)
+    assert codec.frame.turn_end == "<turn|>"
+    assert load_numbers(settings).num_parameters == sum(weight.numel() for weight in part.parameters())
+    save_model(part, codec, tmp_path / "saved")
+    assert torch.equal(logits(load_model(ModelSettings(path=str(tmp_path / "saved")), 0)[0]), logits(part))
+
+
+@pytest.mark.parametrize("config", [Qwen2_5_VLConfig()], ids=["qwen2.5-vl"])
+def test_models_whose_text_part_is_no_model_of_its_own_are_refused_in_one_line(config, tmp_path: Path) -> None:
     config.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=f"of text and more \\({config.model_type}\\)") as caught:
         load_numbers(ModelSettings(path=str(tmp_path)))

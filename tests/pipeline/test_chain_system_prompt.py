@@ -27,7 +27,7 @@ from wordle_rl.runs import read_object, write_json, write_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE
 
 TEXT = "Find {word_length} letters in {max_turns} guesses. Reply: {example}"
-TOLD = "Find 5 letters in 6 guesses. Reply: <guess>crane</guess>"
+TOLD = "Find 5 letters in 6 guesses. Reply: <guess>xylyl</guess>"
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
@@ -50,7 +50,7 @@ def test_a_text_that_shows_no_reply_is_warned_of() -> None:
     assert finding.level == "warning"
     assert "neither <guess> and </guess> nor {example} is in it" in finding.message
     assert finding.message.startswith("game.system_prompt ")
-    brackets = check_wording(Prompter(Style.TEXTARENA, system_prompt="Say <guess>crane</guess>."))
+    brackets = check_wording(Prompter(Style.TEXTARENA, system_prompt="Say <guess>xylyl</guess>."))
     assert "neither [ and ] nor {example}" in brackets[0].message
     for text in (None, "", "Say {example}.", "Say <guess>, a word and </guess>."):
         assert check_wording(Prompter(Style.COMPACT, system_prompt=text)) == []

@@ -13,11 +13,15 @@ from rich.console import Console
 from training_fixtures import write_config
 
 import wordle_rl.models.device as device_module
+from wordle_rl.chat.lengths import longest_game
 from wordle_rl.config import ConfigError, VLLMSettings, load_config
+from wordle_rl.config.context import GameContext
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import Device
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight.device import check_memory
+from wordle_rl.preflight.before_run import check_before_run
+from wordle_rl.preflight.checks import Plan
+from wordle_rl.preflight.device import check_memory, stage_memory
 from wordle_rl.preflight.memory import MemoryEstimate, Work, estimate
 from wordle_rl.runs.distributed import Sharding, sharding
 
@@ -84,6 +88,10 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     (rough,) = check_memory({"grpo": needs(gib, 4 * gib)}, device)
     assert rough.level == "warning"
     assert "grpo may take about 5.0 GiB, the card has 4.0 GiB; lower grpo.micro_batch_size" in rough.message
+    (hopeless,) = check_memory({"grpo": needs(gib, 8 * gib)}, device)
+    assert hopeless.level == "problem", "half of what is rough is too much"
+    (unknown,) = check_memory({"grpo": needs(gib, 8 * gib)}, device, rough_refuses=False)
+    assert unknown.level == "warning"
     findings = check_memory({"sft": needs(5 * gib, 0), "eval": needs(5 * gib, 0)}, device)
     assert [finding.level for finding in findings] == ["problem", "problem"]
     assert check_memory({"sft": needs(5 * gib, 0)}, Device("unknown", None)) == []
@@ -132,14 +140,16 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
 ) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm='"dpo"'))
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
-    with pytest.raises(ConfigError, match=r"^dpo takes 0\.0 GiB for weights, reference weights"):
+    with pytest.raises(ConfigError, match=r"dpo takes 0\.0 GiB for weights, reference weights"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
 
 
 def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__num_games="20"))
-    just = Device("card", counted(config, rows=1))
+    numbers = load_numbers(config.model)
+    needed = estimate(numbers, Work(rows=config.sft.batch_size, length=config.sft.max_length, compute_bytes=4))
+    just = Device("card", needed.counted + needed.activations + needed.logits)
     monkeypatch.setattr(device_module, "device_memory", lambda: just)
     Pipeline(config, tmp_path / "run", Console(quiet=True))("sft")
     assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
@@ -153,3 +163,20 @@ def test_what_is_finished_needs_no_room(finished_run: Path, monkeypatch) -> None
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", 1))
     config = load_config(finished_run / "config.json")
     assert Pipeline(config, finished_run, Console(quiet=True))() is not None
+
+
+def test_a_run_that_may_not_fit_says_so_before_it_trains(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory))
+    context = GameContext.of(config)
+    plan = Plan.whole(config, context)
+    teacher = max(len(example.token_ids) for example in plan.taught)
+    game = longest_game(context.words, context.prompter, plan.model.codec, config.max_completion_tokens)
+    needed = stage_memory(config, plan.model.numbers, teacher, game, num_secrets=1).values()
+    room = max(stage.counted + 3 * (stage.total - stage.counted) // 4 for stage in needed)
+    for num_bytes, warns in ((room, True), (100 * room, False)):
+        monkeypatch.setattr(device_module, "device_memory", lambda size=num_bytes: Device("main memory", size))
+        todo = check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)
+        assert any("may take about" in warning for warning in todo.warnings) == warns
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("main memory", room // 3))
+    with pytest.raises(ConfigError):
+        check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)

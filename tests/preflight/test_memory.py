@@ -16,11 +16,12 @@ from transformers import (
     Qwen3Config,
 )
 
-import wordle_rl.models.numbers as numbers_module
+import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
-from wordle_rl.models.numbers import ModelNumbers, main_memory_bytes
+from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.memory import Work, activation_bytes, cache_bytes, estimate, stage_works
+from wordle_rl.runs.provenance import main_memory_bytes
 from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers
 
 GIB = 1024**3
@@ -168,7 +169,7 @@ def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
 def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path: Path, monkeypatch) -> None:
     if limit is not None:
         (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(numbers_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
+    monkeypatch.setattr(provenance_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
     found = main_memory_bytes()
     assert found is not None
     assert found == expected if expected else found > GIB // 2

@@ -21,8 +21,8 @@ def test_published_families_pass(name: str, style: Style, shape: Shape, small_wo
     vocab_size = len(codec.tokenizer)
     assert check_template(codec, game, prompter.thinking) == []
     notes = check_stops(codec, game, vocab_size)
-    assert levels(notes) == (["note"] if name.startswith("gemma") else [])
-    assert all("'<eos>', a turn ends with '<end_of_turn>'" in note.message for note in notes)
+    assert levels(notes) == (["note"] if FAMILIES[name].eos != FAMILIES[name].end else [])
+    assert all(f"{FAMILIES[name].eos!r}, a turn ends with {FAMILIES[name].end!r}" in note.message for note in notes)
 
 
 def test_the_sample_game_is_a_game_by_the_rules(small_words) -> None:

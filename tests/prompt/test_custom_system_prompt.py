@@ -44,7 +44,7 @@ def without_system(messages: list[Message]) -> list[Message]:
 def test_the_text_is_told_first_in_every_style_and_shape_and_changes_nothing_else(style: Style, shape: Shape) -> None:
     plain = Prompter(style, shape, rules=Rules(max_turns=7))
     own = replace(plain, system_prompt=TEXT)
-    told = f"Find a word of 5 letters in 7 guesses.\nReply: {own.reply('crane')}"
+    told = f"Find a word of 5 letters in 7 guesses.\nReply: {own.reply('xylyl')}"
     for messages, before in (
         (own.opening(), plain.opening()),
         (own.opening(TURNS[:1]), plain.opening(TURNS[:1])),
@@ -89,7 +89,7 @@ def test_a_text_with_doubled_braces_is_told_as_it_was_meant(text: str) -> None:
 def test_a_text_is_refused_or_filled_in_as_python_would(pieces: list[str]) -> None:
     text = "".join(pieces).strip()
     try:
-        meant = text.format(word_length=5, max_turns=6, example="<guess>crane</guess>")
+        meant = text.format(word_length=5, max_turns=6, example="<guess>xylyl</guess>")
     except (ValueError, KeyError, IndexError):
         assert fault_in(text)
         assert "\n" not in fault_in(text)

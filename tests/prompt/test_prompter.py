@@ -23,6 +23,8 @@ from wordle_rl.prompt import (
     knowledge_of,
     parse_reply,
 )
+from wordle_rl.solver import Solver
+from wordle_rl.words import load_words
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
 
@@ -389,3 +391,20 @@ def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, 
     assert opening[: -2 * len(given_turns)] == prompter.opening()
     fresh = Prompter(style=style, thinking=thinking, shape=Shape.STATE)
     assert fresh.opening(given_turns) == prompter.state(given_turns)
+
+
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.SYMBOLS, Style.TEXTARENA, Style.LETTERS])
+def test_a_malformed_reply_is_answered_with_how_to_reply(style: Style) -> None:
+    prompter = Prompter(style=style)
+    assert prompter.example in prompter.feedback([Turn(None, None, Outcome.MALFORMED)])["content"]
+    assert prompter.example not in prompter.feedback([Turn("zzzzz", None, Outcome.UNLISTED)])["content"]
+
+
+def test_the_example_of_a_reply_helps_nobody_who_copies_it() -> None:
+    words = load_words("default")
+    example = Prompter().parse(Prompter().example).word
+    assert example in words, "a listed word, so that the form alone is at stake"
+    assert example not in words.answers
+    solver = Solver(words)
+    bits = solver.information(solver.candidates([]))
+    assert bits[words.guess_index[example]] < bits.mean() / 1.5

@@ -37,12 +37,10 @@ def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
     assert logits[mask.bool()].isfinite().all()
 
 
-def test_a_model_gets_its_own_attention_back(codec: ChatCodec) -> None:
+@pytest.mark.parametrize("own", ["eager", "sdpa"])
+def test_a_model_gets_its_own_attention_back(own: str, codec: ChatCodec) -> None:
     model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
-    model.set_attn_implementation("eager")
+    model.set_attn_implementation(own)
     with pytest.raises(KeyboardInterrupt, match=NAME), grouped(model):
         raise KeyboardInterrupt(model.config._attn_implementation)
-    assert model.config._attn_implementation == "eager"
-    model.set_attn_implementation("sdpa")
-    with grouped(model):
-        assert model.config._attn_implementation == "sdpa"
+    assert model.config._attn_implementation == own

@@ -52,7 +52,7 @@ def test_no_listed_word_is_likelier_than_the_one_that_is_found(
     replies = [codec.reply_ids(prompter.reply(word)) for word in small_words.guesses]
     prompts = [codec.encode(text) for text in ("5x6", "5x6 crane", "a", "5x6")]
     openings = [opening_of(prompt, replies[0], constraint) for prompt in prompts]
-    search = WordSearch(model, constraint, codec.stop_ids, codec.pad_id, 1, beam=5000)
+    search = WordSearch(model, constraint, codec.stop_ids, codec.pad_id, beam=5000)
     found = search.search([opening for opening in openings if opening], 40, max_rows=15_000)
     assert len(found) == len(prompts)
     assert found[0] == found[3]
@@ -115,7 +115,7 @@ def test_where_no_word_is_short_enough_the_reply_stays(codecs: dict[str, ChatCod
     reply = codec.reply_ids(prompter.reply("crane"))
     opening = opening_of(codec.encode("5x6"), reply, constraint)
     assert opening is not None
-    search = WordSearch(random_model(codec), constraint, codec.stop_ids, codec.pad_id, 1, beam=2000)
+    search = WordSearch(random_model(codec), constraint, codec.stop_ids, codec.pad_id, beam=2000)
     assert search.search([opening], 4, 64) == [None]
     assert search.search([opening], 8, 64) != [None]
     assert opening_of((), codec.encode("I say crane"), constraint) is None

@@ -9,23 +9,35 @@ pytest.importorskip("torch")
 import torch
 from small_models import SLIDING, small_config
 from transformers import (
+    AutoModelForCausalLM,
     Gemma3ForCausalLM,
     Gemma3TextConfig,
     Gemma4ForCausalLM,
     Gemma4TextConfig,
+    GraniteMoeHybridConfig,
+    Lfm2Config,
+    Llama4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
+    MiniMaxConfig,
+    NemotronHConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
+    Qwen3_5TextConfig,
 )
 
+import wordle_rl.samplers.transformers as sampler_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
+from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.samplers.constrain import make_constraint
+from wordle_rl.samplers.likeliest_word import WordSearch, opening_of
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.words import WordList
 
@@ -351,8 +363,111 @@ def test_what_drops_out_in_training_stays_in_play(codec: ChatCodec, small_words:
     assert check_against_plain_forward(model.eval(), trajectories, greedy()) > 60
 
 
-def test_models_that_remember_otherwise_are_refused(codec: ChatCodec) -> None:
-    model = ARCHITECTURES["llama"](small_config(codec))
-    model.config.layer_types = ["linear_attention", "full_attention"]
-    with pytest.raises(ValueError, match="linear_attention layers cannot be sampled"):
-        TransformersSampler(model, codec)
+HYBRID: dict[str, Callable[[dict[str, object]], PreTrainedConfig]] = {
+    "qwen3.5": lambda size: Qwen3_5TextConfig(
+        **size, head_dim=16, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+    ),
+    "lfm2": lambda size: Lfm2Config(**size, layer_types=["conv", "full_attention"], block_multiple_of=8),
+    "granite4": lambda size: GraniteMoeHybridConfig(
+        **size, layer_types=["mamba", "attention"], mamba_n_heads=4, mamba_d_head=16, mamba_d_state=8,
+        mamba_n_groups=1, num_local_experts=0, shared_intermediate_size=32,
+    ),
+    "llama4": lambda size: Llama4TextConfig(
+        **size, head_dim=16, attention_chunk_size=8, layer_types=["chunked_attention", "full_attention"],
+        num_local_experts=2, num_experts_per_tok=1, intermediate_size_mlp=48,
+    ),
+    "minimax": lambda size: MiniMaxConfig(  # it reads padding as text
+        **size, layer_types=["linear_attention", "full_attention"], num_local_experts=2, num_experts_per_tok=1
+    ),
+    "nemotron3": lambda size: NemotronHConfig(
+        **size, head_dim=16, layers_block_type=["mamba", "attention"], mamba_num_heads=4, mamba_head_dim=16,
+        ssm_state_size=8, n_groups=1,
+    ),
+}  # fmt: skip
+
+
+def hybrid_model(architecture: str, codec: ChatCodec) -> PreTrainedModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(HYBRID[architecture](small_config(codec)))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(3.0)
+    return model.eval()
+
+
+@pytest.mark.parametrize("architecture", HYBRID)
+def test_models_with_other_layers_sample_as_they_read(
+    architecture: str, codec: ChatCodec, small_words: WordList
+) -> None:
+    model = hybrid_model(architecture, codec)
+    model.generation_config.repetition_penalty = 5.0  # what its makers advise changes nothing
+    settings = SamplingSettings(temperature=1.0, max_completion_tokens=6, max_batch_size=5)
+    trajectories = play(STARTS, small_words, COMPACT, TransformersSampler(model, codec, settings, seed=3))
+    assert check_against_plain_forward(model, trajectories, settings) > 60
+    assert model.generation_config.repetition_penalty == 5.0
+
+
+@torch.no_grad()
+def test_words_are_searched_in_models_with_other_layers(codec: ChatCodec, small_words: WordList) -> None:
+    model, whole = hybrid_model("qwen3.5", codec), ChatCodec(codec.tokenizer)
+    constraint = make_constraint(small_words, COMPACT, whole)
+    prompts = [whole.encode(text) for text in ("5x6", "5x6 crane", "5x6")]
+    openings = [opening_of(prompt, whole.reply_ids(COMPACT.reply("crane")), constraint) for prompt in prompts]
+    search = WordSearch(model, constraint, whole.stop_ids, whole.pad_id, beam=16)
+    for opening, ending in zip(openings, search.search(openings, 40, 64), strict=True):
+        logits = model(torch.tensor([[*opening.token_ids, *ending.token_ids]]), use_cache=False).logits[0]
+        logprobs = logits.log_softmax(-1)[len(opening.token_ids) - 1 : -1]  # (ending, vocabulary)
+        expected = logprobs[range(len(ending.token_ids)), list(ending.token_ids)].tolist()
+        assert ending.logprobs == pytest.approx(expected, abs=TOLERANCE)
+        assert COMPACT.parse(whole.text_of(ending.token_ids)).word in small_words
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen3.5"])
+def test_when_memory_runs_out_fewer_games_are_played_at_once_and_they_are_the_same(
+    architecture: str, codec: ChatCodec, small_words: WordList, monkeypatch
+) -> None:
+    if architecture in HYBRID:
+        model = hybrid_model(architecture, codec)
+    else:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            model = sharpened(ARCHITECTURES[architecture](small_config(codec)))
+    expected = tokens_of(play(STARTS, small_words, COMPACT, TransformersSampler(model, codec, greedy(6))))
+    forward = type(model).forward
+    largest = []
+
+    def scarce(self, input_ids=None, **inputs):
+        if len(input_ids) > 3:
+            raise torch.OutOfMemoryError("out of memory")
+        largest.append(len(input_ids))
+        return forward(self, input_ids=input_ids, **inputs)
+
+    monkeypatch.setattr(type(model), "forward", scarce)
+    sampler = TransformersSampler(model, codec, greedy(6))
+    assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) == expected
+    assert 1 < max(largest) <= 3
+    monkeypatch.setattr(type(model), "forward", lambda *_, **__: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(torch.OutOfMemoryError):
+        TransformersSampler(model, codec, greedy(6)).sample([Request(0, (), (), codec.encode("5x6"))])
+
+
+def test_an_evaluation_plays_as_many_games_at_once_as_memory_has_room_for(
+    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList, monkeypatch
+) -> None:
+    sampler = TransformersSampler(tiny_model, codec, greedy(6))
+    at_once = []
+    sample = sampler.sample
+    monkeypatch.setattr(sampler, "sample", lambda requests: at_once.append(len(requests)) or sample(requests))
+    for free, most in ((10**12, 8), (0, 1)):
+        at_once.clear()
+        monkeypatch.setattr(sampler_module, "free_memory", lambda _device, free=free: free)
+        conditions = EvalConditions.of(COMPACT, sampler)
+        planned = Evaluation("x", "x", (), COMPACT.rules, small_words.fingerprint, (), conditions)
+        evaluate(planned, [start.secret for start in STARTS], small_words, COMPACT, sampler)
+        assert max(at_once) == most

@@ -1,6 +1,7 @@
 """Laws of sampling from a vLLM engine, over a stand-in for it: what is asked, what comes back, what is refused."""
 
 import sys
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -12,9 +13,9 @@ from fake_vllm import FakeLLM, fake_vllm
 from training_fixtures import compact, small_model
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.evaluate.players import make_player, model_sampler
-from wordle_rl.models.loading import save_model
+from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.evaluate.players import make_player
+from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Request
@@ -161,11 +162,19 @@ def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory,
     assert engine.events == ["shutdown"]
 
 
-def test_adapters_are_refused_with_the_way_to_merge_them(started, directory, sixty, codec, monkeypatch) -> None:
-    (directory / "adapter_config.json").write_text("{}")
-    monkeypatch.setattr("wordle_rl.models.loading.load_codec", lambda _: (codec, None))
-    from wordle_rl.config import ModelSettings
+def test_an_adapter_is_merged_for_the_engine_that_plays_it(
+    vllm, started, directory, sixty, solver, tmp_path, monkeypatch
+) -> None:
+    model, codec = load_model(ModelSettings(path=str(directory), lora=LoraSettings(rank=2)), 0)
+    save_model(model, codec, tmp_path / "adapter")
+    start, files = vllm.LLM, []
 
-    with pytest.raises(ConfigError, match="wordle-rl merge"):
-        model_sampler(ModelSettings(path=str(directory)), sixty, compact(), GREEDY, 0, "vllm")
-    assert not started
+    def looked_at(**given: object) -> FakeLLM:
+        files.extend(path.name for path in Path(str(given["model"])).iterdir())
+        return start(**given)
+
+    monkeypatch.setattr(vllm, "LLM", looked_at, raising=False)
+    make_player(str(tmp_path / "adapter"), sixty, None, GREEDY, solver=solver, engine="vllm")
+    assert "model.safetensors" in files
+    assert "adapter_config.json" not in files
+    assert not Path(str(started[0].given["model"])).exists(), "nothing is left behind"

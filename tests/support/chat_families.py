@@ -1,13 +1,16 @@
 """Chat families as they are met: their published templates, as TRL ships them, over small tokenizers made here."""
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     Gemma3TextConfig,
+    Glm4MoeConfig,
+    GptOssConfig,
     LlamaConfig,
     PreTrainedConfig,
     PreTrainedTokenizerFast,
@@ -27,7 +30,7 @@ class Family:
     end: str
     eos: str
     bos: str | None
-    architecture: type[PreTrainedConfig]
+    architecture: Callable[..., PreTrainedConfig]
     added: tuple[str, ...] = ()
 
 
@@ -41,6 +44,16 @@ _GEMMA4 = (
     "<tool_response|>", '<|"|>', "<|think|>", "<|channel>", "<channel|>", "<|turn>", "<turn|>", "<|image>", "<|image|>",
     "<image|>",
 )  # fmt: skip
+_HARMONY = (
+    "<|endoftext|>", "<|startoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
+    "<|message|>", "<|call|>",
+)  # fmt: skip
+_GLM = ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>")
+_HARMONY = (
+    "<|endoftext|>", "<|startoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
+    "<|message|>", "<|call|>",
+)  # fmt: skip
+_GLM = ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>")
 _DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
 
 FAMILIES = {
@@ -50,6 +63,23 @@ FAMILIES = {
     "llama3": Family("llama3_2", _LLAMA, "<|eot_id|>", "<|eot_id|>", "<|begin_of_text|>", LlamaConfig),
     "deepseek-r1": Family(
         "deepseek_r1_distill", _DEEPSEEK, _DEEPSEEK[1], _DEEPSEEK[1], _DEEPSEEK[0], Qwen2Config, _THINK
+    ),
+    "gpt-oss": Family(
+        "gptoss",
+        _HARMONY,
+        "<|return|>",
+        "<|return|>",
+        "<|startoftext|>",
+        partial(GptOssConfig, num_local_experts=2, num_experts_per_tok=1, sliding_window=4096),
+    ),
+    "glm4": Family(
+        "glm4moe",
+        _GLM,
+        "<|user|>",
+        "<|endoftext|>",
+        None,
+        partial(Glm4MoeConfig, n_routed_experts=2, num_experts_per_tok=1, moe_intermediate_size=16),
+        (*_THINK, *_TOOLS),
     ),
     "gemma2": Family("gemma", _GEMMA, "<end_of_turn>", "<eos>", "<bos>", Gemma3TextConfig),
 }

@@ -17,7 +17,7 @@ from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.adapters import add_adapters
 from wordle_rl.samplers.base import Request
-from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.learner import TorchLearner, can_measure_kl
 from wordle_rl.train.loss import CrossEntropy, Loss, PolicyLoss, PreferenceLoss
 
 
@@ -244,3 +244,10 @@ def test_compiled_layers_learn_the_same_and_play_uncompiled(codec, examples) -> 
     (numbers, weights), (other, moved) = found
     assert other == pytest.approx(numbers, rel=1e-3, abs=1e-5)
     assert close(weights, moved, 1e-4)
+
+
+def test_a_divergence_that_is_not_measured_is_said_to_be_missing(caplog) -> None:
+    assert can_measure_kl(100_000_000)
+    assert not caplog.records
+    assert not can_measure_kl(600_000_000)
+    assert "kl_to_start" in caplog.text

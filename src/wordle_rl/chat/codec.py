@@ -32,19 +32,25 @@ class ChatCodec:
     Args:
         tokenizer: Any fast tokenizer with a chat template.
         template_kwargs: Extra template variables such as `{"enable_thinking": False}`.
+        stops: Further tokens at which sampling stops.
 
     Raises:
         ChatTemplateError: If there is no template or it does not show where a turn ends.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        template_kwargs: Mapping[str, Any] | None = None,
+        stops: Iterable[int] = (),
+    ) -> None:
         self.tokenizer = tokenizer
         self._template = chat_template_of(tokenizer)
         self._template_kwargs = dict(template_kwargs or {})
         self.frame = read_frame(tokenizer, self._template, self._template_kwargs)
         self.turn_end_ids = tuple(self.encode(self.frame.turn_end))
         eos = tokenizer.eos_token_id
-        self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or [])})
+        self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or []), *stops})
         pad = tokenizer.pad_token_id
         self.pad_id = int(pad) if pad is not None else self.turn_end_ids[0]
         self._cache: dict[str, tuple[int, ...]] = {}

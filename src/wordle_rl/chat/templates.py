@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _USER = "\N{SECTION SIGN}user\N{SECTION SIGN}"
 _REPLY = "\N{SECTION SIGN}reply\N{SECTION SIGN}"
 _THOUGHT = "\N{SECTION SIGN}thought\N{SECTION SIGN}"
+_THINK_TAG = re.compile(r"</?think>")
 _OPENED = re.compile(r"<think>\s*$")
 _CLOSED = re.compile(r"<think>\s*</think>\s*$")
 _THINKING = re.compile(r"<think>(.*?)</think>\s*", re.DOTALL)
@@ -156,11 +157,53 @@ def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Map
     if not tail.startswith(answer_end):  # some close the whole conversation where no reply is asked for
         answer_end = tail
     finished = render(tokenizer, template, dialogue[:2], variables, ask=False).split(_REPLY)[-1]
-    closing = _first_token_text(tokenizer, _common_prefix(between, finished))
+    closing, closing_inside = _closing(tokenizer, between, finished)
     opened = _OPENED.search(tail)
     head = opened.group() if opened else ""
     thought = _thought_form(tokenizer, template, variables, head)
-    return Frame(closing, between[len(closing) :], tail, answer_end, head, thought)
+    return Frame(closing, between[len(closing_inside) :], tail, answer_end, head, thought)
+
+
+def _closing(tokenizer: PreTrainedTokenizerBase, between: str, finished: str) -> tuple[str, str]:
+    """The text that closes a reply, and what stands for it where another message follows.
+
+    Most templates close every reply with the same token. GLM's close none: the tag of the next speaker ends a turn, and
+    the model was made to write it. gpt-oss' close the last one with a token of its own, which the model writes.
+
+    Args:
+        tokenizer: Whose special tokens they are.
+        between: What follows a reply before the next message.
+        finished: What follows the last reply.
+    """
+    inside = _first_token_text(tokenizer, between)
+    if common := _common_prefix(between, finished):
+        closing = _first_token_text(tokenizer, common)
+        if closing == inside or closing == _first_token_text(tokenizer, finished):
+            return closing, closing
+    closing = _first_token_text(tokenizer, finished) if finished else inside
+    if not (_is_special(tokenizer, closing) and _is_special(tokenizer, inside)):
+        raise ChatTemplateError("the chat template does not close an assistant turn with any token")
+    return closing, inside
+
+
+def _is_special(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
+    """True if a text is a single special token."""
+    return any(str(token) == text and token.special for token in tokenizer.added_tokens_decoder.values())
+
+
+def _lead_of(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> str:
+    """Text before a reply that a prompt does not end in, such as the tag of gpt-oss' channel for final replies.
+
+    A model writes it itself before it replies; here the prompt does. It ends in a special token.
+    """
+    question = [_message("user", "a")]
+    prompt = render(tokenizer, template, question, variables)
+    whole = render(tokenizer, template, [*question, _message("assistant", _REPLY)], variables, ask=False)
+    lead = whole.split(_REPLY)[0].removeprefix(prompt)
+    if not whole.startswith(prompt) or not lead or _THINK_TAG.search(lead):
+        return ""
+    special = tuple(str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
+    return lead if lead.endswith(special) else ""
 
 
 def _thought_form(
@@ -211,8 +254,10 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
         changes.append("the system message opens the first user message")
     if _rewrites(tokenizer, template, given):
         changes.append("earlier replies stay as they were spoken")
-    if no_system or _rewrites(tokenizer, template, given):
-        template = _wrapped(template, read_frame(tokenizer, template, given), no_system)
+    if lead := _lead_of(tokenizer, template, given):
+        changes.append("prompts end where the final reply begins")
+    if no_system or lead or _rewrites(tokenizer, template, given):
+        template = _wrapped(template, read_frame(tokenizer, template, given), no_system, lead)
     if _rewrites(tokenizer, template, given) or not _takes_system(tokenizer, template, given):
         raise ChatTemplateError(
             "the chat template rewrites earlier turns in a way that cannot be undone; save another one with the model"
@@ -311,8 +356,11 @@ _THINKING_APART = """\
 {%- set said = BEFORE + turn.reasoning_content | trim + AFTER + said | trim %}{%- endif %}"""
 
 
-def _wrapped(template: str, frame: Frame, no_system: bool) -> str:
-    """A template that renders the opening by the given one and joins all later turns on in the frame."""
+def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
+    """A template that renders the opening by the given one and joins all later turns on in the frame.
+
+    Where a reply is asked for, `lead` ends the prompt.
+    """
     spoken = "said"
     if frame.opened:
         spoken = f"({_literal(_NO_THOUGHT)} + said if '</think>' not in said else said)"
@@ -327,11 +375,12 @@ def _wrapped(template: str, frame: Frame, no_system: bool) -> str:
         "TURN_END": _literal(frame.turn_end),
         "BRIDGE_HEAD": _literal(frame.bridge_head),
         "ANSWER_END": _literal(frame.answer_end),
-        "QUESTION": _literal(frame.bridge_tail.removeprefix(frame.answer_end)),
+        "QUESTION": _literal(frame.bridge_tail.removeprefix(frame.answer_end) + lead),
     }
     tail = re.sub("|".join(pieces), lambda found: pieces[found.group()], _TAIL)
     # A template loses its last line break when it is read; one in the middle would stay.
-    return _HEAD + (_FOLD_SYSTEM if no_system else "") + template.removesuffix("\n") + tail
+    asks = f"{{% if add_generation_prompt %}}{{{{- {_literal(lead)} }}}}{{% endif %}}" if lead else ""
+    return _HEAD + (_FOLD_SYSTEM if no_system else "") + template.removesuffix("\n") + asks + tail
 
 
 def _first_token_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:

@@ -13,9 +13,10 @@ import tyro
 from pydantic import ValidationError
 from rich.table import Table
 
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json, StrictFraction, Words
-from wordle_rl.config import ConfigError, StartSettings, TeacherSettings, TraceSettings, describe
+from wordle_rl.config import ConfigError, ModelSettings, StartSettings, TeacherSettings, TraceSettings, describe
 from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, write_dataset
 from wordle_rl.data.external import Format, import_rows
 from wordle_rl.data.game_record import GameRecord, board_row
@@ -116,6 +117,7 @@ def dataset(
     check_thinking: bool = True,
     max_tokens: int = 0,
     form: Annotated[SFTForm, tyro.conf.arg(name="format", help="Form of the SFT rows; see above.")] = "messages",
+    model: str | None = None,
     validation: bool = True,
     starts_player: str | None = None,
     max_prefix_guesses: int = 4,
@@ -139,6 +141,8 @@ def dataset(
         max_turns: Games of more guesses are rejected; left out: the same as --game-turns.
         game_turns: Guesses that the rules of the games allowed, which the prompts state; left out: what is recorded
             with a language model's traces, else 6.
+        model: With --format instruction: the model whose chat template writes the rows, a directory or hub name; left
+            out: ChatML.
         max_words: Games whose replies have more words are rejected.
         won_only: Lost games are rejected; `--no-` keeps them.
         consistent_only: Games with a taught guess that contradicts the marks are rejected; `--no-` keeps deliberate
@@ -169,7 +173,8 @@ def dataset(
     boards = None
     if starts_player is not None:
         boards = _boards(found, split, solver, starts_player, max_prefix_guesses, turns)
-    counts = write_dataset(games, found, split, prompter, limits, out, form=form, boards=boards)
+    codec = _codec_of(model, form)
+    counts = write_dataset(games, found, split, prompter, limits, out, form=form, codec=codec, boards=boards)
     if as_json:
         console.print_json(counts)
         return
@@ -181,6 +186,17 @@ def dataset(
         console.out.print(f"{games:>8,} games left out: {reason}", highlight=False)
     if not counts["rows"]["sft_val"]:
         console.out.print("no SFT rows for validation: the games have no validation secret", highlight=False)
+
+
+def _codec_of(model: str | None, form: SFTForm) -> ChatCodec | None:
+    """Tokenizer and template of the model that instruction rows are for; None: ChatML."""
+    if model is None:
+        return None
+    if form != "instruction":
+        raise ConfigError(f"--model {model} writes rows of --format instruction; messages are the same for every model")
+    from wordle_rl.models.loading import load_codec
+
+    return load_codec(ModelSettings(path=model))[0]
 
 
 def _within(limits: DatasetLimits, turns: int) -> DatasetLimits:

@@ -112,6 +112,7 @@ def eval_player(
         seed,
         constrain == "words",
         settings.device_map,
+        settings.reading == "lenient",
     )
     outputs = Outputs(out, csv, overwrite)
     if checkpoints:

@@ -176,6 +176,7 @@ def _played_with(
         "style": str(who.prompter.style),
         "shape": who.prompter.shape.value,
         "thinking": who.prompter.thinking.value,
+        "lenient": who.prompter.lenient,
         "system_prompt": None if told is None else name_of(told),
         **asdict(who.prompter.rules),
         **drawing,

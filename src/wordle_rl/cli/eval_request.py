@@ -64,6 +64,7 @@ class EvalRequest:
     seed: int = 0
     constrained: bool = False
     device_map: str | None = None
+    lenient: bool = False
 
     @property
     def draws(self) -> bool:
@@ -97,7 +98,7 @@ class EvalRequest:
 
     def make(self, words: WordList, solver: Solver) -> Player:
         """The player itself; raises what `make_player` raises."""
-        return make_player(
+        who = make_player(
             self.player,
             words,
             game_for(self.player, asdict(self.wording)),
@@ -111,6 +112,7 @@ class EvalRequest:
             constrained=self.constrained,
             device_map=self.device_map,
         )
+        return dataclasses.replace(who, prompter=dataclasses.replace(who.prompter, lenient=self.lenient))
 
 
 def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:

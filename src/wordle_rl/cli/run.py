@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,12 +12,12 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.options import Json
 from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import RunConfig, RunStage, stored_config
+from wordle_rl.config import ConfigError, RunConfig, RunStage, stored_config
 from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
 from wordle_rl.pipeline import HubPusher, Pipeline
 from wordle_rl.report import claims, read_run, terminal
 from wordle_rl.report.controls import control_table
-from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.distributed import is_first, num_processes
 from wordle_rl.runs.progress import elapsed
 from wordle_rl.words import load_words
 
@@ -43,7 +44,7 @@ def run(
     Args:
         settings: Config file and settings.
         out: The run directory; left out: runs/ and the name of the config file. A run with the same settings continues
-            where it stopped.
+            where it stopped. {model} and {time} in it stand for the model's name and the time of the call.
         overwrite: Start over: remove an earlier run in that directory first.
         until: The last stage to run.
         push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
@@ -52,7 +53,20 @@ def run(
     """
     directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
     target = PushTarget(push_to, private) if push_to is not None else None
-    run_chain(settings.config(), directory, overwrite, until, as_json, target)
+    config = settings.config()
+    run_chain(config, _named(directory, config), overwrite, until, as_json, target)
+
+
+def _named(directory: Path, config: RunConfig) -> Path:
+    """A directory with `{model}` and `{time}` in its name filled in.
+
+    Raises:
+        ConfigError: If several processes would each fill in a time of their own.
+    """
+    if "{time}" in str(directory) and num_processes() > 1:
+        raise ConfigError(f"--out {directory}: the processes of a launch start at different times; leave out {{time}}")
+    model = Path(config.model.path).name
+    return Path(str(directory).replace("{model}", model).replace("{time}", f"{datetime.now():%Y%m%d-%H%M%S}"))
 
 
 def run_chain(

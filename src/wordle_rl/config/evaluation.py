@@ -26,7 +26,7 @@ class PlaySettings(Section):
     max_games: int = Field(0, ge=0)
     """Play at most this many secrets of each part; 0: all."""
     max_batch_size: int = Field(1024, ge=1)
-    """Games played at once."""
+    """Most games played at once; fewer where memory has no room for them."""
     regret: bool = True
     """Regret is measured against the solver; `--no-` leaves it out (of a run: `--eval.no-regret`)."""
     engine: EngineName = "transformers"
@@ -80,6 +80,10 @@ class PlayerEvalSettings(PlaySettings):
     """Cost of an unlisted guess; None: as the model was trained, else strict."""
     hard_mode: bool = False
     """Every revealed hint must be used in later guesses; left out: as the model was trained. Not for the solver."""
+    reading: Literal["strict", "lenient"] = "strict"
+    """Reading of replies: `lenient` finds a guess in its tags whatever stands around it, such as prose before it or a
+    full stop after it, and the table shows the share of malformed turns by both readings. For models that were not
+    trained here; results are quoted for `strict`."""
     reward: str | None = None
     """Score the games by this reward preset too, and show the distribution: mean, range, share below zero, histogram.
     """

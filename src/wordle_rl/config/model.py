@@ -124,7 +124,7 @@ class ModelSettings(Section):
     template_kwargs: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Extra chat template variables, such as {"enable_thinking": false}."""
     attn_implementation: str | None = None
-    """`eager`, `sdpa`, `flash_attention_2`…; None: eager for short games on a CPU, else the library's choice."""
+    """`eager`, `sdpa`, `flash_attention_2`…; None: eager for models made here on a CPU, else torch's own (`sdpa`)."""
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     """Type the weights are loaded in."""
     lora: LoraSettings = LoraSettings()

@@ -199,7 +199,8 @@ class GRPOSettings(Section):
     Nothing is trained on them, teacher games included; test secrets among them are left out and counted."""
     interpolation_alphas: tuple[float, ...] = (1.0,)
     """Candidates of checkpoint selection besides the start: start + alpha x (last step - start), alpha above 0 and at
-    most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves."""
+    most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves.
+    Weights between are played by transformers alone: with vLLM a step's own weights are the candidates."""
 
     stop_below_start: bool = False
     """End GRPO at a validation at which greedy play is significantly below that of the start (sign test, p below
@@ -288,14 +289,6 @@ class GRPOSettings(Section):
         alphas = self.interpolation_alphas
         if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
             raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")
-        if alphas == (1.0,):
-            return
-        if not self.validate_every_steps:
-            raise ValueError("interpolation_alphas are chosen from by validation; set validate_every_steps")
-        if self.plays_by_vllm:
-            raise ValueError(
-                "interpolation_alphas other than 1 are played by transformers; leave them out, or the engine"
-            )
 
 
 class RoundSettings(Section):

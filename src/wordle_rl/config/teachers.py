@@ -72,7 +72,8 @@ class TraceSettings(Section):
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; of `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
-    """Fraction of games whose secret is a listed word outside the answers. They keep held-out answers possible."""
+    """Fraction of games whose secret is a listed word outside the answers. They keep held-out answers possible. With
+    `narrate` there are none, since thoughts such as "only essay fits" would be false in them."""
     pseudo_secrets: bool = False
     """In place of listed words the secrets outside the answers are letters, mostly no word, that earn the marks of an
     answer until it is named, and not then. Each answer is shown equally often so, held-out ones too, strict ones

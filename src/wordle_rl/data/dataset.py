@@ -281,17 +281,18 @@ def write_dataset(
     stem: Path,
     *,
     form: SFTForm = "messages",
+    codec: ChatCodec | None = None,
     boards: Iterable[Mapping[str, Any]] | None = None,
 ) -> dict[str, Any]:
     """Write SFT and RL rows as JSON lines.
 
     Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, or with `form` `instruction` a row
-    `{"instruction", "output"}` for every reply, in ChatML; by the part of the secret; words outside the answers count
-    as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for every secret of the part),
-    `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before the last guess of each
-    accepted game, or what `boards` gives). Games of test secrets are rejected, and so are games that name a strict
-    word. In transcript shape so are games with a turn that is not taught, since training on a conversation teaches
-    every reply in it.
+    `{"instruction", "output"}` for every reply, by the template of `codec`, else in ChatML; by the part of the secret;
+    words outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for
+    every secret of the part), `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before
+    the last guess of each accepted game, or what `boards` gives). Games of test secrets are rejected, and so are games
+    that name a strict word. In transcript shape so are games with a turn that is not taught, since training on a
+    conversation teaches every reply in it.
 
     Returns:
         Rows per file and rejected games per reason.
@@ -318,8 +319,8 @@ def write_dataset(
     val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
     distinct: set[int] = set()
     files = {
-        "sft_train": _sft_rows(train, prompter, form, distinct),
-        "sft_val": _sft_rows(val, prompter, form, distinct),
+        "sft_train": _sft_rows(train, prompter, form, codec, distinct),
+        "sft_val": _sft_rows(val, prompter, form, codec, distinct),
         "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
         "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
         "rl_start_states": boards or (_start_row(trace) for trace in train if len(trace.turns) > 1),
@@ -333,23 +334,32 @@ def write_dataset(
 
 
 def _sft_rows(
-    traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, distinct: set[int]
+    traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, codec: ChatCodec | None, distinct: set[int]
 ) -> Iterator[dict[str, Any]]:
     """The rows of some games; the hash of each goes into `distinct`."""
     for trace in traces:
         for messages in _dialogues(trace, prompter):
-            for row in instruction_rows(messages) if form == "instruction" else ({"messages": messages},):
+            for row in instruction_rows(messages, codec) if form == "instruction" else ({"messages": messages},):
                 distinct.add(hash(json.dumps(row)))
                 yield row
 
 
-def instruction_rows(messages: Sequence[Message]) -> Iterator[dict[str, str]]:
-    """A row for every reply of a conversation, in ChatML, as `wordle-rl import --format instruction` reads it back.
+def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:
+    """A row for every reply of a conversation, token for token what `codec`'s model reads and writes.
+
+    Without a codec in ChatML, as `wordle-rl import --format instruction` reads it back.
 
     Examples:
         >>> next(instruction_rows([{"role": "user", "content": "play"}, {"role": "assistant", "content": "crane"}]))
         {'instruction': '<|im_start|>user\\nplay<|im_end|>\\n<|im_start|>assistant\\n', 'output': 'crane<|im_end|>'}
     """
+    if codec is not None:
+        for place, message in enumerate(messages):
+            if message["role"] == "assistant":
+                ids = codec.prompt_ids(messages[:place]), codec.reply_ids(message["content"])
+                asked, replied = (str(codec.tokenizer.decode(each)) for each in ids)
+                yield {"instruction": asked, "output": replied}
+        return
     said = ""
     for message in messages:
         begun = f"{said}<|im_start|>{message['role']}\n"

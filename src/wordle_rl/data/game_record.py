@@ -53,6 +53,7 @@ class TurnRecord:
         repeated: In evaluations, the word was guessed before in the game.
         violates_clues: In evaluations, the guess contradicts earlier marks, whether it was scored or not.
         regret: In evaluations, expected guesses given away against the solver; None: not measured.
+        leniently: In evaluations, only the lenient reading found a guess in the reply.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -73,6 +74,7 @@ class TurnRecord:
     repeated: bool = False
     violates_clues: bool = False
     regret: float | None = None
+    leniently: bool = False
 
     @classmethod
     def of(cls, played: PlayedTurn, **more: Any) -> TurnRecord:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from wordle_rl.chat.lengths import longest_game
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences
 from wordle_rl.evaluate.time_limit import TimeLimit
 from wordle_rl.game import Game, Rules, Turn, violates_clues
-from wordle_rl.prompt import Prompter
+from wordle_rl.prompt import Guess, Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
-from wordle_rl.samplers.base import Sampler
+from wordle_rl.samplers.base import MemoryBound, Sampler, TokenSampler
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList
@@ -94,6 +95,10 @@ def evaluate(
             on_finished(records[index])
 
     size = batch_size or len(secrets)
+    if isinstance(sampler, MemoryBound) and isinstance(sampler, TokenSampler) and sampler.codec is not None:
+        # A game that uses up its tokens in every turn is rare, so the worst case leaves room for all else.
+        longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
+        size = min(size, sampler.room_for(longest))
     limit = TimeLimit(sampler, max_minutes)
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
         starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
@@ -186,7 +191,7 @@ def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer:
     record = GameRecord.of(trajectory.transcript)
     board = record.board()
     turns = []
-    for place, turn in enumerate(record.turns):
+    for place, (turn, played) in enumerate(zip(record.turns, trajectory.transcript.turns, strict=True)):
         earlier = board[:place]
         turns.append(
             replace(
@@ -194,6 +199,7 @@ def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer:
                 repeated=turn.guess is not None and any(past.guess == turn.guess for past in earlier),
                 violates_clues=turn.guess is not None and violates_clues(turn.guess, earlier),
                 regret=None if meter is None else meter.regret(board[place], earlier),
+                leniently=isinstance(played.parsed, Guess) and played.parsed.leniently,
             )
         )
     reward = None if scorer is None else scorer(trajectory)

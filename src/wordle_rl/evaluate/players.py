@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from wordle_rl.chat.codec import unwritable
@@ -238,13 +239,20 @@ def model_sampler(
     if engine == "transformers":
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
     with _needing_torch():
+        from wordle_rl.models.adapters import is_adapter
+        from wordle_rl.models.export import merge
         from wordle_rl.models.loading import load_codec
         from wordle_rl.samplers.vllm import make_engine
     check_vllm('engine "vllm"')
     codec, _ = load_codec(model)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
-    return make_engine(Path(at_directory(model).path), codec, sampling, constraint, seed)
+    directory = Path(at_directory(model).path)
+    with TemporaryDirectory() as kept:  # the engine has read its weights once it is made
+        if is_adapter(directory):
+            merge(directory, Path(kept) / "merged")
+            directory = Path(kept) / "merged"
+        return make_engine(directory, codec, sampling, constraint, seed)
 
 
 def _own_sampler(
@@ -258,8 +266,11 @@ def _own_sampler(
     device_map: str | None = None,
 ) -> TransformersSampler:
     with _needing_torch():
+        from wordle_rl.models.device import autocasts_to_bf16, device_kind
         from wordle_rl.models.loading import load_model
         from wordle_rl.samplers.transformers import TransformersSampler
+    if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
+        model = model.model_copy(update={"dtype": "float32"})  # such processors emulate 16 bits, several times slower
     loaded, codec = load_model(model, seed, device_map)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None

@@ -95,6 +95,7 @@ class Figures:
         repeated_rate: Share of turns whose word was guessed before in the game.
         clue_violating_rate: Share of turns whose guess contradicts earlier marks, so that it could not win.
         malformed_rate: Share of turns in whose reply no guess could be read.
+        strictly_malformed_rate: The same by the strict reading, where the player's replies were read leniently.
         mean_regret: Expected guesses given away per turn, over the turns where it was measured.
         num_turns: Replies in those games; the rates are shares of them.
         num_errors: Games that could not be played to their end.
@@ -118,6 +119,7 @@ class Figures:
     num_errors: int
     guess_distribution: dict[str, int]
     pass_at: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    strictly_malformed_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -263,6 +265,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     guesses_on_wins = sum(used * count for used, count in won_in.items())
     low, high = _win_rate_interval(played) if played else (None, None)
     regrets = [turn.regret for turn in turns if turn.regret is not None]
+    malformed, leniently = sum(turn.outcome is Outcome.MALFORMED for turn in turns), sum(t.leniently for t in turns)
     return Figures(
         num_games=num_games,
         win_rate=_ratio(wins, num_games),
@@ -273,12 +276,13 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         invalid_rate=_ratio(sum(is_invalid(turn) for turn in turns), len(turns)),
         repeated_rate=_ratio(sum(turn.repeated for turn in turns), len(turns)),
         clue_violating_rate=_ratio(sum(turn.violates_clues for turn in turns), len(turns)),
-        malformed_rate=_ratio(sum(turn.outcome is Outcome.MALFORMED for turn in turns), len(turns)),
+        malformed_rate=_ratio(malformed, len(turns)),
         mean_regret=_ratio(sum(regrets), len(regrets)),
         num_turns=len(turns),
         num_errors=len(records) - num_games,
         guess_distribution={str(used): won_in[used] for used in range(1, max_turns + 1)} | {"loss": losses},
         pass_at=_pass_at(played),
+        strictly_malformed_rate=_ratio(malformed + leniently, len(turns)) if leniently else None,
     )
 
 

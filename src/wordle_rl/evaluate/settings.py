@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
@@ -28,6 +29,7 @@ class EvalConditions:
         boards: Boards that games began from, such as `0 to 4 consistent turns, seed 0`; None: the empty board.
         word_beam: Where guesses are limited to listed words, beginnings of a guess that were followed at once to find
             the likeliest; None: guesses are not limited, or token by token.
+        reading: Reading of replies, `strict` or `lenient`.
     """
 
     style: Style | str
@@ -41,6 +43,7 @@ class EvalConditions:
     system_prompt: str | None = None
     boards: str | None = None
     word_beam: int | None = None
+    reading: Literal["strict", "lenient"] = "strict"
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
@@ -48,7 +51,13 @@ class EvalConditions:
 
         `constrained`: guesses are limited to listed words.
         """
-        worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
+        worded = cls(
+            prompter.style,
+            prompter.shape,
+            prompter.thinking,
+            system_prompt=prompter.system_prompt,
+            reading="lenient" if prompter.lenient else "strict",
+        )
         if not isinstance(sampler, TokenSampler):
             return worded
         return worded.drawing(sampler.settings, engine=sampler.sampled_by, constrained=constrained)

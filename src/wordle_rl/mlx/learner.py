@@ -33,7 +33,7 @@ from wordle_rl.mlx.scores import MLXBatch, score
 from wordle_rl.models.loading import context_budget
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.train.batch import FILLER
-from wordle_rl.train.learner import MOST_REMEMBERED, Sums, Update, measured_rows
+from wordle_rl.train.learner import Sums, Update, can_measure_kl, measured_rows
 from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.optimizer import Part
 
@@ -81,7 +81,7 @@ class MLXLearner:
         """See `Learner`."""
         self._max_grad_norm = settings.max_grad_norm
         self._optimizer = ScheduledOptimizer(self.model, settings, total_steps, part)
-        self._measures_kl = measure_kl and _size(self.model.trainable()) <= MOST_REMEMBERED
+        self._measures_kl = measure_kl and can_measure_kl(_size(self.model.trainable()))
         if self._measures_kl:
             self.remember_start()
 

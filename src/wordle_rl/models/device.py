@@ -11,8 +11,9 @@ from typing import Literal
 import torch
 
 from wordle_rl.config import ConfigError
-from wordle_rl.models.numbers import Device, main_memory_bytes
+from wordle_rl.models.numbers import Device
 from wordle_rl.runs.distributed import num_processes
+from wordle_rl.runs.provenance import main_memory_bytes
 
 DeviceKind = Literal["cuda", "mps", "cpu"]
 _BF16_MACOS = (14, 0)

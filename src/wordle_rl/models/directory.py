@@ -105,13 +105,16 @@ def game_of(model_directory: Path) -> GameSettings | None:
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
-    """Settings that load a model: those of its run (dtype, 4 bits); elsewhere the defaults.
+    """Settings that load a model: those of its run (dtype, 4 bits); of a model from elsewhere the type it is stored in.
 
     Raises:
         ConfigError: If the run's settings are damaged.
     """
     run = run_around(model_directory)
-    settings = run.model if run is not None else ModelSettings()
+    if run is not None:
+        settings = run.model
+    else:
+        settings = ModelSettings(dtype="auto" if lineage_of(model_directory) is None else "float32")
     return settings.model_copy(update={"path": str(model_directory)})
 
 

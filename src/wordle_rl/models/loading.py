@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    GenerationConfig,
     PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
@@ -73,7 +74,11 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
             tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
             model = _load_weights(settings, device_map)
     if attention := attention_of(settings):
-        model.set_attn_implementation(attention)
+        plain = attention == "sdpa" and settings.attn_implementation is None and not _fits_sdpa(model)
+        model.set_attn_implementation("eager" if plain else attention)
+    # Training elsewhere may have left this on; no pass with a cache works then.
+    if getattr(text := model.config.get_text_config(), "output_router_logits", False):
+        text.output_router_logits = False
     if settings.liger_kernels:
         _apply_liger_kernels(model)
     if is_adapter(settings.path):
@@ -114,15 +119,26 @@ def _load_weights(settings: ModelSettings, device_map: str | None = None) -> Pre
     return model
 
 
+def _fits_sdpa(model: PreTrainedModel) -> bool:
+    """True if torch's fused attention computes the model's formula."""
+    softcapping = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
+    return bool(getattr(model, "_supports_sdpa", False)) and softcapping is None
+
+
 def attention_of(settings: ModelSettings) -> str | None:
     """The attention to use; None: the library's choice.
+
+    On a processor the plain formula is twice as fast for the short games of a model made here; with the long prompts of
+    a pretrained one it doubles the memory of a backward pass.
 
     Raises:
         ConfigError: If what it needs is not here.
     """
     attention = settings.attn_implementation
     if attention is None:
-        return None if device_kind() == "cuda" else "eager"
+        if device_kind() == "cuda":
+            return None
+        return "eager" if settings.path == "tiny" or settings.from_scratch else "sdpa"
     if attention == "flash_attention_2":
         if find_spec("flash_attn") is None:
             raise ConfigError(
@@ -186,7 +202,22 @@ def _weights_path(settings: ModelSettings) -> str:
 def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
     """The codec; the tokenizer is left with the template that renders conversations as the codec does."""
     tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
-    return ChatCodec(tokenizer, settings.template_kwargs)
+    return ChatCodec(tokenizer, settings.template_kwargs, _published_stops(tokenizer, settings))
+
+
+def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> list[int]:
+    """Special tokens at which a model's makers let it stop, by its generation_config.json; none without that file.
+
+    Others are left out: a stop inside words would cut replies, and many files of small models name one by mistake.
+    """
+    if settings.path == "tiny":
+        return []
+    try:
+        named = GenerationConfig.from_pretrained(_weights_path(settings)).eos_token_id
+    except OSError:  # there is no such file; a hub that cannot be reached was found out before
+        return []
+    ids = named if isinstance(named, list) else [named]
+    return [i for i in ids if (token := tokenizer.added_tokens_decoder.get(i)) is not None and token.special]
 
 
 @contextmanager
@@ -341,7 +372,8 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
                 model = add_adapters(model, settings.lora, settings.path)
     text = model.config.get_text_config()
     parameters = list(model.parameters())
-    heads, hidden = int(text.num_attention_heads), int(text.hidden_size)
+    hidden = int(text.hidden_size)
+    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)  # Mamba has none
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
     inside = _largest(text, "moe_intermediate_size") or _largest(text, "intermediate_size") or 4 * hidden
     return ModelNumbers(

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from pathlib import Path
-
-_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +45,3 @@ class Device:
     name: str
     num_bytes: int | None
     count: int = 1
-
-
-def main_memory_bytes() -> int | None:
-    """The main memory this process may use: the machine's, or its container's limit; None if unknown."""
-    try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):  # no such numbers on Windows
-        return None
-    try:
-        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdecimal() else total

@@ -69,6 +69,8 @@ class Pipeline:
             raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
         chain = chain[: chain.index(until) + 1]
         todo = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
+        for warning in todo.warnings if is_first() else ():
+            work.console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
         wait_for_all()  # no process still looks at what the first one is about to change
         with ExitStack() as held:
             if is_first():

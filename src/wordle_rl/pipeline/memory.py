@@ -10,8 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.models.numbers import main_memory_bytes
-from wordle_rl.runs.provenance import peak_memory_gib, resident_memory_gib
+from wordle_rl.runs.provenance import main_memory_bytes, peak_memory_gib, resident_memory_gib
 
 _GIB = 1024**3
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, RunConfig, RunStage, evaluation_name
@@ -19,12 +19,13 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class Todo:
-    """Stages still to be done: teacher games, SFT, learning by play, evaluations."""
+    """Stages still to be done: teacher games, SFT, learning by play, evaluations; and what a user should know first."""
 
     traces: bool
     sft: bool
     play: bool
     evaluate: bool
+    warnings: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         return self.traces or self.sft or self.play or self.evaluate
@@ -59,8 +60,9 @@ def check_before_run(
     elif not is_run(directory):
         _check_taken_over(context.split, directory, config.algorithm)
     todo = _todo(config, directory, chain, overwrite=overwrite)
-    refuse(findings_of(_plan(config, context, directory, todo, overwrite=overwrite)))
-    return todo
+    findings = tuple(findings_of(_plan(config, context, directory, todo, overwrite=overwrite)))
+    refuse(findings)
+    return replace(todo, warnings=tuple(found.message for found in findings if found.level == "warning"))
 
 
 def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, *, overwrite: bool) -> Plan:

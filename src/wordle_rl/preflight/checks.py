@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.lengths import longest_game
 from wordle_rl.chat.templates import ChatTemplateError
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig
 from wordle_rl.config.context import GameContext
@@ -189,9 +190,7 @@ def _packages(plan: Plan) -> list[Finding]:
 
 
 def _engines(plan: Plan) -> list[Finding]:
-    from wordle_rl.models.adapters import is_adapter
-
-    return check_engines(plan.config, adapts=is_adapter(plan.config.model.path)) if plan.begins_here else []
+    return check_engines(plan.config) if plan.begins_here else []
 
 
 def _model(plan: Plan) -> list[Finding]:
@@ -219,8 +218,10 @@ def _teacher(plan: Plan) -> list[Finding]:
 def _room(plan: Plan) -> list[Finding]:
     if not {*plan.ahead} - {"traces"} or (plan.begins_here and plan.model.numbers is None):
         return []
-    found = check_room(plan.config, plan.begins, plan.ahead)
-    return [finding for finding in found if finding.level == "problem"]  # the rest takes lengths in tokens
+    teacher = max((len(example.token_ids) for example in plan.taught), default=None)
+    codec, context = plan.model.codec, plan.context
+    game = longest_game(context.words, context.prompter, codec, plan.config.max_completion_tokens) if codec else None
+    return check_room(plan.config, plan.begins, plan.ahead, teacher, game)
 
 
 CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (

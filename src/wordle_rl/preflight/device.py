@@ -46,6 +46,8 @@ def check_memory(
     device: Device,
     engine: VLLMSettings | None = None,
     sharding: Sharding = _UNSHARDED,
+    *,
+    rough_refuses: bool = True,
 ) -> list[Finding]:
     """Check that each stage fits the device: exactly counted parts must, the rough total should.
 
@@ -54,6 +56,7 @@ def check_memory(
         device: What there is, for each process.
         engine: Of the vLLM engine that shares the device with GRPO; None: there is none.
         sharding: What the launch spreads over several devices; an evaluation has all of the model on one.
+        rough_refuses: Whether an estimate of twice the room is a problem; False where lengths are not known.
     """
     findings: list[Finding] = []
     if device.num_bytes is None:
@@ -72,8 +75,10 @@ def check_memory(
             )
             findings.append(Finding("problem", message))
         elif needed.total > room:
+            # What is rough may be twice too high. A run that even half of it stops would be killed without a word.
+            hopeless = rough_refuses and not spread.offloaded and least + (needed.total - needed.counted) / 2 > room
             message = f"{stage} may take about {needed.total / _GIB:.1f} GiB, {told}; {_LESS[stage]}"
-            findings.append(Finding("warning", message))
+            findings.append(Finding("problem" if hopeless else "warning", message))
         if engine is not None and shared:
             findings += _check_share(needed, engine, device.num_bytes)
     return findings
@@ -92,13 +97,23 @@ def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -
     return [Finding("problem", message)]
 
 
-def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str]) -> list[Finding]:
+def check_room(
+    config: RunConfig,
+    model: ModelSettings,
+    stages: Collection[str],
+    teacher_length: int | None = None,
+    game_length: int | None = None,
+) -> list[Finding]:
     """Check that these stages fit, from the model's config.json alone; nothing is loaded or played.
+
+    Without the lengths in tokens that the stages come to, only what must fit whatever they are is found.
 
     Args:
         config: Every setting.
         model: Where the stages begin: the base model, or what SFT made of it.
         stages: `sft`, the name of the algorithm, `eval`; others are not counted.
+        teacher_length: Tokens of the longest teacher game; None: not known.
+        game_length: Tokens of the longest game that the model may play; None: not known.
     """
     from wordle_rl.models.device import device_memory
     from wordle_rl.models.loading import load_numbers
@@ -106,11 +121,13 @@ def check_room(config: RunConfig, model: ModelSettings, stages: Collection[str])
     if config.backend == "mlx":
         works = unified_works(config, load_numbers(model), None, None, num_secrets=1)
         return check_unified({stage: needed for stage, needed in works.items() if stage in stages}, unified_memory())
-    memory = stage_memory(config, load_numbers(model), None, None, num_secrets=1)
+    memory = stage_memory(config, load_numbers(model), teacher_length, game_length, num_secrets=1)
     ahead: dict[MemoryStage, MemoryEstimate] = {stage: needed for stage, needed in memory.items() if stage in stages}
     if shares_memory(config):
         return check_unified(ahead, unified_memory())
-    return check_memory(ahead, device_memory(), engine_beside(config), sharding())
+    known = game_length is not None and (teacher_length is not None or "sft" not in stages)
+    found = check_memory(ahead, device_memory(), engine_beside(config), sharding(), rough_refuses=known)
+    return [finding for finding in found if known or finding.level == "problem"]
 
 
 def shares_memory(config: RunConfig) -> bool:

@@ -139,8 +139,8 @@ def stage_works(
     else:
         works[config.algorithm] = _round_work(play, game_length, bf16[config.algorithm], tiled_sft)
     works = {stage: work for stage, work in works.items() if stage in config.trained}
-    games = min(config.eval.max_batch_size, num_secrets)
-    works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=games)
+    # As many games are played at once as memory has room for, at least one.
+    works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=min(1, num_secrets))
     return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}
 
 

@@ -119,8 +119,8 @@ def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
     return f"configs/recipes/qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}.toml"
 
 
-def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
-    """Check that vLLM is installed where it is to play, and can play the model; `adapts`: model.path is an adapter."""
+def check_engines(config: RunConfig) -> list[Finding]:
+    """Check that vLLM is installed where it is to play, and can play the model."""
     plays = config.algorithm == "grpo" and not config.grpo.is_skipped and config.grpo.plays_by_vllm
     asked = {"grpo": config.grpo.engine} if plays else {}
     if config.eval.engine == "vllm":
@@ -133,9 +133,6 @@ def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
             findings.append(Finding("problem", str(error)))
     if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
         message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; leave out eval.base'
-        findings.append(Finding("problem", message))
-    if "eval" in asked and (config.model.lora.rank or adapts):
-        message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'
         findings.append(Finding("problem", message))
     return findings
 

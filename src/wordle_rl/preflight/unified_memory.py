@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.models.numbers import Device, ModelNumbers, main_memory_bytes
+from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, estimate, stage_works
+from wordle_rl.runs.provenance import main_memory_bytes
 
 _GIB = 1024**3
 _SMALL_MAC = 36 * _GIB

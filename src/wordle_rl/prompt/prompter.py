@@ -16,7 +16,7 @@ from wordle_rl.import_paths import is_import_path
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import knowledge_lines
-from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
+from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_leniently, parse_reply, parse_spelled
 from wordle_rl.prompt.style_texts import StyleTexts, find_style
 from wordle_rl.words import EXAMPLE_WORDS
 
@@ -141,7 +141,8 @@ class Prompter:
 
     `style` is a built-in one, or the import path of a class with the methods of `StyleTexts`, which is imported for the
     first message. `system_prompt` replaces the style's own rules, its placeholders filled in; empty: there is no system
-    message. Optional thinking is off in the spelled style, which has no form for it.
+    message. Optional thinking is off in the spelled style, which has no form for it. `lenient`: replies that the
+    grammar refuses are read by `parse_leniently`.
 
     Raises:
         ValueError: If there is no such shape or setting of thinking, or the style cannot hold required thinking.
@@ -154,6 +155,7 @@ class Prompter:
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
     system_prompt: str | None = None
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         # Plain strings equal the members but are not them, so a style "compact" would half work.
@@ -173,7 +175,10 @@ class Prompter:
         """Read a reply by this style's grammar."""
         if self.style is Style.SPELLED:
             return parse_spelled(reply, self.word_length)
-        return parse_reply(reply, self.thinking, brackets=self.brackets)
+        parsed = parse_reply(reply, self.thinking, brackets=self.brackets)
+        if self.lenient and isinstance(parsed, ParseFailure):
+            return parse_leniently(reply, brackets=self.brackets)
+        return parsed
 
     @cached_property
     def _texts(self) -> StyleTexts:
@@ -258,7 +263,9 @@ class Prompter:
 
     def _line(self, turn: Turn) -> str:
         if turn.marks is None or turn.guess is None:
-            return _ERRORS_OF.get(Style(self.style), _ERRORS)[turn.outcome]
+            error = _ERRORS_OF.get(Style(self.style), _ERRORS)[turn.outcome]
+            tells_how = turn.outcome is Outcome.MALFORMED and error in _ERRORS.values()
+            return f"{error} Reply with {self.example}." if tells_how else error
         return self._scored_line(turn.guess, turn.marks)
 
     @cached_property

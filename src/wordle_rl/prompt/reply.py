@@ -42,10 +42,14 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A well-formed reply: the word in lower case and the thinking before it (empty if none)."""
+    """A guess: the word in lower case and the thinking before it (empty if none).
+
+    `leniently`: the reply was not well formed, see `parse_leniently`.
+    """
 
     word: str
     thinking: str = ""
+    leniently: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +106,27 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
         'crane'
     """
     return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, brackets)
+
+
+def parse_leniently(reply: str, *, brackets: bool = False) -> Guess | ParseFailure:
+    """Read a reply whatever stands around its guess: prose, code fences, a full stop, a guess named twice.
+
+    It measures what a model knows of the game apart from its form. Guesses must still stand in their tags, outside the
+    thinking, and all be the same word.
+
+    Examples:
+        >>> parse_leniently("Sure! My guess:\\n```\\n<guess>**Crane**.</guess>\\n```").word
+        'crane'
+        >>> parse_leniently("<guess>crane</guess> or <guess>slate</guess>?").reason.value
+        'several_guesses'
+    """
+    thoughts = re.findall(r"<think>(.*?)</think>", reply, re.DOTALL)
+    spoken = re.sub(r"<think>.*?(?:</think>|$)", "", reply, flags=re.DOTALL)
+    found = (_BRACKETED if brackets else _TAGGED).guess.findall(spoken)
+    words = {re.sub(r"[^A-Za-z]", "", re.sub(r"</?guess>", "", guess)).lower() for guess in found} - {""}
+    if len(words) != 1:
+        return ParseFailure(FailureReason.SEVERAL_GUESSES if words else FailureReason.NO_GUESS, has_tags=bool(found))
+    return Guess(words.pop(), "\n".join(thoughts).strip(), leniently=True)
 
 
 def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:

@@ -195,6 +195,16 @@ def _is_result(value: object) -> bool:
     return isinstance(value, dict) and any(isinstance(value.get(part), dict) for part in RESULT_SPLITS)
 
 
+def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a metrics.jsonl by stage, see `RunRecord.metrics`.
+
+    Raises:
+        ReportError: If a row lacks its stage or step.
+        RunError: If a line is damaged.
+    """
+    return _metrics(path, [])
+
+
 def _metrics(path: Path, missing: list[str]) -> dict[str, list[dict[str, Any]]]:
     """Rows by stage and step; a step that a resumed run logged again counts once, as logged last."""
     if not path.is_file():

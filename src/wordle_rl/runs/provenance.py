@@ -19,6 +19,7 @@ from wordle_rl.runs.distributed import num_cores
 from wordle_rl.words.split import Split
 
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hardware")
 """Facts that may differ between the calls that made one run."""
 
@@ -90,6 +91,19 @@ def peak_memory_gib() -> float:
         return 0.0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return float(peak) / (1024**3 if sys.platform == "darwin" else 1024**2)
+
+
+def main_memory_bytes() -> int | None:
+    """The main memory this process may use: the machine's, or its container's limit; None if unknown."""
+    try:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):  # no such numbers on Windows
+        return None
+    try:
+        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
+    except OSError:
+        return total
+    return min(total, int(limit)) if limit.isdecimal() else total
 
 
 def resident_memory_gib() -> float | None:

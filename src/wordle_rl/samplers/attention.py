@@ -1,6 +1,6 @@
 """Attention while sampling: query heads that share keys and values read them in place.
 
-The library's eager attention copies all cached keys and values once per query head of a group, for every new token.
+The library's attention copies all cached keys and values once per query head of a group, for every new token.
 Here the heads of a group are further rows of one matrix product instead: the same formula, without the copies.
 """
 
@@ -60,22 +60,23 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 @contextmanager
 def grouped(model: PreTrainedModel) -> Iterator[None]:
-    """Let a model whose attention is eager, and the plain formula, use `grouped_attention` for a while."""
+    """Let a model of plain attention use `grouped_attention` for a while; on a GPU torch's own attention stays."""
     if not _fits(model):
         yield
         return
+    before = model.config.get_text_config()._attn_implementation
     model.set_attn_implementation(NAME)
     try:
         yield
     finally:
-        model.set_attn_implementation("eager")
+        model.set_attn_implementation(before)
 
 
 def _fits(model: PreTrainedModel) -> bool:
     """True if the model takes any attention function and adds nothing of its own to the formula."""
     config = model.config.get_text_config()
     return (
-        config._attn_implementation == "eager"
+        config._attn_implementation in ({"eager", "sdpa"} if model.device.type == "cpu" else {"eager"})
         and bool(getattr(model, "_supports_attention_backend", False))
         and getattr(config, "attn_logit_softcapping", None) is None
         and not any(name.endswith("sinks") for name, _ in model.named_parameters())

@@ -84,6 +84,14 @@ class TokenSampler(Protocol):
 
 
 @runtime_checkable
+class MemoryBound(Protocol):
+    """A player whose games wait in the memory of this machine between their turns."""
+
+    def room_for(self, num_tokens: int) -> int:
+        """Games of this many tokens that memory has room for now; at least 1."""
+
+
+@runtime_checkable
 class Closable(Protocol):
     """A player that holds something large, such as an engine."""
 

@@ -45,7 +45,7 @@ class Batches:
     """
 
     def __init__(self, size: int, max_games: int, max_completion_tokens: int, window: int | None) -> None:
-        self._size, self._max_games = size, max_games
+        self.size, self._max_games = size, max_games
         self._max_completion_tokens, self._window = max_completion_tokens, window
         self._batch_of: dict[int, Batch] = {}
 
@@ -74,9 +74,9 @@ class Batches:
     def _place(self, requests: Sequence[Request]) -> None:
         """Put new games into new batches."""
         new = [request.game_id for request in requests if request.game_id not in self._batch_of]
-        for start in range(0, len(new), self._size):
+        for start in range(0, len(new), self.size):
             batch = Batch()
-            self._batch_of.update(dict.fromkeys(new[start : start + self._size], batch))
+            self._batch_of.update(dict.fromkeys(new[start : start + self.size], batch))
 
     def _line_up(self, batch: Batch, requests: Sequence[Request]) -> None:
         """Give every game its row: games that read the same so far, and read the same next, share one.
@@ -138,5 +138,5 @@ class Batches:
             if width + unread + self._max_completion_tokens > self._window:  # holes count
                 return False
         num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
-        share_rows = a.cache is not None and 2 * num_rows <= self._size
-        return num_games <= self._size or (share_rows and num_games <= self._max_games)
+        share_rows = a.cache is not None and 2 * num_rows <= self.size
+        return num_games <= self.size or (share_rows and num_games <= self._max_games)

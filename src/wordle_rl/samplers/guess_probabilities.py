@@ -24,7 +24,7 @@ from torch import Tensor
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.prompt import THINK_TAGS
 from wordle_rl.samplers.constrain import token_texts
-from wordle_rl.samplers.kv_cache import GameCache, next_logits, num_shared_layers
+from wordle_rl.samplers.kv_cache import next_logits, search_cache
 from wordle_rl.samplers.transformers import sampling_mode
 
 if TYPE_CHECKING:
@@ -66,8 +66,6 @@ class GuessProbabilities:
         self.model, self.codec = model, codec
         self._open, self._close = tags
         self._texts = token_texts(codec.tokenizer)
-        text_config = model.config.get_text_config()
-        self._num_layers = text_config.num_hidden_layers - num_shared_layers(text_config)
 
     @torch.no_grad()
     def likeliest(self, prompt_ids: Sequence[int], completion: Sequence[int], count: int = 10) -> list[LikelyGuess]:
@@ -104,7 +102,7 @@ class GuessProbabilities:
 
     def _search(self, read: list[int], pending: str, count: int) -> dict[str, float]:
         device = self.model.device
-        cache = GameCache(self._num_layers, 1, device)
+        cache = search_cache(self.model, 1)
         tokens = torch.tensor([read], device=device)
         logits = next_logits(self.model, cache, tokens, torch.ones_like(tokens))
         found: dict[str, float] = defaultdict(float)

@@ -10,6 +10,8 @@ from torch.nn.functional import pad
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 
+from wordle_rl.samplers.generate import RereadCache, needs_generate
+
 
 def num_shared_layers(text_config: PreTrainedConfig) -> int:
     """Number of layers, the last ones, that read the keys and values of earlier layers and have none."""
@@ -102,6 +104,12 @@ class GameCache:
         self.cache = Cache(layers=list(self._layers))
         self.mask = torch.zeros(rows, 0, dtype=torch.long, device=device)
 
+    @classmethod
+    def of_model(cls, model: PreTrainedModel, rows: int) -> GameCache:
+        """An empty cache for a model's layers."""
+        text_config = model.config.get_text_config()
+        return cls(text_config.num_hidden_layers - num_shared_layers(text_config), rows, model.device)
+
     def append_mask(self, new: Tensor) -> tuple[Tensor, Tensor]:
         """Announce new tokens, shape (rows, new), 0 for padding.
 
@@ -192,7 +200,22 @@ def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     return buffer.view(-1, head_dim).index_select(0, places.flatten()).view(*places.shape, head_dim)
 
 
-def next_logits(model: PreTrainedModel, cache: GameCache, tokens: Tensor, alive: Tensor) -> Tensor:
+def bytes_per_token(model: PreTrainedModel) -> int:
+    """Bytes that a token of a game takes in a cache, the room kept free for the next ones included."""
+    text = model.config.get_text_config()
+    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)
+    kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
+    head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+    num_layers = int(text.num_hidden_layers) - num_shared_layers(text)
+    return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys and values, and half as much room
+
+
+def search_cache(model: PreTrainedModel, rows: int) -> GameCache | RereadCache:
+    """An empty cache for a search, for any model."""
+    return RereadCache(rows) if needs_generate(model) else GameCache.of_model(model, rows)
+
+
+def next_logits(model: PreTrainedModel, cache: GameCache | RereadCache, tokens: Tensor, alive: Tensor) -> Tensor:
     """Read tokens into a cache; the logits after each row's last one.
 
     Args:
@@ -204,6 +227,8 @@ def next_logits(model: PreTrainedModel, cache: GameCache, tokens: Tensor, alive:
     Returns:
         Logits, shape (rows, vocabulary), float32.
     """
+    if isinstance(cache, RereadCache):
+        return cache.read(model, tokens, alive)
     mask, positions = cache.append_mask(alive)
     output = model(
         input_ids=tokens,

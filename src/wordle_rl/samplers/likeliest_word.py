@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from wordle_rl.samplers.constrain import State, TokenIds, WordConstraint
-from wordle_rl.samplers.kv_cache import GameCache, next_logits
+from wordle_rl.samplers.generate import RereadCache
+from wordle_rl.samplers.kv_cache import GameCache, next_logits, search_cache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -76,7 +77,6 @@ class WordSearch:
         constraint: The words, and how tokens spell them.
         stop_ids: Tokens that end a turn.
         pad_id: Fills up prompts.
-        num_layers: Layers of the model with keys and values of their own.
         beam: Beginnings of a guess that are followed at once. With as many as there are beginnings the search is exact.
     """
 
@@ -86,12 +86,11 @@ class WordSearch:
         constraint: WordConstraint,
         stop_ids: Iterable[int],
         pad_id: int,
-        num_layers: int,
         beam: int,
     ) -> None:
         self._model, self._constraint = model, constraint
         self._stops, self._pad_id = frozenset(stop_ids), pad_id
-        self._num_layers, self._beam = num_layers, beam
+        self._beam = beam
 
     @torch.no_grad()
     def search(self, openings: Sequence[Opening], max_tokens: int, max_rows: int) -> list[Ending | None]:
@@ -111,7 +110,7 @@ class WordSearch:
         return [endings[opening] for opening in openings]
 
     def _search(self, openings: Sequence[Opening], max_tokens: int) -> list[Ending | None]:
-        cache = GameCache(self._num_layers, len(openings), self._model.device)
+        cache = search_cache(self._model, len(openings))
         logprobs = self._read(cache, [opening.token_ids for opening in openings])
         beams = [self._opened(opening, row, logprobs[row].numpy(), max_tokens) for row, opening in enumerate(openings)]
         while True:
@@ -132,7 +131,7 @@ class WordSearch:
                 for beam, opening in zip(beams, openings, strict=True)
             ]
 
-    def _read(self, cache: GameCache, unread: Sequence[Sequence[int]]) -> Tensor:
+    def _read(self, cache: GameCache | RereadCache, unread: Sequence[Sequence[int]]) -> Tensor:
         """Read each row's tokens; log-probabilities of the next one, shape (rows, vocabulary)."""
         width = max(map(len, unread))
         padding = [width - len(ids) for ids in unread]

@@ -3,11 +3,13 @@
 A turn costs one forward pass over the feedback message and one per new token; nothing is read twice.
 Works for every causal model of transformers whose layers attend to keys and values, since it only uses
 `attention_mask`, `position_ids` and a cache. A sliding window counts cached tokens, holes included; once a batch may
-outgrow the window, it is therefore read afresh each turn.
+outgrow the window, it is therefore read afresh each turn. Models with other layers are sampled by transformers' own
+`generate` (see `generate.py`), which reads the whole prompt each turn.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,18 +19,23 @@ from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
 from wordle_rl.samplers.attention import grouped
 from wordle_rl.samplers.base import Completion, Request, word_beam
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
-from wordle_rl.samplers.kv_cache import GameCache, next_logits, num_shared_layers
+from wordle_rl.samplers.generate import generate, needs_generate, read_alike
+from wordle_rl.samplers.kv_cache import GameCache, bytes_per_token, next_logits
 from wordle_rl.samplers.likeliest_word import WordSearch, opening_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel
 
-_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+logger = logging.getLogger(__name__)
+
+_LOGITS = 24
+"""Bytes a game takes for each word of the vocabulary while a token is drawn."""
 _CPU_BATCH = 256
 """Rows at once on a CPU: enough for its matrix products to run at full speed, few enough for its caches."""
 _WORTH_A_PASS = 256
@@ -85,9 +92,6 @@ class TransformersSampler:
         seed: Seed of the sampler's own random stream, which runs on over all games.
         constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow. A greedy reply
             names the likeliest of them (`likeliest_word`).
-
-    Raises:
-        ValueError: If the model has layers that remember otherwise than by keys and values.
     """
 
     sampled_by: EngineName = "transformers"
@@ -106,10 +110,11 @@ class TransformersSampler:
         self._constraint = constraint
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         text_config = model.config.get_text_config()
-        self._num_layers = text_config.num_hidden_layers - num_shared_layers(text_config)
+        self._by_generate = needs_generate(model)
         self._window = _sliding_window(text_config)
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
+        self._size, self._keeps_caches = size, True
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
         # A search has a cache of its own, beside that of the games.
         self._search_rows = size if model.device.type == "cpu" else size // 4
@@ -119,14 +124,43 @@ class TransformersSampler:
         """Drop every cached game."""
         self._batches.clear()
 
+    def room_for(self, num_tokens: int) -> int:
+        """See `MemoryBound`."""
+        each = num_tokens * bytes_per_token(self.model) + _LOGITS * self.model.config.get_text_config().vocab_size
+        free = free_memory(self.model.device)
+        return self.settings.max_batch_size if free is None else max(1, free // each)
+
     @torch.no_grad()
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one reply per request; games seen before continue from their cache."""
+        """Sample one reply per request; games seen before continue from their cache.
+
+        When memory runs out, every cache is dropped, and from then on batches of half the size are read from their
+        start each turn, one after the other.
+        """
         completions: dict[int, Completion] = {}
         with sampling_mode(self.model):
-            for batch, asking in self._batches.arrange(requests).items():
-                completions.update(self._sample_batch(batch, asking))
+            while missing := [request for request in requests if request.game_id not in completions]:
+                try:
+                    self._sample_into(completions, missing)
+                except torch.OutOfMemoryError:
+                    if self._size == 1:
+                        raise
+                    self._size //= 2
+                    self._keeps_caches = False
+                    self._batches.clear()
+                    self._batches.size = self._size
+                    logger.warning("out of memory: %d games are played at once from now on", self._size)
         return [completions[request.game_id] for request in requests]
+
+    def _sample_into(self, completions: dict[int, Completion], requests: Sequence[Request]) -> None:
+        """Add the completion of each request."""
+        if self._by_generate:
+            self._generate_into(completions, requests)
+            return
+        for batch, asking in self._batches.arrange(requests).items():
+            completions.update(self._sample_batch(batch, asking))
+            if not self._keeps_caches:
+                batch.cache = None
 
     def _sample_batch(self, batch: Batch, requests: Sequence[Request]) -> dict[int, Completion]:
         if batch.cache is None:
@@ -139,16 +173,41 @@ class TransformersSampler:
         for request, ids in zip(requests, replies.ids, strict=True):
             # The last sampled token was never fed back, so the cache ends one token before it.
             batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
+        return dict(zip((request.game_id for request in requests), self._completions(requests, replies), strict=True))
+
+    def _generate_into(self, found: dict[int, Completion], requests: Sequence[Request]) -> None:
+        """Add the completion of each request by transformers' `generate`, each prompt read from its start."""
+        stops = torch.tensor(sorted(self.codec.stop_ids), device=self.model.device)
+        for places in read_alike(self.model, [len(request.prompt_ids) for request in requests]):
+            for first in range(0, len(places), self._size):
+                part = [requests[place] for place in places[first : first + self._size]]
+                replies = _Replies(len(part), stops)
+                states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(part)
+
+                def choose(logits: Tensor, replies: _Replies = replies) -> Tensor:
+                    nonlocal states
+                    chosen, logprobs = self._choose(logits, states, replies.running)
+                    replies.add(chosen, logprobs)
+                    states = self._after(states, chosen)
+                    return chosen
+
+                prompts = [request.prompt_ids for request in part]
+                limit = self.settings.max_completion_tokens
+                generate(self.model, prompts, limit, self.codec.stop_ids, self.codec.pad_id, choose)
+                replies.finish()
+                found |= dict(zip((request.game_id for request in part), self._completions(part, replies), strict=True))
+
+    def _completions(self, requests: Sequence[Request], replies: _Replies) -> list[Completion]:
         self._name_likeliest(requests, replies)
-        completions = {}
-        for request, ids, logprobs in zip(requests, replies.ids, replies.logprobs, strict=True):
-            completions[request.game_id] = Completion(
+        return [
+            Completion(
                 text=self.codec.text_of(ids),
                 token_ids=tuple(ids),
                 sampler_logprobs=tuple(logprobs),
                 overlong=ids[-1] not in self.codec.stop_ids,
             )
-        return completions
+            for ids, logprobs in zip(replies.ids, replies.logprobs, strict=True)
+        ]
 
     def _name_likeliest(self, requests: Sequence[Request], replies: _Replies) -> None:
         """Let greedy replies that are limited to listed words name the likeliest, whatever their first letters."""
@@ -158,9 +217,7 @@ class TransformersSampler:
         for game, (request, ids) in enumerate(zip(requests, replies.ids, strict=True)):
             if (opening := opening_of(request.prompt_ids, ids, self._constraint)) is not None:
                 found[game] = opening
-        words = WordSearch(
-            self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._num_layers, self._word_beam
-        )
+        words = WordSearch(self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._word_beam)
         endings = words.search([*found.values()], self.settings.max_completion_tokens, self._search_rows)
         for (game, opening), ending in zip(found.items(), endings, strict=True):
             if ending is not None:
@@ -174,7 +231,7 @@ class TransformersSampler:
         longest = max(map(len, prompts)) + self.settings.max_completion_tokens
         if shared * (len(prompts) - 1) < _WORTH_A_PASS or (self._window is not None and longest > self._window):
             shared = 0
-        cache = GameCache(self._num_layers, 1 if shared else len(prompts), device)
+        cache = GameCache.of_model(self.model, 1 if shared else len(prompts))
         if shared:
             self._read(cache, [prompts[0][:shared]])
             cache.keep(torch.zeros(len(prompts), dtype=torch.long, device=device))
@@ -281,8 +338,15 @@ def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
 def _sliding_window(text_config: PreTrainedConfig) -> int | None:
     """The width of the model's sliding window in tokens, None if every layer sees everything."""
     layer_types = getattr(text_config, "layer_types", None)
-    if unknown := set(layer_types or ()) - _KNOWN_LAYERS:
-        raise ValueError(f"a model with {', '.join(sorted(unknown))} layers cannot be sampled here; use vLLM instead")
     if layer_types is not None and "sliding_attention" not in layer_types:
         return None
     return getattr(text_config, "sliding_window", None)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Bytes that games may take on a device; None if unknown. Of main memory a fifth stays free."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    total, taken = main_memory_bytes(), resident_memory_gib()
+    return None if total is None or taken is None else max(0, int(0.8 * (total - taken * 2**30)))

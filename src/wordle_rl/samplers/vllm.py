@@ -144,11 +144,6 @@ def make_engine(
     Raises:
         ConfigError: If vLLM cannot serve the model on this machine.
     """
-    if (directory / "adapter_config.json").is_file():
-        raise ConfigError(
-            f"{directory} holds adapters, which vLLM does not play here; make a whole model with `wordle-rl merge "
-            f'{directory} --out DIR`, or use engine "transformers"'
-        )
     quiet_vllm()
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: nothing is left behind when it ends
     if constraint is not None:

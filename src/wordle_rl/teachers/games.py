@@ -41,11 +41,13 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
     """The secrets of the teacher's games: training secrets, except those kept for learning by play, words outside the
     answers, and invented ones; never a held-out secret.
 
+    Thoughts are about the answers, so with `narrate` no secret lies outside them: "Only essay fits" would be false.
+
     Raises:
         WordListError: If no words can be invented.
     """
     rng = random.Random(seed)
-    num_outside = round(settings.num_games * settings.outside_rate) if words.outside else 0
+    num_outside = round(settings.num_games * settings.outside_rate) if words.outside and not settings.narrate else 0
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
     num_invented = round(settings.num_games * settings.invented_rate)
     taught, _ = split.shared(settings.rl_only_fraction)
@@ -239,8 +241,15 @@ def _slips(
     return slips
 
 
+_FEW = 5
+"""Answers that a player may have in mind all at once."""
+
+
 def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
-    """Thinking of the teacher: facts, number of candidates, reason for the guess; true by construction.
+    """Thinking of the teacher: facts, how many words are possible, reason for the guess; true by construction.
+
+    It holds no number that a player could not know: a model that learns to write the solver's counts learns to make up
+    numbers.
 
     Args:
         turns: The turns before the guess.
@@ -254,16 +263,13 @@ def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: 
         return " ".join([*known, f"No word I know fits; {guess} is possible."])
     if remaining == 1:
         return " ".join([*known, f"Only {guess} fits."])
-    count = f"{remaining} words are possible" if turns else f"Any of {remaining} words is possible"
+    count = "A few words are possible" if remaining <= _FEW else "Many words are possible"
+    apart = "all" if classes == remaining <= _FEW else "most"  # it was chosen for the number of classes
     reason = f"{guess} is one of them"
     if not turns:
         reason = f"I open with {guess}"
-    elif probe and classes == remaining:
-        reason = f"{guess} is none of them but tells all of them apart"
     elif probe:
-        reason = f"{guess} is none of them but sorts them into {classes} groups"
-    elif classes == remaining:
-        reason = f"{guess} is one of them and tells all of them apart"
+        reason = f"{guess} is none of them but tells {apart} of them apart"
     elif classes:
-        reason = f"{guess} is one of them and sorts them into {classes} groups"
+        reason = f"{guess} is one of them and tells {apart} of them apart"
     return " ".join([*known, f"{count}; {reason}."])

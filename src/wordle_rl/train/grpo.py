@@ -210,7 +210,7 @@ def _best(
         settings.validate_every_steps,
         run,
         directory / "best",
-        settings.interpolation_alphas,
+        (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas,
         stop_below_start=settings.stop_below_start,
         remark=remark,
     )

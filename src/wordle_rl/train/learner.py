@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -43,6 +44,8 @@ from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import PreTrainedModel
+
+logger = logging.getLogger(__name__)
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
@@ -237,7 +240,7 @@ class TorchLearner:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
         else:
             self._optimizer = self.accelerator.prepare(optimizer)
-        self._measures_kl = measure_kl and sum(w.numel() for w in self._trained()) <= MOST_REMEMBERED
+        self._measures_kl = measure_kl and can_measure_kl(sum(weight.numel() for weight in self._trained()))
         if self._measures_kl:
             self.remember_start()
 
@@ -490,6 +493,16 @@ class TorchWeights:
 
     def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
         return ((name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad)
+
+
+def can_measure_kl(num_trained: int) -> bool:
+    """True if a copy of that many trained weights is kept for `kl_to_start`; where it is not, a warning says so."""
+    if num_trained > MOST_REMEMBERED:
+        logger.warning(
+            "kl_to_start is not measured: it takes a copy of all %.0f M trained weights, as grpo.beta above 0 does",
+            num_trained / 1e6,
+        )
+    return num_trained <= MOST_REMEMBERED
 
 
 def measured_rows(micro_batches: Sequence[Sequence[Example]], num_weights: int) -> list[Example]:

@@ -62,7 +62,7 @@ def tree_attention(
         for each in (key, value)
     )
     k, v = keys.transpose(1, 2), values.transpose(1, 2)  # (B, kv_heads, T, d)
-    if q.device.type == "cpu":
+    if q.device.type == "cpu" and width <= _SHORT:
         seen = _short_attention(q, k, v, scaling)
     else:
         seen = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=heads != kv_heads)
@@ -87,6 +87,9 @@ def _short_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
 def _no_mask(*_args: Any, **_options: Any) -> None:
     """No mask: the layout of the nodes says who sees whom."""
 
+
+_SHORT = 256
+"""Up to this many tokens a row has a table of scores in memory."""
 
 AttentionInterface.register(NAME, tree_attention)
 AttentionMaskInterface.register(NAME, _no_mask)

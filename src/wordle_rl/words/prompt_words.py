@@ -1,9 +1,14 @@
 """Words that the prompts of this package use themselves, so that training could not keep silent about them."""
 
-EXAMPLE_WORDS = ("tea", "rain", "crane", "planet", "station", "relation", "education", "generation")
-"""The word that prompts show as an example of a reply, for each length."""
+EXAMPLE_WORDS = ("zoo", "jazz", "xylyl", "jujube", "pizzazz", "quizzing", "whizzbang", "razzmatazz")
+"""The word that prompts show as an example of a reply, for each length.
+
+Small models copy it. So it is a word that tells next to nothing as an opener and is in no list of answers known here:
+`xylyl` is worth 2.2 bits where `crane` is worth 5.7, and copying must not look like skill.
+"""
 
 PROMPT_WORDS = frozenset((
+    "zoo", "jazz", "xylyl", "jujube", "pizzazz", "quizzing", "whizzbang", "razzmatazz", "few", "many", "with",
     "after", "all", "allowed", "and", "any", "apart", "are", "assistant", "briefly", "but", "compact", "copy",
     "crane", "each", "education", "elsewhere", "english", "every", "exactly", "example", "far", "find", "first",
     "fits", "format", "further", "game", "generation", "gets", "groups", "guess", "guessed", "guesses", "hard",
@@ -16,7 +21,7 @@ PROMPT_WORDS = frozenset((
     "symbols", "system",
     "tags", "tea", "tells", "text", "textarena", "than", "that", "the", "their", "them", "then", "think",
     "thinking", "told", "transcript", "turn", "turns", "unclosed", "unknown", "used", "user", "wastes",
-    "whether", "with",
+    "whether",
     "word", "wordle", "words", "write", "wrong", "you", "your",
 ))  # fmt: skip
 """Every word of 3 to 10 letters in prompts, feedback, tags and the solver's thoughts; none of them is a strict word."""

@@ -28,6 +28,24 @@ def test_one_command_translates_a_config_for_several_nodes(tmp_path, word_direct
     assert not (run / "grpo").exists()
 
 
+def test_what_is_shown_or_refused_leaves_no_run_behind(tmp_path, word_directory, cli) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory, grpo__groups_per_step="8", sft__epochs="0")
+    code, _, _ = cli("verl", config, "--out", tmp_path / "run", "--max-prompt-tokens", "1", "--show")
+    assert code == 2
+    assert not (tmp_path / "run").exists()
+    code, _, _ = cli("verl", config, "--out", tmp_path / "run", "--show")
+    assert code == 0
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_server_is_found_before_ray_starts(tmp_path, word_directory, cli, monkeypatch) -> None:
+    monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
+    config = write_config(tmp_path / "mini.toml", word_directory, grpo__groups_per_step="8")
+    code, _, said = cli("verl", config, "--out", tmp_path / "run", "--rollout", "sglang")
+    assert code == 2
+    assert "sglang" in said
+
+
 @pytest.fixture
 def launched(tmp_path):
     """Start a script beside programs that only write down how they were called; exit code, calls and messages."""

@@ -69,7 +69,13 @@ OTHERS = [
     ({"rl": {"precision": "fp32"}}, {}, {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}),
     ({"rl": {"sampling": {"temperature": 0.8}}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     ({"report_to": ["tensorboard"]}, {}, {"trainer.logger": ["console", "tensorboard"]}),
-    ({"report_to": []}, {}, {"trainer.logger": ["console"]}),
+    ({"report_to": ["tensorboard"]}, {}, {"trainer.log_val_generations": 8}),
+    ({"report_to": []}, {}, {"trainer.logger": ["console"], "trainer.log_val_generations": 0}),
+    (
+        {"report_project": "gsm8k/first"},
+        {},
+        {"trainer.project_name": "gsm8k", "trainer.experiment_name": "first"},
+    ),
     ({"seed": 5}, {}, {"data.seed": 5, "actor_rollout_ref.rollout.seed": 5}),
     (
         {"model": {"template_kwargs": {"enable_thinking": False}}},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +17,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.integrations.verl.refusals import check_settings
 from wordle_rl.integrations.verl.settings import VerlSettings
 
-INSTALL = 'pip install "wordle-rl[verl]", in an environment of its own'
+INSTALL = 'pip install "wordle-rl[verl]" and vllm or sglang (--rollout), in an environment of its own'
 
 
 def verl(
@@ -36,11 +38,21 @@ def verl(
     """
     config = settings.config()
     check_settings(config, cluster)
-    if missing := [name for name in ("transformers", "verl", "ray") if find_spec(name) is None and not show]:
+    # A module of yours that verl imports may bring a server of its own.
+    server = () if os.environ.get("VERL_USE_EXTERNAL_MODULES") else (cluster.rollout,)
+    needed = ("transformers", "verl", "ray", *server)
+    if missing := [name for name in needed if find_spec(name) is None and not show]:
         raise ConfigError(f"verl needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
     from wordle_rl.integrations.verl import launch
 
-    prepared = launch.prepare(config, cluster, out)
+    is_new = not out.exists()
+    prepared = None
+    try:
+        prepared = launch.prepare(config, cluster, out)
+    finally:
+        # What was only shown, or refused, must not stand in the way of the corrected command.
+        if is_new and (show or prepared is None):
+            shutil.rmtree(out, ignore_errors=True)
     for note in prepared.notes:
         console.messages.print(note, highlight=False, soft_wrap=True)
     if show:

@@ -10,6 +10,7 @@ from typing import Any
 from wordle_rl.config import GRPOTraining, RunConfig
 from wordle_rl.integrations.verl.dataset import AGENT, TOOL_AGENT, DataFiles
 from wordle_rl.integrations.verl.settings import VerlSettings
+from wordle_rl.runs.trackers import Tracking
 
 CREDIT = {"turn": "wordle_turn", "guess": "wordle_guess", "game": "grpo"}
 """grpo.credit -> verl's estimator; the first two are those of `advantages`."""
@@ -177,6 +178,7 @@ def _rollout(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
 
 
 def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+    named = Tracking.named(run, config.report_project, None)
     return {
         "nnodes": verl.nodes,
         "n_gpus_per_node": verl.gpus_per_node,
@@ -186,12 +188,17 @@ def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
         "test_freq": verl.validate_every_steps or -1,
         "val_before_train": verl.validate_every_steps > 0,
         "logger": ["console", *config.report_to],
-        "project_name": "wordle-rl",
-        "experiment_name": run.name,
+        "log_val_generations": _SHOWN_GAMES if config.report_to else 0,
+        "project_name": named.project or "wordle-rl",
+        "experiment_name": named.run,
         "default_local_dir": str(checkpoints(run)),
         "validation_data_dir": str(run / "verl" / "validation"),
         "resume_mode": "auto",
     }
+
+
+_SHOWN_GAMES = 8
+"""Validation games of each round on the dashboards of trackers."""
 
 
 def _micro_batch(training: GRPOTraining, verl: VerlSettings) -> int:

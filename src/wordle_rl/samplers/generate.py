@@ -1,0 +1,120 @@
+"""Sampling from models whose layers remember otherwise than by keys and values: transformers' own `generate`.
+
+Linear-attention, state-space and convolution layers (Qwen3.5, LFM2, Granite 4, Nemotron) sum up what they read, and
+chunked attention (Llama 4) counts its chunks from the first token. Neither can be cut or continued after padding, as
+`GameCache` does with keys and values. So `generate` reads a whole prompt every turn, with the cache class that
+transformers has for the model: slower, and right for every model that it can play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+_KNOWN_LAYERS = {"full_attention", "sliding_attention"}
+_ONE_LENGTH = {"minimax"}
+"""Models that read padding as if it were text; only prompts of one length are read together."""
+
+Choose = Callable[[Tensor], Tensor]
+"""From logits, shape (rows, vocabulary), to the next token of each row, shape (rows,)."""
+
+
+def needs_generate(model: PreTrainedModel) -> bool:
+    """True if some layer of the model has no plain keys and values, so that `GameCache` cannot hold it."""
+    layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
+    return bool(layers - _KNOWN_LAYERS) or bool(getattr(model, "_is_stateful", False))
+
+
+def generate(
+    model: PreTrainedModel,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    stops: Collection[int],
+    pad_id: int,
+    choose: Choose,
+) -> None:
+    """Read prompts and let `choose` pick every next token until each row has stopped, or there are `max_tokens`.
+
+    `choose` sees all rows at every token; it ignores those that have stopped.
+    """
+    width = max(map(len, prompts))
+    tokens = [[pad_id] * (width - len(ids)) + [*ids] for ids in prompts]
+    alive = [[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts]
+    settings = GenerationConfig(
+        max_new_tokens=max_tokens, do_sample=False, eos_token_id=sorted(stops) or None, pad_token_id=pad_id
+    )
+    with _whole_model(model, settings) as plain:
+        plain.generate(
+            torch.tensor(tokens, device=model.device),
+            attention_mask=torch.tensor(alive, device=model.device),
+            generation_config=settings,
+            logits_processor=LogitsProcessorList([_Chosen(choose)]),
+        )
+
+
+def read_alike(model: PreTrainedModel, lengths: Sequence[int]) -> list[list[int]]:
+    """Places of prompts that may be read together, by their lengths in tokens."""
+    if model.config.model_type not in _ONE_LENGTH:
+        return [list(range(len(lengths)))]
+    return [[place for place, each in enumerate(lengths) if each == length] for length in sorted(set(lengths))]
+
+
+class RereadCache:
+    """Stands in for a `GameCache` in searches: it keeps the tokens of each row and reads all of them every time."""
+
+    def __init__(self, rows: int) -> None:
+        self._rows: list[list[int]] = [[] for _ in range(rows)]
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep these rows, in this order; a row named more than once is copied."""
+        self._rows = [[*self._rows[row]] for row in rows.tolist()]
+
+    def read(self, model: PreTrainedModel, tokens: Tensor, alive: Tensor) -> Tensor:
+        """Logits after the last of these further tokens, as `next_logits` returns them."""
+        for row, new, on in zip(self._rows, tokens.tolist(), alive.tolist(), strict=True):
+            row += [token for token, is_token in zip(new, on, strict=True) if is_token]
+        found: list[Tensor] = [torch.empty(0)] * len(self._rows)
+
+        def take(places: Sequence[int]) -> Choose:
+            def choose(logits: Tensor) -> Tensor:
+                for place, row in zip(places, logits, strict=True):
+                    found[place] = row
+                return logits.argmax(-1)
+
+            return choose
+
+        for places in read_alike(model, [*map(len, self._rows)]):
+            generate(model, [self._rows[place] for place in places], 1, (), 0, take(places))
+        return torch.stack(found)
+
+
+class _Chosen(LogitsProcessor):
+    """Leaves a single token of each row, so that greedy search takes what was chosen here."""
+
+    def __init__(self, choose: Choose) -> None:
+        self._choose = choose
+
+    def __call__(self, _input_ids: Tensor, scores: Tensor) -> Tensor:
+        tokens = self._choose(scores.float())
+        return torch.full_like(scores, -torch.inf).scatter_(1, tokens[:, None], 0.0)
+
+
+@contextmanager
+def _whole_model(model: PreTrainedModel, settings: GenerationConfig) -> Iterator[Any]:
+    """The model itself, adapters inside, without its makers' settings of sampling, such as a repetition penalty."""
+    unwrapped: Any = getattr(model, "get_base_model", None)
+    plain: Any = model if unwrapped is None else unwrapped()
+    published = plain.generation_config
+    plain.generation_config = settings
+    try:
+        yield plain
+    finally:
+        plain.generation_config = published
