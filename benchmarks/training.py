@@ -33,7 +33,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, SamplingSettings, SFTSettings, load_config
+from wordle_rl.config import GRPOTraining, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
@@ -48,7 +48,7 @@ from wordle_rl.train.sft import Plan, train_sft
 
 WARM_UP_STEPS = 2
 SEED = 0
-CONFIG = load_config(Path(__file__).parents[1] / "configs" / "quickstart.toml")
+CONFIG = load_config(Path(__file__).parents[1] / "src" / "wordle_rl" / "config" / "presets" / "quickstart.toml")
 CLOCKS = ("rollout", "reward", "forward", "backward", "update")
 
 
@@ -58,7 +58,7 @@ class Lesson:
 
     context: GameContext
     examples: Sequence[Example]
-    settings: SFTSettings
+    settings: SFTTraining
 
     def batches(self) -> list[list[Example]]:
         """The batches of the epoch, in the order in which `train_sft` meets them."""
@@ -95,7 +95,7 @@ def main() -> None:
     show_rates(title, "tokens", rates, timings, as_json=options.json)
 
 
-def prepare(num_games: int, settings: SFTSettings) -> Lesson:
+def prepare(num_games: int, settings: SFTTraining) -> Lesson:
     """Play the teacher's games and turn them into tokens."""
     context = GameContext.of(CONFIG).for_training
     words = context.solver.words

@@ -40,7 +40,7 @@ MAX_TOKENS = 8  # of a reply
 def warm_start(learner: TorchLearner, prompter: Prompter, words: WordList, steps: int = 80) -> None:
     """Teach an untrained model the form of a game by SFT: legal guesses in random order, no skill."""
     rng = random.Random(0)
-    learner.start(OptimizerSettings(learning_rate=5e-3, schedule="constant", warmup_fraction=0.0), steps)
+    learner.start(OptimizerSettings(learning_rate=5e-3, schedule="constant", warmup=0.0), steps)
     for step in range(1, steps + 1):
         games: list[Example] = []
         while len(games) < 16:

@@ -7,7 +7,7 @@ import pytest
 from faulty_games import WORDS, RightGame
 from pages import parse_page
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
 from wordle_rl.conformance.checks import CHECKS
 
 

@@ -36,6 +36,6 @@ def test_every_preset_and_path_on_the_right_exists() -> None:
     presets = {found for span in spans() for found in re.findall(r'preset = "(\w+)"', span)}
     assert presets
     assert presets <= {*PRESETS, *CURRICULA}
-    paths = {found for span in spans() for found in re.findall(r"(?:configs|examples|environments)/[\w./-]+", span)}
+    paths = {found for span in spans() for found in re.findall(r"(?:scripts|examples|environments)/[\w./-]+", span)}
     assert paths
     assert all((ROOT / path).exists() for path in paths)

@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
+from wordle_rl.cli.settings import take_settings
 from wordle_rl.config import MODEL_NAMES, load_config
+from wordle_rl.config.files import find_config
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.simple import OwnSampler
@@ -43,7 +45,7 @@ COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path
 def help_of(name: str) -> str:
     """Everything that a command prints of itself."""
     with redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit) as done:
-        main([name, "--help"])
+        main([name, "--help-all" if name in ("run", "preflight") else "--help"])
     assert done.value.code == 0
     return printed.getvalue()
 
@@ -53,16 +55,19 @@ def test_every_command_and_option_shown_exists(command: str) -> None:
     name, *arguments = shlex.split(command)[1:]
     described = help_of(name)
     for argument in arguments:
-        if argument.startswith("--"):
+        setting = argument.startswith("--") and ("." in argument or name == "run")
+        if argument.startswith("--") and not setting:
             assert re.search(rf"(?<![\w-]){re.escape(argument.split('=')[0])}(?![\w-])", described), argument
-        elif argument.startswith("configs/"):
-            assert (ROOT / argument).is_file()
+    if name in ("run", "preflight"):
+        _, own = take_settings(arguments)
+        preset = next((word for word in own if not word.startswith("-")), "")
+        assert preset.endswith(".toml") or preset.isupper() or find_config(preset).is_file(), preset
 
 
 PRETRAINED = [
     command
     for command in COMMANDS
-    if command.startswith("wordle-rl run configs/")
+    if command.startswith("wordle-rl run ")
     and (path := re.search(r"--model\.path (\S+)", command))
     and Path(path[1]).name not in MODEL_NAMES  # a model that an earlier run trained
 ]
@@ -75,11 +80,11 @@ def test_documents_show_how_to_train_a_model_of_ones_own() -> None:
 
 @pytest.mark.parametrize("command", PRETRAINED)
 def test_no_pretrained_model_is_trained_at_the_rates_of_the_embedded_one(command: str) -> None:
-    settings = load_config(ROOT / shlex.split(command)[2])
+    settings = load_config(shlex.split(command)[2])
     optimizers = settings.sft.optimizer, settings.training.optimizer
-    assert {optimizer.name for optimizer in optimizers} == {"adamw"}
+    assert {optimizer.muon_learning_rate for optimizer in optimizers} == {None}
     assert max(optimizer.learning_rate for optimizer in optimizers) <= 3e-4
-    assert settings.max_completion_tokens > load_config(ROOT / "configs" / "quickstart.toml").max_completion_tokens
+    assert settings.max_completion_tokens > load_config("quickstart").max_completion_tokens
 
 
 def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:

@@ -33,15 +33,17 @@ def test_parameters_and_cache_are_those_of_the_model(script, name) -> None:
 
 
 def test_options_of_the_launch_scripts_exist(capsys) -> None:
-    from wordle_rl.__main__ import main
+    from wordle_rl.integrations.verl.__main__ import main
 
     with pytest.raises(SystemExit):
-        main(["verl", "--help"])
+        main(["--help-all"])
     described = capsys.readouterr().out
     scripts = sorted((ROOT / "scripts" / "verl").glob("*.sh"))
     assert len(scripts) == 3
     for path in scripts:
-        command = path.read_text(encoding="utf-8").replace("\\\n", " ").rsplit("wordle-rl verl", 1)[1]
+        command = (
+            path.read_text(encoding="utf-8").replace("\\\n", " ").rsplit("python -m wordle_rl.integrations.verl", 1)[1]
+        )
         options = [word for word in shlex.split(command) if word.startswith("--")]
         assert options
         assert [option for option in options if option not in described] == []

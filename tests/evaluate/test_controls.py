@@ -135,14 +135,14 @@ def test_sampled_play_of_the_run_itself_stands_beside_a_control_of_equal_entropy
 
 
 def test_a_model_card_quotes_them_too(cli, run: Path, sft_alone: Path) -> None:
-    assert cli("card", run)[0] == 0
+    assert cli("report", run, "--cards")[0] == 0
     card = (run / "grpo" / "README.md").read_text()
     assert "Without SFT alone with nothing kept from the teacher" in card
     assert "on their decisive board, names" in card
     assert "decisive board shown in training |" in card or "that board not shown |" in card
     assert "controls" not in (run / "sft" / "README.md").read_text().split("## Training")[0]
     keep_controls(run, [sft_alone])
-    assert cli("card", run)[0] == 0
+    assert cli("report", run, "--cards")[0] == 0
     assert "| SFT alone, nothing kept, greedy" in (run / "grpo" / "README.md").read_text()
 
 

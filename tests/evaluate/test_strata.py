@@ -85,7 +85,7 @@ def test_a_refused_guess_is_on_the_board_as_the_learner_saw_it() -> None:
 def test_the_decisive_board_is_where_the_teacher_without_noise_names_the_word() -> None:
     context = GameContext(WORDS, split_secrets(WORDS), GameSettings().prompter(5), Solver(WORDS, use_cache=False))
     teacher = SolverTeacher(context.solver)
-    wild = TeacherSettings(opener="trace", noise_rate=0.9, random_opener_rate=1.0, stray_rate=0.1)
+    wild = TeacherSettings(opener="trace", noise_rate=0.9, random_opener_rate=1.0)
     boards = decisive_boards(WORDS.answers, teacher, wild, GameSettings(), context)
     assert boards["trace"] == ()
     assert set(boards) == set(WORDS.answers), "twelve words are all found in six turns"
@@ -166,13 +166,13 @@ def test_the_audit_counts_own_games(finished_run) -> None:
 
 
 def test_audit_says_of_shown_words_that_they_were_shown(cli, finished_run) -> None:
-    code, out, _ = cli("audit", finished_run)
+    code, out, _ = cli("report", finished_run, "--audit")
     assert code == 0
     assert "no validation or test secret is the secret of a training game" in out
     for name in ("board shown", "board not shown", "never said"):
         assert name in out
     assert "that grpo won stand in the training games turn for turn" in out
-    code, out, _ = cli("audit", finished_run, "--json")
+    code, out, _ = cli("report", finished_run, "--audit", "--json")
     told = json.loads(out)
     assert set(told["held_out"]["num_secrets"]) == {"board_shown", "board_not_shown", "never_said"}
 

@@ -103,7 +103,7 @@ def test_our_loss_gives_the_losses_of_the_table(name: str) -> None:
         table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS])[mask],
         torch.tensor(weights_of_rows(name))[rows],
         **CLIP,
-        rows=rows if settings.sequence_importance else None,
+        rows=rows if settings.by_sequence else None,
         reference_logprobs=table.padded(table.reference_logprobs)[mask],
         beta=settings.beta,
     )
@@ -167,7 +167,7 @@ def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size
             batch.advantages,
             batch.weights,
             **CLIP,
-            rows=batch.rows if settings.sequence_importance else None,
+            rows=batch.rows if settings.by_sequence else None,
             reference_logprobs=reference(batch)[0].detach(),
             beta=settings.beta,
         )
@@ -216,7 +216,7 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
             batch.advantages,
             batch.weights,
             **CLIP,
-            rows=batch.rows if settings.sequence_importance else None,
+            rows=batch.rows if settings.by_sequence else None,
             num_rows=batch.num_rows,
             reference_logprobs=score(reference, batch).logprobs,
             beta=settings.beta,

@@ -37,7 +37,10 @@ def test_skyrl_takes_every_key_of_the_file(module) -> None:
 
 
 def test_the_sizes_are_the_recipes(module) -> None:
-    config, recipe = module.load_config(FILE), load_recipe(ROOT / "configs" / "recipes" / "qwen2.5-0.5b.toml")
+    config, recipe = (
+        module.load_config(FILE),
+        load_recipe(ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"),
+    )
     ours, trainer, generator = recipe.training, config.trainer, config.generator
     assert (trainer.train_batch_size, generator.n_samples_per_prompt) == (ours.groups_per_step, ours.group_size)
     assert trainer.policy_mini_batch_size == ours.groups_per_step

@@ -61,7 +61,7 @@ def test_a_refusal_is_a_line(checkpoint: Path) -> None:
         sent(pusher)
         pusher.finish(checkpoint)
     assert shown[0].startswith("grpo step 2 was not sent: the hub refused me/wordle: the token may not write there")
-    assert "`wordle-rl push" in shown[1] or "lies in no run" in shown[1]
+    assert "`wordle-rl export" in shown[1] or "lies in no run" in shown[1]
 
 
 def test_while_one_is_on_its_way_the_next_is_left_out(checkpoint: Path) -> None:

@@ -17,7 +17,6 @@ from wordle_rl.preflight import before_run, checks, report
 REFUSED = {
     "a tracker that is not installed": (["--report-to", "wandb"], "pip install wandb"),
     "another": (["--report-to", "trackio"], "pip install trackio"),
-    "kernels that are not installed": (["--model.liger-kernels"], "pip install liger-kernel"),
     "an engine that is not installed": (["--grpo.engine", "vllm"], "vllm"),
     "an attention that nobody knows": (["--model.attn-implementation", "fast"], "attn_implementation 'fast'"),
     "a model that is not there": (["--model.path", "./nowhere"], "no model directory"),
@@ -45,7 +44,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation without the packages that some settings need."""
     for tracker in ("wandb", "trackio"):
         monkeypatch.setitem(sys.modules, tracker, None)
-    find, missing = importlib.util.find_spec, {"liger_kernel", "vllm"}
+    find, missing = importlib.util.find_spec, {"vllm"}
 
     def found(name: str, package: str | None = None):
         return None if name.partition(".")[0] in missing else find(name, package)

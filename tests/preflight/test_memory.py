@@ -146,7 +146,7 @@ def works(config: RunConfig, **changes: object):
 
 def test_stages_follow_the_settings() -> None:
     grpo = GRPOSettings(groups_per_step=2, micro_batch_size=4, beta=0.1)
-    stages = works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8)))
+    stages = works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8), model=ModelSettings(micro_batch_size=4)))
     assert (stages["sft"].rows, stages["sft"].length, stages["sft"].compute_bytes) == (256, 80, 2)
     assert (stages["grpo"].rows, stages["grpo"].cached_games, stages["grpo"].group_size) == (4, 16, 8)
     assert (stages["grpo"].reference, stages["grpo"].compute_bytes) == (True, 4)
@@ -165,22 +165,22 @@ def test_rounds_are_counted_by_their_settings(name) -> None:
     work = stages[name]
     assert (work.rows, work.length, work.compute_bytes, work.checkpointing) == (8, 110, 2, True)
     assert (work.cached_games, work.group_size, work.reference, work.tiled_logits) == (12, 4, False, True)
-    skipped = RunConfig.model_validate({"algorithm": name, name: {"rounds": 0}})
+    skipped = RunConfig.model_validate({"algorithm": name, "rl": {"rounds": 0}})
     assert list(works(skipped, bf16={"sft": False, name: True})) == ["sft", "eval"]
 
 
 def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
-    shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4}}
-    section = {"groups_per_round": 3, "judge": "outcome"}
+    shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4, "groups_per_round": 3}}
+    section = {"judge": "outcome"}
     bf16 = {"sft": False, "dpo": False}
     work = works(RunConfig.model_validate({**shared, "dpo": section}), bf16=bf16)["dpo"]
     assert (work.rows, work.cached_games) == (16, 12), "a pair is two rows"
     assert estimate(SMALL, work).reference == 4000
     adapted = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4), work)
     assert (adapted.reference, adapted.gradients) == (4000, 40), "it is a copy of all, adapters or not"
-    sampled = section | {"judge": "regret", "boards_per_round": 5, "guesses_per_board": 6}
+    sampled = section | {"judge": "regret"}
     work = works(RunConfig.model_validate({**shared, "dpo": sampled}), bf16=bf16)["dpo"]
-    assert work.cached_games == 30
+    assert work.cached_games == 512 * 8
 
 
 def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
@@ -190,8 +190,11 @@ def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
 
 
 def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
-    grpo = GRPOSettings(groups_per_step=2, micro_batch_size=4, turn_candidates=4, credit="guess")
-    assert works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8)))["grpo"].rows == 4 * 6
+    grpo = GRPOSettings(groups_per_step=2, turn_candidates=4, credit="guess")
+    assert (
+        works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8), model=ModelSettings(micro_batch_size=4)))["grpo"].rows
+        == 4 * 6
+    )
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])

@@ -112,7 +112,7 @@ def test_a_list_of_ones_own_is_not_called_english_and_lends_a_word_to_play(recor
     text = card_text(mine, "grpo")
     assert "language" not in text.split("---")[1]
     assert "--secret apfel" in text
-    assert "`wordle-rl words import DIR`" in text
+    assert "`wordle-rl solve --save --words DIR`" in text
     english = card_text(replace(record, manifest={**record.manifest, "words": "default"}), "grpo")
     assert "language: en" in english.split("---")[1]
     assert "words import" not in english
@@ -157,7 +157,7 @@ def test_a_run_writes_over_no_card_and_the_command_does(finished_run, tmp_path, 
     (run / "sft" / "README.md").write_text("mine")
     (run / "grpo" / "README.md").unlink()
     assert [path.read_text() == "mine" for path in write_cards(run, anew=False)] == [True, False]
-    code, out, _ = cli("card", run / "sft", "--json")
+    code, out, _ = cli("report", run / "sft", "--cards", "--json")
     assert code == 0
     assert json.loads(out) == {"cards": [str(run / "sft" / "README.md")]}
     assert (run / "sft" / "README.md").read_text() != "mine"
@@ -167,7 +167,7 @@ def test_a_model_without_its_run_is_refused_in_one_line(finished_run, tmp_path, 
     shutil.copytree(finished_run / "grpo", tmp_path / "alone")
     with pytest.raises(ConfigError, match="lies in no run directory"):
         models_of(tmp_path / "alone")
-    code, _, err = cli("card", tmp_path / "nothing")
+    code, _, err = cli("report", tmp_path / "nothing", "--cards")
     assert code == 2
     assert len(err.strip().splitlines()) == 1
 

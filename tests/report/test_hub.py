@@ -86,7 +86,7 @@ def test_a_missing_card_is_written_and_one_of_the_users_own_is_sent_as_it_is(mod
 
 def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> None:
     (model / "README.md").unlink()
-    code, out, _ = cli("push", model, "--repo", "me/wordle", "--dry-run", "--json")
+    code, out, _ = cli("export", model, "--repo", "me/wordle", "--dry-run", "--json")
     assert code == 0
     assert json.loads(out) == {"repo": "me/wordle", "sent": False, "files": sorted([*files_of(model), "README.md"])}
     assert not (model / "README.md").exists()
@@ -111,7 +111,7 @@ def test_of_a_checkpoint_the_state_of_the_training_stays_here(model) -> None:
 
 
 def test_a_command_of_its_own_says_in_one_line_that_the_hub_is_out_of_reach(model, tmp_path) -> None:
-    command = [sys.executable, "-m", "wordle_rl.cli", "push", str(model), "--repo", "me/wordle"]
+    command = [sys.executable, "-m", "wordle_rl.cli", "export", str(model), "--repo", "me/wordle"]
     nowhere = {"HF_TOKEN": TOKEN, "HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "hub")}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **nowhere})
     assert (done.returncode, done.stdout) == (2, "")
@@ -121,7 +121,7 @@ def test_a_command_of_its_own_says_in_one_line_that_the_hub_is_out_of_reach(mode
 
 
 def test_without_a_token_nothing_is_tried(model, no_token, cli) -> None:
-    code, out, err = cli("push", model, "--repo", "me/wordle")
+    code, out, err = cli("export", model, "--repo", "me/wordle")
     assert (code, out) == (2, "")
     assert "no token for the hub: set HF_TOKEN" in err
 

@@ -180,7 +180,7 @@ def test_the_settings_that_differ_are_named_and_counted_beyond_three(tmp_path: P
     for change in (
         {"seed": 1},
         {"rl": {"reward": {"weights": {"win": 1.0}}}, "model": {"path": "runs/x/sft"}, "report_to": ["wandb"]},
-        {"seed": 1, "game": {"max_turns": 8}, "sft": {"epochs": 2.0}, "eval": {"regret": False}, "algorithm": "dpo"},
+        {"seed": 1, "game": {"max_turns": 8}, "sft": {"epochs": 2.0}, "eval": {"max_games": 3}, "algorithm": "dpo"},
     ):
         with pytest.raises(RunError) as caught:
             Run.create(tmp_path, RunConfig.model_validate(change), split)

@@ -198,7 +198,7 @@ def test_adapters_are_refused_with_the_way_to_merge_them(started, directory, six
     monkeypatch.setattr("wordle_rl.models.loading.load_codec", lambda _: (codec, None))
     from wordle_rl.config import ModelSettings
 
-    with pytest.raises(ConfigError, match="wordle-rl merge"):
+    with pytest.raises(ConfigError, match="wordle-rl export"):
         model_sampler(ModelSettings(path=str(directory)), sixty, compact(), GREEDY, 0, "vllm")
     assert not started
 

@@ -14,7 +14,7 @@ class Refusing:
             raise ModuleNotFoundError(name + " is not installed", name=name)
 
 sys.meta_path.insert(0, Refusing())
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

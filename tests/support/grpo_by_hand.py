@@ -191,7 +191,7 @@ def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settin
         clipped = (gain > 0) & (ratio > high) | (gain < 0) & (ratio < low)
         value = -gain * ratio.clamp(low, high).where(clipped, ratio)
         times_ratio = (-gain * ratio).where(~clipped, 0.0) + settings.beta * ratio * divergence
-        if settings.sequence_importance:  # one ratio a row, the mean of its tokens' logarithms
+        if settings.by_sequence:  # one ratio a row, the mean of its tokens' logarithms
             times_ratio = times_ratio.mean().expand_as(times_ratio)
         slope = times_ratio + settings.beta * ratio * (1 - away.exp())
         loss += float(weight * (value + settings.beta * ratio * divergence).sum())

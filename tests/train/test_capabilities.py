@@ -15,7 +15,6 @@ ASKED = [
     ({"sft": {"gradient_checkpointing": True}}, "gradient checkpointing", "sft.gradient_checkpointing"),
     ({"sft": {"precision": "bf16"}, "rl": {"precision": "bf16"}}, "autocast", "sft.precision and rl.precision"),
     ({"model": {"attn_implementation": "sdpa"}}, "kernels", "model.attn_implementation"),
-    ({"model": {"liger_kernels": True}}, "liger", "model.liger_kernels"),
     ({"grpo": {"engine": "vllm"}}, "vllm", "grpo.engine"),
     ({"eval": {"engine": "vllm"}}, "vllm", "eval.engine"),
 ]

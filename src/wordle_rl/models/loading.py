@@ -74,8 +74,6 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
             model = _load_weights(settings, device_map)
     if attention := attention_of(settings):
         model.set_attn_implementation(attention)
-    if settings.liger_kernels:
-        _apply_liger_kernels(model)
     if is_adapter(settings.path):
         with _loading(settings.path):
             model = load_adapters(model, Path(settings.path), settings.lora)
@@ -152,15 +150,6 @@ def check_packages(settings: ModelSettings) -> None:
         check_bf16('model.dtype "bfloat16"')
     if settings.load_in_4bit:
         four_bit_arguments(device_of_process())
-    if settings.liger_kernels and find_spec("liger_kernel") is None:
-        raise ConfigError("model.liger_kernels needs a package that is not installed: pip install liger-kernel")
-
-
-def _apply_liger_kernels(model: PreTrainedModel) -> None:
-    """Fused kernels inside the layers; the head stays as it is, since our losses read its logits."""
-    from transformers.integrations.liger import apply_liger_kernel
-
-    apply_liger_kernel(model, {"fused_linear_cross_entropy": False})
 
 
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:

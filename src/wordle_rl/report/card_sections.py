@@ -110,7 +110,7 @@ def use(run: RunRecord) -> str:
         if is_english(run)
         else (
             f"\nIts words, `{word_list(run)}`, are a list of one's own that does not come with the model: "
-            "`wordle-rl words import DIR` brings them in first, under the same name.\n"
+            "`wordle-rl solve --save --words DIR` brings them in first, under the same name.\n"
         )
     )
     return f"""\

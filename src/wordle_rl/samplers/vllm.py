@@ -146,7 +146,7 @@ def make_engine(
     """
     if (directory / "adapter_config.json").is_file():
         raise ConfigError(
-            f"{directory} holds adapters, which vLLM does not play here; make a whole model with `wordle-rl merge "
+            f"{directory} holds adapters, which vLLM does not play here; make a whole model with `wordle-rl export "
             f'{directory} --out DIR`, or use engine "transformers"'
         )
     quiet_vllm()

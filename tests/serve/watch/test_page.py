@@ -110,7 +110,7 @@ def test_what_is_no_run_is_not_exported(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_the_page(run: Path, tmp_path: Path, capsys) -> None:
-    from wordle_rl.__main__ import main
+    from wordle_rl.cli import main
 
     path = tmp_path / "page.html"
     assert main(["watch", str(run), "--export", str(path), "--json"]) == 0

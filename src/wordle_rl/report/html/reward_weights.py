@@ -31,11 +31,9 @@ def weights_section(config: Mapping[str, Any]) -> str:
         return ""
     with fields_only():
         settings = RewardSettings.model_validate(dict(shared["reward"]))
-    if any(map(is_import_path, (*settings.weights, *settings.then_weights))):
+    if any(map(is_import_path, settings.weights)):
         # A page is also made of runs of other people, whose settings must not choose what is imported here.
-        sets = {"": settings.weights, "From the switch on": settings.then_weights}
-        tables = [_table_as_set(title, weights) for title, weights in sets.items() if weights]
-        return f"<section><h2>Weights of the reward</h2>{''.join(tables)}</section>"
+        return f"<section><h2>Weights of the reward</h2>{_table_as_set('', settings.weights)}</section>"
     schedule = settings.schedule()
     tables = [_table("" if schedule.end is None else "At first", schedule.rubric(None))]
     if schedule.end is not None:

@@ -1,17 +1,17 @@
-"""`wordle-rl verl`: a run's GRPO or PPO under verl on Ray."""
+"""`python -m wordle_rl.integrations.verl`: a run's GRPO or PPO under verl on Ray."""
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli import console
-from wordle_rl.cli.program import Command
-from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import ConfigError
+from wordle_rl.cli import Command, console, execute
+from wordle_rl.cli.settings import Overrides
+from wordle_rl.config import ConfigError, load_config
 from wordle_rl.integrations.verl.refusals import check_settings
 from wordle_rl.integrations.verl.settings import VerlSettings
 
@@ -19,8 +19,9 @@ INSTALL = 'pip install "wordle-rl[verl]", in an environment of its own'
 
 
 def verl(
+    config: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides,
     out: Path,
-    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
     cluster: Annotated[VerlSettings, tyro.conf.arg(name="")] = VerlSettings(),
     show: bool = False,
 ) -> None:
@@ -29,18 +30,19 @@ def verl(
     The same command resumes from the last checkpoint.
 
     Args:
+        config: A preset, or a config file.
+        overrides: Settings that override the file's.
         out: The run directory, with its model of SFT unless `sft.epochs` is 0. All machines must see it.
-        settings: Config file and settings, the same as of the run.
         cluster: What verl has settings for and the run has not.
         show: Print the overrides of verl's config, and do not train.
     """
-    config = settings.config()
-    check_settings(config, cluster)
+    wanted = load_config(config, overrides)
+    check_settings(wanted, cluster)
     if missing := [name for name in ("transformers", "verl", "ray") if find_spec(name) is None and not show]:
         raise ConfigError(f"verl needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
     from wordle_rl.integrations.verl import launch
 
-    prepared = launch.prepare(config, cluster, out)
+    prepared = launch.prepare(wanted, cluster, out)
     for note in prepared.notes:
         console.messages.print(note, highlight=False, soft_wrap=True)
     if show:
@@ -50,4 +52,11 @@ def verl(
     console.out.print(f"model: {launch.train(prepared)}", highlight=False)
 
 
-COMMANDS = {"verl": Command(verl, resumes=lambda **_: True)}
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit codes are those of `wordle-rl`."""
+    command = Command("integrations.verl.__main__:verl", "", resumes=True)
+    return execute(command, "python -m wordle_rl.integrations.verl", sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
