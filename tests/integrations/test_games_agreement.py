@@ -88,7 +88,7 @@ def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
 def weights_of_rows(name: str) -> list[float]:
     """Our weight of a token of each game."""
     counts = [sum(mask) for mask in expected().masks]
-    return PolicyLoss(settings_of(name).loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    return PolicyLoss(settings_of(name).aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -205,7 +205,7 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
     policy, reference = on_mlx
     settings, examples = settings_of(name), mlx_examples(credit_of(name))
     counts = [sum(example.loss_mask) for example in examples]
-    weights = PolicyLoss(settings.loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    weights = PolicyLoss(settings.aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
     loss = 0.0
     for first in range(0, len(examples), micro_batch_size):
         part = slice(first, first + micro_batch_size)
@@ -301,7 +301,7 @@ def test_verl_gives_the_losses_of_the_table(name: str) -> None:
 
     table, settings = expected(), settings_of(name)
     mask = table.padded(table.masks)
-    how = _AGGREGATION[settings.loss_type]
+    how = _AGGREGATION[settings.aggregation]
     divisor = LONGEST if settings.loss_type == "dr_grpo" else None
     config = SimpleNamespace(
         clip_ratio=CLIP["epsilon"],

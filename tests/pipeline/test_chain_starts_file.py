@@ -40,7 +40,7 @@ def file(sixty, tmp_path: Path) -> Path:
 
 
 def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", share: float = 1.0, **changes: str):
-    rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2", "precision": '"fp32"'}
+    rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2"}
     for name in ("expert_iteration", "dpo", "distill"):
         changes |= {f"{name}__{key}": value for key, value in rounds.items()}
     changes |= {"rl.starts__file": f"'{file}'", "rl.starts__fraction": str(share), "algorithm": f"'{algorithm}'"}

@@ -108,7 +108,7 @@ def test_a_context_without_strict_words_is_the_one_of_training(sixty, split) -> 
     assert training is whole
 
 
-ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4", "precision": '"fp32"'}
+ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4"}
 
 
 def settings(path: Path, words: Path, algorithm: str) -> RunConfig:

@@ -22,7 +22,6 @@ REFUSED = {
     "a model that is not there": (["--model.path", "./nowhere"], "no model directory"),
     "a budget without room for a guess": (["--max-completion-tokens", "2"], "max_completion_tokens 2"),
     "games longer than the model": (["--model.max-length", "40"], "the model takes 40"),
-    "teacher games that are all too long": (["--sft.max-length", "8"], "sft.max_length 8"),
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
     "teacher games that are not there": (["--traces.file", "nothing.jsonl"], "nothing.jsonl"),
     "boards that are not there": (["--rl.starts.file", "nothing.jsonl"], "nothing.jsonl"),
@@ -81,11 +80,11 @@ def test_a_space_is_refused_where_the_hub_cannot_be_reached(cli, config: Path, t
     trackio.__file__ = "trackio/__init__.py"
     monkeypatch.setitem(sys.modules, "trackio", trackio)
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: SimpleNamespace(whoami=whoami))
-    options = ("--report-to", "trackio", "--trackio-space", "me/space")
+    options = ("--report-to", "trackio:me/space")
     assert cli("preflight", config, *options, "--groups", 0)[0] == 2
     code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
     assert code == 2
-    assert err.startswith("error: trackio_space 'me/space'")
+    assert err.startswith("error: report_to trackio:me/space")
     assert not (tmp_path / "run").exists(), "it is refused before anything is written"
 
 

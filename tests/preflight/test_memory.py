@@ -145,9 +145,9 @@ def works(config: RunConfig, **changes: object):
 
 
 def test_stages_follow_the_settings() -> None:
-    grpo = GRPOSettings(groups_per_step=2, micro_batch_size=4, beta=0.1)
-    stages = works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8), model=ModelSettings(micro_batch_size=4)))
-    assert (stages["sft"].rows, stages["sft"].length, stages["sft"].compute_bytes) == (256, 80, 2)
+    grpo = GRPOSettings(groups_per_step=2)
+    stages = works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8, beta=0.1), model=ModelSettings(micro_batch_size=4)))
+    assert (stages["sft"].rows, stages["sft"].length, stages["sft"].compute_bytes) == (4, 80, 2)
     assert (stages["grpo"].rows, stages["grpo"].cached_games, stages["grpo"].group_size) == (4, 16, 8)
     assert (stages["grpo"].reference, stages["grpo"].compute_bytes) == (True, 4)
     assert (stages["eval"].cached_games, stages["eval"].rows) == (60, 0)
@@ -158,8 +158,9 @@ def test_stages_follow_the_settings() -> None:
 
 @pytest.mark.parametrize("name", ["expert_iteration", "distill"])
 def test_rounds_are_counted_by_their_settings(name) -> None:
-    shared = {"batch_size": 8, "group_size": 4, "gradient_checkpointing": True}
-    config = RunConfig.model_validate({"algorithm": name, "rl": shared, name: {"groups_per_round": 3}})
+    shared = {"batch_size": 8, "group_size": 4, "groups_per_round": 3}
+    values = {"algorithm": name, "rl": shared, "model": {"gradient_checkpointing": True}}
+    config = RunConfig.model_validate(values)
     stages = works(config, bf16={"sft": False, name: True})
     assert list(stages) == ["sft", name, "eval"]
     work = stages[name]

@@ -38,8 +38,7 @@ def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
     assert check_play(good, 32) == []
     alike = check_play(Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), 32)
     assert [f.message for f in alike] == [
-        "75% of the groups teach nothing, since all their games earn the same; "
-        "raise rl.sampling.temperature or rl.group_size"
+        "75% of the groups teach nothing, since all their games earn the same; raise rl.temperature or rl.group_size"
     ]
     lost = check_play(Played(64, 0.0, 0.1, 0.5, 1.0, 32.0), 32)
     assert [finding.level for finding in lost] == ["warning"] * 3
@@ -122,12 +121,12 @@ def test_the_embedded_model_is_looked_at_without_games(cli, config: Path) -> Non
 def test_every_problem_has_its_line_and_the_exit_code_is_2(cli, config: Path, tmp_path: Path) -> None:
     model = published("deepseek-r1", tmp_path / "published")
     (model / "model.safetensors").unlink()  # nothing below needs weights
-    arguments = ("preflight", config, "--model.path", model, "--groups", 0, "--sft.max-length", 8)
+    arguments = ("preflight", config, "--model.path", model, "--groups", 0, "--model.max-length", 16)
     code, out, err = cli(*arguments, "--max-completion-tokens", 2, "--grpo.epsilon", 0.1)
     problems = [line for line in out.splitlines() if line.startswith("problem: ")]
     assert code == 2
     assert len(problems) == 4, problems
-    for words in ("opens a thought", "sft.max_length 8", "max_completion_tokens 2", "grpo.epsilon"):
+    for words in ("opens a thought", "model.max_length 16", "max_completion_tokens 2", "grpo.epsilon"):
         assert any(words in line for line in problems), (words, problems)
     assert err.strip() == "error: this run cannot work: 4 problems, listed above"
 

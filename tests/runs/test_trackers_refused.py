@@ -97,7 +97,7 @@ def test_a_space_is_taken_with_a_token_that_may_write(trackio, monkeypatch) -> N
 def test_a_space_without_a_sound_name_is_refused(space, trackio, monkeypatch) -> None:
     hub = pytest.importorskip("huggingface_hub")
     monkeypatch.setattr(hub, "HfApi", FakeHub(account("write")))
-    with pytest.raises(ConfigError, match="trackio_space"):
+    with pytest.raises(ConfigError, match="report_to trackio:"):
         check_trackers(["trackio"], Tracking("first", None, space))
 
 
@@ -113,12 +113,12 @@ def test_an_unreachable_hub_and_a_token_without_rights_are_refused(trackio, monk
     )
     for refusal in refusals:
         monkeypatch.setattr(hub, "HfApi", FakeHub(refusal))
-        with pytest.raises(ConfigError, match="trackio_space 'me/space'") as refused:
+        with pytest.raises(ConfigError, match="trackio:me/space") as refused:
             check_trackers(["trackio"], Tracking("first", None, "me/space"))
         assert len(str(refused.value).splitlines()) == 1
 
 
 def test_all_problems_are_refused_at_once(trackio, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(ConfigError, match=r"report_to 'wandb'.*; trackio_space 'space'"):
+    with pytest.raises(ConfigError, match=r"report_to 'wandb'.*; report_to trackio:space"):
         check_trackers(["wandb", "trackio"], Tracking("first", None, "space"))

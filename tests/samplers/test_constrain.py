@@ -303,7 +303,7 @@ def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, Cha
 def test_no_training_samples_under_a_constraint(algorithm: str) -> None:
     """It would learn from probabilities that are not the policy's."""
     with pytest.raises(ValidationError, match=r"sampling\.constrain"):
-        RunConfig.model_validate({"algorithm": algorithm, "rl": {"sampling": {"constrain": "words"}}})
+        RunConfig.model_validate({"algorithm": algorithm, "rl": {"constrain": "words"}})
 
 
 @pytest.mark.parametrize("name", ["solver", "random", "openai:gpt"])

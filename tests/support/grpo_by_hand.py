@@ -179,7 +179,7 @@ def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settin
             "dapo": 1 / total,
             "grpo": 1 / (row.num_tokens * len(rows)),
             "dr_grpo": 1 / (longest * len(rows)),
-        }[settings.loss_type]
+        }[settings.aggregation]
         # k3, which is weighed by the ratio too; the derivative of a ratio by p is the ratio.
         away = reference - policy
         divergence = away.exp() - away - 1

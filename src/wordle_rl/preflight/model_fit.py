@@ -132,7 +132,8 @@ def check_engines(config: RunConfig, *, adapts: bool) -> list[Finding]:
         except ConfigError as error:
             findings.append(Finding("problem", str(error)))
     if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
-        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; leave out eval.base'
+        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; '
+        message += "leave base out of eval.also"
         findings.append(Finding("problem", message))
     if "eval" in asked and (config.model.lora.rank or adapts):
         message = 'eval.engine "vllm" plays whole models, not adapters; use "transformers", or merge and evaluate later'

@@ -117,8 +117,8 @@ OTHERS = [
     ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),
     ({"grpo": {"save_steps": 7}}, {}, {"trainer.save_freq": 7}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
-    ({"rl": {"precision": "fp32"}}, {}, {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}),
-    ({"rl": {"sampling": {"temperature": 0.8}}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
+    ({"model": {"precision": "fp32"}}, {}, {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}),
+    ({"rl": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     ({"report_to": ["tensorboard"]}, {}, {"trainer.logger": ["console", "tensorboard"]}),
     ({"report_to": []}, {}, {"trainer.logger": ["console"]}),
     ({"seed": 5}, {}, {"data.seed": 5, "actor_rollout_ref.rollout.seed": 5}),
