@@ -18,6 +18,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import Run, write_jsonl
 from wordle_rl.runs.audit import audit
+from wordle_rl.train import starts_file
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -39,12 +40,18 @@ def file(sixty, tmp_path: Path) -> Path:
     return path
 
 
-def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", share: float = 1.0, **changes: str):
+def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", **changes: str):
     rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2"}
     for name in ("expert_iteration", "dpo", "distill"):
         changes |= {f"{name}__{key}": value for key, value in rounds.items()}
-    changes |= {"rl.starts__file": f"'{file}'", "rl.starts__fraction": str(share), "algorithm": f"'{algorithm}'"}
+    changes |= {"rl.starts__file": f"'{file}'", "algorithm": f"'{algorithm}'"}
     return load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
+
+
+@pytest.fixture(autouse=True)
+def all_from_boards(monkeypatch) -> None:
+    """Every group starts from a board of the file, where half of them do by default."""
+    monkeypatch.setattr(starts_file, "_BOARD_FRACTION", 1.0)
 
 
 def begun(finished_run: Path, directory: Path) -> Path:
@@ -182,12 +189,3 @@ def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, six
     Pipeline(config, run, QUIET, overwrite=True)("grpo")
     assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
     assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}
-
-
-def test_the_command_line_takes_a_file_and_a_fraction(cli, word_directory, file, tmp_path) -> None:
-    config = write_config(tmp_path / "cli.toml", word_directory)
-    command = ("run", config, "--out", tmp_path / "run", "--rl.starts.file", file)
-    assert "rl.starts.fraction" in cli(*command, "--rl.starts.fraction", "0")[2]
-    assert cli(*command, "--rl.starts.fraction", "0.25", "--until", "traces")[0] == 0
-    stored = load_config(tmp_path / "run" / "config.json")
-    assert (stored.rl.starts.file, stored.rl.starts.fraction) == (file, 0.25)

@@ -156,7 +156,7 @@ def test_a_sharded_training_goes_on_where_it_stopped_and_ends_as_one_process_doe
 
 
 def test_the_launch_file_of_ddp_starts_two_processes_that_train_together(word_directory, tmp_path) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16", sft__logging_steps="1")
+    config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16")
     said = launch("ddp.yaml", "-m", "wordle_rl.cli", "run", config, "--until", "sft", "--out", tmp_path / "run")
     found = rows(tmp_path / "run" / "metrics.jsonl")
     steps = [row["step"] for row in found if "loss" in row]

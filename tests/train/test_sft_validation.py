@@ -10,7 +10,7 @@ from rich.console import Console
 torch = pytest.importorskip("torch")
 
 from sft_training import SETTINGS, fine_tune, loss_of, same_bits
-from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
+from training_fixtures import compact, fast, log_every_step, make_run, rows, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config import TraceSettings, load_config
@@ -205,10 +205,12 @@ def test_trackers_get_it_by_the_name_that_transformers_gives_it(games, tokenizer
         assert curve == pytest.approx({row["step"]: row[f"validation_{name}"] for row in measured(tmp_path)}, rel=1e-5)
 
 
-def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(finished_run, split, tmp_path) -> None:
+def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(
+    finished_run, split, tmp_path, monkeypatch
+) -> None:
     """Whatever stands in a directory that someone has put together by hand."""
     config = load_config(finished_run / "config.json")
-    config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
+    log_every_step(monkeypatch)
     taught = [row for row in rows(finished_run / "traces.jsonl") if row["secret"] in split.train]
     held_out = rows(finished_run / "validation_traces.jsonl")
     losses = []
