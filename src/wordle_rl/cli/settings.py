@@ -149,22 +149,27 @@ def show_help(function: Callable[..., Any], program: str, arguments: Sequence[st
     given = [word for word in arguments if word not in HELP]
     file = next((word for word in given if not word.startswith("-")), None)
     try:
-        shown = load_config(file)
+        defaults = load_config(file)
     except ConfigError:
-        shown, file = RunConfig(), None
+        defaults, file = RunConfig(), None
     docstring = inspect.getdoc(function) or ""
     summary, _, described = docstring.partition("Args:")
     lines = [f"usage: {program} [PRESET | CONFIG.toml] [OPTIONS] [--section.key VALUE ...]", "", summary.strip(), ""]
     texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", described, flags=re.MULTILINE))
     lines.append("Options:")
     for parameter in inspect.signature(function).parameters.values():
-        if parameter.name in texts and parameter.name not in ("config", "overrides"):
+        if parameter.name in texts and parameter.name not in ("config", "overrides", "cluster"):
             option = {"as_json": "json"}.get(parameter.name, parameter.name).replace("_", "-")
             lines += _entry(f"--{option}", " ".join(texts[parameter.name].split()))
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        section = getattr(parameter.annotation, "__origin__", parameter.annotation)
+        for name, field in getattr(section, "model_fields", {}).items():
+            shown_as = f"--{name.replace('_', '-')} {_shown(field.get_default(call_default_factory=True))}"
+            lines += _entry(shown_as, " ".join((field.description or "").split()))
     lines.append("")
     whole = "--help-all" in arguments
     lines.append(f"{'All' if whole else 'Usual'} settings{f', as in {file}' if file else ''}:")
-    for setting, field, value in _settings(shown):
+    for setting, field, value in _settings(defaults):
         if whole or ".".join(setting) in USUAL:
             text = " ".join((field.description or "").split())
             text = text if whole else re.split(r"(?<=[.:;]) ", text)[0].rstrip(";:.")
@@ -172,7 +177,7 @@ def show_help(function: Callable[..., Any], program: str, arguments: Sequence[st
     what = "the whole chain on two CPU cores, in minutes" if program.endswith("run") else "before you train"
     lines += ["", EXAMPLES.format(program=program, what=what)]
     if not whole:
-        lines.append(f"All {sum(1 for _ in _settings(shown))} settings: {program} --help-all. Files: docs/runs.md.")
+        lines.append(f"All {sum(1 for _ in _settings(defaults))} settings: {program} --help-all. Files: docs/runs.md.")
     sys.stdout.write("\n".join(lines) + "\n")
 
 

@@ -283,10 +283,10 @@ class GRPOSettings(Section):
 class ExpertIterationSettings(Section):
     """Expert iteration, fine-tuning on the policy's own games: settings that only it has."""
 
-    labels: Literal["wins", "secret", "clues"] = "wins"
-    """Tokens to train on: `wins`, the replies of the best won game of a group; `secret`, on every board of every game
-    but the empty one, the word that would have won there; `clues`, these and the game's own guesses after the first
-    that all earlier marks allowed. The last two learn from losses, and need no groups."""
+    labels: str = Field("wins", pattern=r"^(wins(:[1-9]\d{0,5})?|secret|clues)$")
+    """Tokens to train on: `wins`, the replies of the best won game of a group, or of several as in `wins:2`; `secret`,
+    on every board of every game but the empty one, the word that would have won there; `clues`, these and the game's
+    own guesses after the first that all earlier marks allowed. The last two learn from losses, and need no groups."""
 
 
 class DPOSettings(Section):
@@ -406,8 +406,11 @@ class RoundTraining(RLTraining):
             raise ValueError(f"rl.temperature 0 makes all games of a group alike; {fix}")
 
 
-class ExpertIterationTraining(ExpertIterationSettings, RoundTraining):
+class ExpertIterationTraining(RoundTraining):
     """Settings of expert iteration in full."""
+
+    labels: Literal["wins", "secret", "clues"] = "wins"
+    """Tokens to train on, see `ExpertIterationSettings`."""
 
     group_size: Count = Field(8, ge=1)
     """Games per secret."""

@@ -129,7 +129,7 @@ class RunConfig(Section):
             if not self.rl.is_default(name):
                 fit = " and ".join(each for each, followed in FOLLOWS.items() if name in followed)
                 raise ValueError(f"rl.{name} is for {fit}, not for {self.algorithm}; leave it out")
-        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels != "wins"
+        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels in ("secret", "clues")
         if names_secrets and self.game.thinking is not Thinking.OFF:
             raise ValueError(
                 f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, which the "
@@ -225,6 +225,9 @@ class RunConfig(Section):
             max_batch_size=self.max_batch_size,
             max_completion_tokens=self.max_completion_tokens,
         )
+        if self.algorithm == "expert_iteration":
+            values["labels"], _, number = self.expert_iteration.labels.partition(":")
+            values["keep_per_group"] = int(number or 1)
         known = {name: value for name, value in values.items() if name in kind.model_fields and value is not None}
         with fields_only():
             return kind(**known)
