@@ -82,7 +82,7 @@ def main() -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     if options.float32:  # Muon asks the processor, too
-        torch.cpu._is_avx512_bf16_supported = torch.cpu._is_amx_tile_supported = lambda: False
+        torch.cpu.get_capabilities = dict
     lesson = prepare(options.games, CONFIG.sft.model_copy(update={"batch_size": options.batch_size}))
     if len(lesson.batches()) <= WARM_UP_STEPS:
         parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")

@@ -1,6 +1,5 @@
 """What several test files share: a small word list, the embedded tokenizer, and models of two layers."""
 
-import csv
 import gc
 import os
 import signal
@@ -119,17 +118,3 @@ def tiny_model(tokenizer) -> Iterator[object]:
             if parameter.dim() > 1:
                 parameter.mul_(0.12 / parameter.std())
     return model.eval()
-
-
-@pytest.fixture
-def long_of_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The csv module as on a system whose C long has 32 bits."""
-    widen = csv.field_size_limit
-    widen(131_072)
-
-    def narrow(limit: int) -> int:
-        if limit > 2**31 - 1:
-            raise OverflowError("Python int too large to convert to C long")
-        return widen(limit)
-
-    monkeypatch.setattr(csv, "field_size_limit", narrow)

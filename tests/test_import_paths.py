@@ -171,13 +171,6 @@ def test_order_is_kept_with_components_from_outside_and_with_the_ranges_that_the
     assert won > lost > broke
 
 
-def test_the_rewards_command_shows_weights_from_outside(own, cli) -> None:
-    config_of(own, '[rl.reward]\nweights = {"my_pkg:vowels" = 0.5}')
-    code, out, _ = cli("rewards", own / "run.toml", "--json")
-    assert code == 0
-    assert json.loads(out)[str(own / "run.toml")]["my_pkg:vowels"] == 0.5
-
-
 @pytest.mark.parametrize("name", ["short", "none", "not_finite", "first"])
 def test_a_component_that_returns_something_else_is_refused(name: str, own) -> None:
     rubric = Rubric({f"my_pkg:{name}": 1.0})
@@ -262,16 +255,6 @@ def test_the_traces_command_writes_every_game_of_a_teacher_from_outside(own, wor
     assert str(out) in error
 
 
-def test_settings_of_the_solver_are_refused_beside_a_teacher_from_outside(own) -> None:
-    for text, key in (
-        ('[traces]\nnarrate = true\n[traces.teacher]\nname = "my_pkg:zebra"', "traces.narrate"),
-        ('[traces.teacher]\nname = "my_pkg:zebra"\nnoise_rate = 0.1', "noise_rate"),
-        ('algorithm = "distill"\n[traces.teacher]\nname = "my_pkg:zebra"', "traces.teacher.name"),
-    ):
-        with pytest.raises(ConfigError, match=key):
-            config_of(own, text)
-
-
 # Player
 
 
@@ -299,12 +282,6 @@ def test_kept_games_of_a_player_are_continued_but_not_by_other_code(own, word_di
     code, _, told = cli(*asked, *few)
     assert code == 0
     assert "8 of" in told
-
-
-def test_a_player_from_outside_is_watched(own, word_directory, cli) -> None:
-    code, shown, _ = cli("play", "--player", "my_pkg:zebra", "--words", word_directory, "--seed", 0)
-    assert code == 0
-    assert shown.count("<guess>zebra</guess>") == 6
 
 
 def test_a_player_that_returns_something_else_is_refused(own, cli) -> None:
@@ -345,12 +322,6 @@ def test_what_cannot_be_called_is_refused_before_a_run(setting: str, path: str, 
     text, key = SETTINGS[setting]
     with pytest.raises(ConfigError, match=key):
         config_of(own, text.format(path))
-
-
-@pytest.mark.parametrize("path", [*WRONG[:3], "my_pkg:German", "my_pkg:vowels"])
-def test_a_player_that_cannot_be_had_is_refused(path: str, own) -> None:
-    with pytest.raises(ConfigError, match="player"):
-        OwnSampler(path, "player", WORDS, Prompter())
 
 
 def test_a_fault_inside_the_module_is_not_hidden(own) -> None:

@@ -175,12 +175,6 @@ def test_solved_games_leave_the_batch_at_once(codec: ChatCodec, small_words: Wor
         check_tokens(codec, trajectory)
 
 
-def test_no_games_ask_nobody(codec: ChatCodec, small_words: WordList) -> None:
-    sampler = TokenScript(codec, {})
-    assert play([], small_words, COMPACT, sampler) == []
-    assert sampler.asked == []
-
-
 def test_a_sampler_that_skips_a_game_is_caught(codec: ChatCodec, small_words: WordList) -> None:
     class Skipping(TokenScript):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
@@ -251,12 +245,6 @@ def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words:
     assert ("trace", ["speed", "abbey"]) in asked
     assert ("trace", ["speed", "abbey", "trace"]) not in asked, "a solved game is over anyway"
     check_tokens(codec, stopped)
-
-
-def test_an_answer_nobody_replied_to_is_not_on_the_tape(codec: ChatCodec, small_words: WordList) -> None:
-    sampler = TokenScript(codec, {0: [tag("speed")]})
-    [cut] = play([InitialState("crane")], small_words, COMPACT, sampler, max_prompt_tokens=5)
-    assert picture(codec, cut.segments[0]) == "5x6<|reply|>⟦<guess>speed</guess><|end|>⟧"
 
 
 def test_players_that_read_words_leave_no_tokens(small_words: WordList) -> None:

@@ -31,12 +31,6 @@ def test_growth_is_that_after_the_first_quarter(monkeypatch) -> None:
     assert draw(leaking, "steps").startswith("<svg")
 
 
-def test_games_hold_what_they_held() -> None:
-    found = run("games", "--games", "4000")
-    assert found["games"] == 4000
-    assert found["growth"]["files"] == found["growth"]["threads"] == 0
-
-
 @pytest.mark.slow
 def test_the_server_ends_silent_sessions_by_its_own_clock_and_holds_what_it_held(tmp_path) -> None:
     found = run("server", "--hours", "1.5", "--record", str(tmp_path / "r.json"), "--svg", str(tmp_path / "r.svg"))
@@ -46,8 +40,3 @@ def test_the_server_ends_silent_sessions_by_its_own_clock_and_holds_what_it_held
     assert found["growth"]["memory"] < 0.05
     assert (tmp_path / "r.svg").read_text().startswith("<svg")
     assert len(json.loads((tmp_path / "r.json").read_text())["readings"]) >= 10
-
-
-@pytest.mark.slow
-def test_a_training_is_read_while_it_lasts() -> None:
-    assert run("training", "--steps", "40")["steps"] > 20

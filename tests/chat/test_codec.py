@@ -248,15 +248,6 @@ def test_warming_changes_nothing_but_time(codec: ChatCodec, tokenizer: PreTraine
     assert len(warmed._cache) == 5
 
 
-def test_warming_keeps_no_more_texts_than_it_may(tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.chat.codec._MAX_CACHED_TEXTS", 20)
-    warmed = ChatCodec(tokenizer)
-    for chunk in range(10):
-        warmed.warm([f"{chunk}, {number}" for number in range(8)], [])
-        assert len(warmed._cache) < 20 + 8
-        assert warmed.reply_ids(f"{chunk}, 3") == ChatCodec(tokenizer).reply_ids(f"{chunk}, 3")
-
-
 def test_what_was_forgotten_reads_as_before(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:
     games = [dialogue(Prompter(style=style), thought) for style in Style for thought in ("so", "hm", "so")]
     expected = [codec.encode_game(game) for game in games]

@@ -15,7 +15,7 @@ from wordle_rl.chat.lengths import longest_reply
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.trace import Trace, TraceTurn
-from wordle_rl.prompt import Guess, Message, Prompter, Shape, Style, Thinking
+from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
 from wordle_rl.words import WordList
 
 THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
@@ -149,15 +149,6 @@ def test_taught_replies_are_read_as_the_guess_and_the_thought(style: Style, thin
     assert all(text.startswith("<think>\n") for text in said)
 
 
-@pytest.mark.parametrize("shape", Shape)
-def test_a_turn_of_its_own_is_taught_in_the_same_form(shape: Shape) -> None:
-    prompter, codec = Prompter(shape=shape, thinking=Thinking.REQUIRED), trained_codec("qwen3", {})
-    examples = encode_traces([TRACE], prompter, codec, 10**6).examples
-    said = [codec.text_of(reply) for each in examples for reply in sampled_runs(each.token_ids, each.loss_mask)]
-    assert said[0] == "<think>\nr and a?\nSo crane.\n</think>\n\n<guess>crane</guess>"
-    assert said[1] == "<think>\n\n</think>\n\n<guess>grace</guess>"
-
-
 def test_a_server_given_the_thinking_apart_reads_what_was_trained() -> None:
     prompter, codec = Prompter(), trained_codec("qwen3", {})
     (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
@@ -177,11 +168,6 @@ def test_a_model_without_thinking_of_its_own_is_taught_the_plain_form(template: 
     (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
     said = [codec.text_of(reply) for reply in sampled_runs(example.token_ids, example.loss_mask)]
     assert said == [prompter.reply(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)]
-
-
-def test_the_form_is_read_off_the_template_and_not_assumed() -> None:
-    assert trained_codec("nemotron_3_nano", {}).frame.thought == ("<think>\n", "\n</think>\n")
-    assert trained_codec("nemotron_3_nano", {"enable_thinking": False}).frame.closes_thought
 
 
 def test_thinking_that_is_off_gets_no_empty_thought_since_replies_must_not_hold_one() -> None:

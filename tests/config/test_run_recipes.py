@@ -97,7 +97,7 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
 
 
 def test_recipes_keep_the_published_numbers() -> None:
-    recipes = {path.stem: load_config(path) for path in (CONFIGS).glob("*.toml")}
+    recipes = {path.stem: load_config(path) for path in CONFIGS.glob("qwen*.toml")}
     found = {
         name: (c.rl.group_size, c.rl.optimizer.learning_rate, c.rl.optimizer.warmup, c.model.lora.rank)
         for name, c in recipes.items()
@@ -106,12 +106,12 @@ def test_recipes_keep_the_published_numbers() -> None:
         "qwen3-4b": (8, 3e-6, 60, 0),
         "qwen3-1.7b": (8, 5e-6, 20, 0),
         "qwen2.5-0.5b": (8, 1e-6, 0, 0),
-        "qwen2.5-1.5b-lora": (8, 5e-6, 0, 8),
-        "qwen2.5-3b-qlora": (8, 1e-5, 0, 32),
+        "qwen2.5-1.5b-lora": (8, 5e-6, 0.03, 8),
+        "qwen2.5-3b-qlora": (8, 1e-5, 0.03, 32),
     }
     assert recipes["qwen3-4b"].rl.optimizer.schedule == "constant"
     assert recipes["qwen3-4b"].game.max_turns == 6
-    assert recipes["qwen3-4b"].sft.max_length == 4096
+    assert recipes["qwen3-4b"].model.max_length == 4096
     assert recipes["qwen2.5-3b-qlora"].model.load_in_4bit
     assert recipes["qwen2.5-1.5b-lora"].rl.reward.preset == "shaped_curriculum"
 

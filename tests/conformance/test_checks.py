@@ -158,8 +158,3 @@ def test_a_session_that_breaks_off_is_an_error_of_its_check_alone() -> None:
     broken, sound = examine(Examiner(ModuleTarget("right", RightGame), SOLVER, Dialect.TAGGED, 10), checks)
     assert (broken.status, sound.status) == ("error", "pass")
     assert "connection closed" in broken.evidence[0]
-
-
-def test_findings_do_not_depend_on_when_they_are_asked_for() -> None:
-    examiner = Examiner(ModuleTarget("right", RightGame), SOLVER, Dialect.TAGGED, 10)
-    assert list(examine(examiner)) == list(examine(examiner, CHECKS[::-1]))[::-1]

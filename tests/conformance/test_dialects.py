@@ -81,9 +81,3 @@ def test_a_refused_guess_has_no_marks_in_any_style(style: Style, guess: str) -> 
     turns = [Turn("crane", "GYXXX", Outcome.SCORED), Turn(guess, None, Outcome.UNLISTED)]
     message = Prompter(style=style).feedback(turns)
     assert read_marks(message["content"], guess) is None
-
-
-@given(st.text(max_size=200), word)
-def test_any_text_can_be_read(text: str, guess: str) -> None:
-    marks = read_marks(text, guess)
-    assert marks is None or set(marks) <= set("GYX")

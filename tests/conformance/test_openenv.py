@@ -83,9 +83,3 @@ def test_a_connection_that_breaks_is_a_lost_session(settings: ServeSettings) -> 
     with pytest.raises(SessionLostError):
         session.send("<guess>crane</guess>")
     session.close()
-
-
-@pytest.mark.parametrize("url", ["nowhere", "ftp://127.0.0.1"])
-def test_what_is_no_address_is_refused(url: str) -> None:
-    with pytest.raises(TargetError, match="no address"):
-        OpenEnvTarget(url)

@@ -11,7 +11,7 @@ from wordle_rl.conformance.checks import examine
 from wordle_rl.conformance.dialects import Dialect
 from wordle_rl.conformance.own import OwnGame
 from wordle_rl.conformance.play import Examiner
-from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, as_sent, module_target, text_of
+from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, module_target
 from wordle_rl.integrations.games import LoopSettings
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
@@ -74,29 +74,11 @@ def test_state_is_had_beside_the_observations() -> None:
     assert ModuleTarget("plain", RightGame).open(0).beside() == ""
 
 
-def test_texts_of_observations() -> None:
-    assert text_of({"a": ["x", {"content": "y"}], "n": 3, "metadata": {"id": "z"}, "role": "user"}) == "x\ny"
-    assert text_of(None) == ""
-    assert as_sent({"é": {1}}) == '{"é": "{1}"}'
-
-
 @pytest.mark.parametrize("name", ["nowhere", "no_such_module:make", "json:no_such_name", "builtins:dict"])
 def test_what_is_no_target_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(TargetError, match=name) as refusal:
         module_target(name)
     assert "\n" not in str(refusal.value)
-
-
-class OpenSeed(RightGame):
-    """A reset that takes whatever it is given."""
-
-    def reset(self, **options: Any) -> str:
-        return super().reset(options["seed"])
-
-
-def test_a_seed_is_given_to_a_reset_that_takes_any_name() -> None:
-    session = ModuleTarget("open", OpenSeed).open(3)
-    assert session.send(f"<guess>{RightGame().secret_of(3)}</guess>").done
 
 
 def test_an_environment_that_opens_no_game_is_no_target() -> None:
@@ -119,8 +101,3 @@ def test_our_own_game_passes_every_check(style: Style, preset: str, tmp_path: Pa
     dialect = Dialect.BRACKETED if style is Style.TEXTARENA else Dialect.TAGGED
     examiner = Examiner(target, Solver(load_words(str(tmp_path)), use_cache=False), dialect, num_games=10)
     assert {each.check_id: each.evidence for each in examine(examiner) if each.status != "pass"} == {}
-
-
-def test_our_own_game_comes_with_the_embedded_words() -> None:
-    session = module_target("wordle_rl.conformance.own:OwnGame").open(0)
-    assert "5-letter" in session.opening.text

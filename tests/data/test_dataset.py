@@ -1,6 +1,5 @@
 """Laws of datasets: rows as trainers take them, every reject counted, masks drawn as a picture."""
 
-import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +8,7 @@ import pytest
 from training_fixtures import compact, rows
 
 from wordle_rl.chat.codec import mask_picture
-from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.config import GameSettings
 from wordle_rl.data.dataset import (
     DatasetLimits,
     conversation,
@@ -22,7 +21,6 @@ from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace import Trace, TraceTurn
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Guess, Shape, Style, Thinking
-from wordle_rl.runs import write_jsonl
 
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> Trace:
@@ -59,15 +57,6 @@ def test_state_shape_has_one_example_per_taught_turn_under_the_whole_board(codec
     ]
 
 
-@pytest.mark.parametrize("shape", Shape)
-def test_as_many_replies_are_learnt_as_were_taught(shape: Shape, traces, codec) -> None:
-    encoded = encode_traces(traces, compact(shape), codec, 1000)
-    pictures = [mask_picture(codec, e.token_ids, e.loss_mask) for e in encoded.examples]
-    taught = sum(turn.taught for trace in traces for turn in trace.turns)
-    assert sum(picture.count("⟦") for picture in pictures) == taught
-    assert not encoded.rejected
-
-
 def test_a_game_encodes_as_the_rollout_would_meet_it(codec) -> None:
     """The prompt before the last reply is token for token what a policy with this board is asked."""
     prompter = compact()
@@ -88,12 +77,6 @@ def test_a_sequence_that_is_too_long_is_rejected_not_cut(codec) -> None:
 def test_a_game_without_a_taught_turn_is_rejected(codec) -> None:
     encoded = encode_traces([game("crane", "crate", untaught=(0,))], compact(), codec, 1000)
     assert (encoded.examples, encoded.rejected) == ([], {"nothing_taught": 1})
-
-
-def test_a_game_of_no_turns_gives_nothing(codec) -> None:
-    for shape in Shape:
-        encoded = encode_traces([Trace("crane", ())], compact(shape), codec, 1000)
-        assert (encoded.examples, encoded.rejected) == ([], {})
 
 
 def test_thinking_is_learnt_with_its_guess(codec) -> None:
@@ -169,30 +152,6 @@ def test_a_free_refusal_is_no_guess(small_words) -> None:
         assert [row.mean_guesses_on_wins for row in summary([charged])] == [4.0]
 
 
-def test_unknown_tokens_matter_only_to_a_bound_on_them(small_words) -> None:
-    assert fault_of(FAULTS["unknown_tokens"], small_words, replace(LIMITS, max_tokens=0)) is None
-
-
-def test_probes_are_kept_if_asked_for(small_words) -> None:
-    probing = FAULTS["violates_clues"]
-    assert fault_of(probing, small_words, replace(LIMITS, consistent_only=False)) is None
-    stray = replace(probing, turns=(*probing.turns[:1], replace(probing.turns[1], marks="GGGGG"), *probing.turns[2:]))
-    assert fault_of(stray, small_words, replace(LIMITS, consistent_only=False)) == "wrong_marks"
-
-
-def test_unchecked_thinking_is_kept_if_asked_for(small_words) -> None:
-    loose = replace(LIMITS, check_thinking=False)
-    assert fault_of(FAULTS["thinking_announces_another_guess"], small_words, loose) is None
-
-
-def test_thinking_that_no_reply_will_hold_is_neither_checked_nor_counted(small_words) -> None:
-    silent = replace(LIMITS, thinking=Thinking.OFF)
-    for reason in ("too_long", "tags_in_thinking", "thinking_calls_a_ruled_out_word_possible"):
-        assert fault_of(FAULTS[reason], small_words, silent) is None
-    assert fault_of(SOUND, small_words, replace(silent, max_words=1)) == "too_long", "its two guesses are words"
-    assert fault_of(SOUND, small_words, replace(silent, max_words=2)) is None
-
-
 def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small_words) -> None:
     required = replace(LIMITS, thinking=Thinking.REQUIRED)
     thoughtful = game("crane", "crate", "crane", thinking="why")
@@ -205,41 +164,10 @@ def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small
     assert fault_of(replace(thoughtful, turns=(disowned, last)), small_words, required) is None
 
 
-def test_a_game_of_any_length_is_kept_where_words_have_no_bound(small_words) -> None:
-    assert fault_of(FAULTS["too_long"], small_words, replace(LIMITS, max_words=None)) is None
-
-
-def test_thinking_that_the_rows_leave_out_is_no_fault_of_the_command(
-    cli, word_directory, split, tmp_path: Path
-) -> None:
-    secret, other = split.train[:2]
-    games = [game(secret, secret, thinking=f"I'll play {other}."), game(other, other)]
-    write_jsonl(tmp_path / "t.jsonl", (one.to_row() for one in games))
-    command = ("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--words", word_directory, "--json")
-    for thinking, rejected in {
-        "off": {},
-        "optional": {"thinking_announces_another_guess": 1},
-        "required": {"thinking_announces_another_guess": 1, "no_thinking": 1},
-    }.items():
-        code, out, err = cli(*command, "--thinking", thinking)
-        assert code == 0, err
-        assert json.loads(out)["rejected"] == rejected
-
-
-def test_lost_games_are_kept_if_asked_for(small_words) -> None:
-    assert fault_of(FAULTS["not_won"], small_words, replace(LIMITS, won_only=False)) is None
-
-
 def test_the_teachers_own_games_are_sound(sixty, traces) -> None:
     faults = Counter(fault_of(trace, sixty, DatasetLimits()) for trace in traces)
     assert set(faults) == {None, "not_won"}
     assert faults[None] == sum(trace.won for trace in traces)
-
-
-@pytest.mark.parametrize("limits", [{"max_turns": 0}, {"max_words": 0}, {"max_tokens": -1}])
-def test_limits_that_leave_no_game_are_refused(limits) -> None:
-    with pytest.raises(ConfigError, match=next(iter(limits))):
-        DatasetLimits(**limits)
 
 
 def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None:
@@ -311,36 +239,3 @@ def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:
         ("crane", 2, 2, 1.5, 1.0),
         ("civic", 1, 1, 1.0, 1.0),
     ]
-
-
-def test_summaries_tell_teachers_apart_and_count_no_error_as_a_loss() -> None:
-    lost = replace(FAULTS["malformed_turn"], turns=FAULTS["malformed_turn"].turns[:2], teacher="m", seed=1)
-    failed = replace(SOUND, error="down", teacher="m", seed=2)
-    finished_later = replace(SOUND, error="down", teacher="m")
-    games = [SOUND, finished_later, lost, failed, failed, replace(SOUND, teacher="m"), replace(failed, secret="civic")]
-    found = {(row.secret, row.teacher): row for row in summarise(games)}
-    assert set(found) == {("crane", "solver"), ("crane", "m"), ("civic", "m")}
-    row = found["crane", "m"]
-    assert (row.num_games, row.num_wins, row.num_errors, row.num_broken_turns, row.win_rate) == (2, 1, 1, 1, 0.5)
-    civic = found["civic", "m"]
-    assert (civic.num_games, civic.num_errors, civic.win_rate) == (0, 1, 0.0)
-    teachers = summarise_teachers(games)
-    assert [(r.teacher, r.num_games, r.num_wins, r.num_errors) for r in teachers] == [
-        ("m", 2, 1, 2),
-        ("solver", 1, 1, 0),
-    ]
-
-
-def test_rows_that_repeat_another_are_counted(sixty, split, traces, tmp_path: Path) -> None:
-    once = write_dataset(traces, sixty, split, compact(), DatasetLimits(), tmp_path / "once")
-    twice = write_dataset([*traces, *traces], sixty, split, compact(), DatasetLimits(), tmp_path / "twice")
-    rows = [row for part in ("train", "val") for row in (tmp_path / f"once_sft_{part}.jsonl").read_text().splitlines()]
-    assert once["repeated"] == len(rows) - len(set(rows))
-    assert twice["repeated"] == 2 * len(rows) - len(set(rows))
-
-
-def test_rows_are_plain_json(sixty, split, traces, tmp_path: Path) -> None:
-    counts = write_dataset(traces, sixty, split, GameSettings().prompter(5), DatasetLimits(), tmp_path / "set")
-    assert json.loads(json.dumps(counts)) == counts
-    system = rows(tmp_path / "set_sft_train.jsonl")[0]["messages"][0]
-    assert system["role"] == "system"

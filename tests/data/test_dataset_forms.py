@@ -77,20 +77,3 @@ def turns_of(board: list[tuple[str, str]]):
     from wordle_rl.game import Outcome, Turn
 
     return [Turn(guess, marks, Outcome.SCORED) for guess, marks in board]
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (("--starts-player", "greedy"), "'greedy' is none of random, consistent and teacher"),
-        (("--starts-player", "teacher", "--max-prefix-guesses", 6), "--max-prefix-guesses 6 leaves none of 6 turns"),
-        (("--starts-player", "teacher", "--max-prefix-guesses", 0), "set max_prefix_guesses"),
-    ],
-)
-def test_a_player_without_boards_to_draw_is_refused(options, told, cli, word_directory, tmp_path: Path) -> None:
-    traces = tmp_path / "traces.jsonl"
-    assert cli("traces", "--out", traces, "--num-games", 2, "--words", word_directory)[0] == 0
-    code, out, err = cli("dataset", traces, "--out", tmp_path / "set", "--words", word_directory, *options)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert told in err
-    assert not [*tmp_path.glob("set_*")]

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 from training_fixtures import rows
 
-from wordle_rl.config import ConfigError
-from wordle_rl.data.external import import_rows, read_marks
+from wordle_rl.data.external import import_rows
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.words.split import split_secrets
@@ -92,11 +91,6 @@ def test_histories_are_taken_however_they_are_written(take, train) -> None:
     assert take([row(a, ""), row(a, "[]"), row(a, [])], "grpo")[1] == [state(a)] * 3
 
 
-def test_a_blank_line_is_no_row(take, train) -> None:
-    counts, found = take([row(train[0], []), "", " ", row(train[1], [])], "grpo")
-    assert (found, counts["skipped"]) == ([state(train[0]), state(train[1])], {})
-
-
 def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
     a, b, c = train[:3]
     split = split_secrets(small_words)
@@ -122,11 +116,6 @@ def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
     assert found == [state(a)]
     assert counts["skipped"] == {reason: len(given) for reason, given in odd.items()}
     assert list(counts["skipped"]) == sorted(odd)
-
-
-def test_marks_of_other_letters_are_not_read() -> None:
-    assert read_marks("C(✓) R(x) A(-) N(x) E(x)", "crate") is None
-    assert read_marks("c(✔️)r(✗)a(?)n(x)e(X)", "crane") == "GXYXX"
 
 
 CHAT = "<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nplay<|im_end|>\n<|im_start|>assistant\n"
@@ -192,35 +181,6 @@ def test_without_a_usable_row_nothing_is_written(given, cli, word_directory, tmp
     assert out.read_text() == json.dumps({"messages": []}), "earlier rows stay"
 
 
-def test_a_file_that_cannot_be_read_is_named(take, tmp_path: Path, small_words) -> None:
-    def refused(path: Path) -> None:
-        with pytest.raises(ConfigError, match=path.name):
-            import_rows(path, tmp_path / "out.jsonl", "grpo", small_words, split_secrets(small_words), Prompter())
-        assert not (tmp_path / "out.jsonl").exists()
-
-    refused(tmp_path / "none.csv")
-    (tmp_path / "data.xls").write_text("x")
-    refused(tmp_path / "data.xls")
-    (tmp_path / "data.csv").write_bytes(b"secret\n\xff\xfe\n")
-    refused(tmp_path / "data.csv")
-    pytest.importorskip("pyarrow")
-    (tmp_path / "data.parquet").write_text("secret")
-    refused(tmp_path / "data.parquet")
-
-
-def test_the_command_says_what_it_took_and_left(cli, word_directory, split, tmp_path: Path) -> None:
-    path = tmp_path / "data.jsonl"
-    given = [row(split.train[0], []), row(split.test[0], []), row(split.train[1], "?")]
-    path.write_text("\n".join(json.dumps(one) for one in given))
-    arguments = ("import", path, "--out", tmp_path / "out.jsonl", "--words", word_directory, "--format", "grpo")
-    code, out, _ = cli(*arguments)
-    assert code == 0
-    assert "1 rows left out: test_secret" in out
-    code, out, _ = cli(*arguments, "--json")
-    assert json.loads(out)["skipped"] == {"test_secret": 1, "unreadable_history": 1}
-    assert rows(tmp_path / "out.jsonl") == [state(split.train[0])]
-
-
 @pytest.mark.parametrize("spelling", ["data.jsonl", "below/../data.jsonl", "link.jsonl"])
 def test_the_file_that_is_read_is_never_written(spelling: str, cli, word_directory, split, tmp_path: Path) -> None:
     path = tmp_path / "data.jsonl"
@@ -234,12 +194,6 @@ def test_the_file_that_is_read_is_never_written(spelling: str, cli, word_directo
     assert f"{tmp_path / spelling} is the file to be read; name another --out" in err
     assert path.read_text() == before
     assert (tmp_path / "link.jsonl").is_symlink()
-
-
-@pytest.mark.usefixtures("long_of_32_bits")
-def test_a_field_of_any_length_is_read_where_a_long_has_32_bits(take, train) -> None:
-    long = row(train[0], []) | {"prompt": "p" * 200_000}
-    assert take([long], "grpo", "data.csv")[1] == [state(train[0])]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
-from wordle_rl.data.row_files import is_data_set, read_rows
+from wordle_rl.data.row_files import read_rows
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Rules
 from wordle_rl.rollout import InitialState
@@ -87,23 +87,6 @@ def test_a_data_set_is_read_by_name_split_and_number(data_sets) -> None:
 def test_a_data_set_that_is_not_there_is_named(name: str, told: str, data_sets) -> None:
     with pytest.raises(ConfigError, match=told):
         [*read_rows(name)]
-
-
-def test_a_hub_out_of_reach_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("huggingface_hub.HfApi", partial(hub.HfApi, endpoint="http://127.0.0.1:9"))
-    monkeypatch.setattr("time.sleep", lambda _: None)  # between tries
-    with pytest.raises(ConfigError, match="me/rows is no file here, and the hub could not be reached"):
-        [*read_rows("me/rows")]
-
-
-def test_a_path_is_never_taken_for_a_data_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "rows").write_text("x")
-    found = {
-        name: is_data_set(name) for name in ("runs/rows", "data/rows.jsonl", "rows.jsonl[:3]", "/a/b", "me/rows[:3]")
-    }
-    assert [name for name, named in found.items() if named] == ["me/rows[:3]"]
 
 
 def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path: Path) -> None:

@@ -82,14 +82,6 @@ def test_words_of_the_language_are_taken_for_guesses_only_in_capitals(default_wo
     assert false_claim("Let's try AGAIN.", "grape", BOARD, default_words) is FalseClaim.OTHER_GUESS
 
 
-def test_on_an_empty_board_every_word_fits(small_words) -> None:
-    assert false_claim("crane fits. Candidates: lymph, crane.", "grape", [], small_words) is None
-
-
-def test_only_listed_words_are_candidates(small_words) -> None:
-    assert list(called_possible("zzzzz fits. CRANE fits. Candidates: grape, zzzzz.", small_words)) == ["crane"]
-
-
 def test_the_solver_teachers_narration_holds_no_false_claim(sixty, traces) -> None:
     checked = 0
     for trace in traces:

@@ -1,19 +1,16 @@
 """Laws of teacher games: checked again from scratch, never with a held-out secret, and true in every sentence."""
 
-import json
 import re
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.data.trace import UNKNOWN_TEACHER, Trace, TraceTurn, read_traces
-from wordle_rl.game import Outcome, Turn
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import draw_secrets, narration, solver_traces
+from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
@@ -140,10 +137,6 @@ def test_a_probe_is_never_called_possible() -> None:
     assert all(kinds[kind] for kind in ("possible", "apart", "groups")), kinds
 
 
-def test_narration_of_the_first_turn_claims_nothing_of_the_board() -> None:
-    assert narration([], "crane", 60, 0) == "Any of 60 words is possible; I open with crane."
-
-
 def test_no_held_out_secret_is_ever_played(sixty, split, traces) -> None:
     held_out = {*split.val, *split.test}
     assert held_out
@@ -177,18 +170,6 @@ def test_secrets_kept_for_rl_are_never_the_teachers(sixty, split) -> None:
     assert split.shared(0.0) == (split.train, split.train)
 
 
-def test_the_smallest_split_leaves_the_teacher_a_secret() -> None:
-    words = ("crane", "crate", "grape")
-    split = split_secrets(WordList("three", words, words))
-    assert split.shared(0.99) == (split.train, split.train)
-
-
-def test_a_list_without_outside_words_plays_training_secrets_alone() -> None:
-    words = WordList("even", ("crane", "crate", "grape", "trace"), ("crane", "crate", "grape", "trace"))
-    split = split_secrets(words)
-    assert set(draw_secrets(words, split, TraceSettings(num_games=8), 0)) == set(split.train)
-
-
 def test_the_same_seed_makes_the_same_games(sixty, split, solver) -> None:
     settings = TraceSettings(num_games=30)
     secrets = draw_secrets(sixty, split, settings, 5)
@@ -202,20 +183,6 @@ def test_without_narration_nothing_is_thought(plain_traces) -> None:
     turns = [turn for trace in plain_traces for turn in trace.turns]
     assert turns
     assert all(turn.taught and not turn.thinking for turn in turns)
-
-
-def test_a_short_game_stops_at_its_last_turn(sixty, split, solver) -> None:
-    settings = TraceSettings(num_games=40, teacher=TeacherSettings(max_turns=2))
-    secrets = draw_secrets(sixty, split, settings, 0)
-    games = list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
-    assert max(len(game.turns) for game in games) == 2
-
-
-def test_progress_counts_the_games(sixty, split, solver) -> None:
-    settings, done = TraceSettings(num_games=30), []
-    secrets = draw_secrets(sixty, split, settings, 0)
-    list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0, done.append))
-    assert done == [30]
 
 
 def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
@@ -250,47 +217,8 @@ def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
         list(read_traces(tmp_path / "traces.jsonl"))
 
 
-def test_rows_hold_what_a_language_model_left_only_where_it_left_something() -> None:
-    row = Trace("crane", (TraceTurn("crane", "GGGGG"),)).to_row()
-    assert set(row) == {"secret", "turns", "teacher", "seed"}
-    assert set(row["turns"][0]) == {"guess", "marks", "taught", "remaining", "thinking"}
-    broken = TraceTurn("", "", outcome=Outcome.MALFORMED, costs_turn=False, reply="no", finish="length")
-    trace = Trace("crane", (broken,), "m", 3, "down", 5, 6)
-    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
-    assert trace.board() == [Turn(None, None, Outcome.MALFORMED, costs_turn=False)]
-
-
 def test_a_trace_that_names_no_teacher_is_nobodys() -> None:
     row = Trace("crane", (), "solver").to_row()
     assert Trace.from_row(row).teacher == "solver"
     del row["teacher"]
     assert Trace.from_row(row).teacher == UNKNOWN_TEACHER
-
-
-def test_a_trace_is_won_only_by_its_last_guess() -> None:
-    hit, miss = TraceTurn("crane", "GGGGG"), TraceTurn("crate", "GGGXG")
-    assert Trace("crane", (miss, hit)).won
-    assert not Trace("crane", (miss,)).won
-    assert not Trace("crane", ()).won
-    assert [turn.guess for turn in replace(Trace("crane", (miss, hit)), seed=3).board(1)] == ["crate"]
-
-
-def test_a_trace_is_read_from_every_file_of_the_row_form() -> None:
-    """Games of games.jsonl and of evaluations use the names of a trace, and more, which are passed over."""
-    game = {
-        "secret": "crane", "won": True, "turns_used": 2, "reward": 1.2, "stop_reason": "solved", "step": 3,
-        "turns": [
-            {"reply": "", "guess": "slate", "marks": "XXGXG", "outcome": "scored", "given": True},
-            {"reply": "?", "guess": None, "marks": None, "outcome": "malformed", "given": False, "reward": -0.2},
-            {"reply": "<guess>crane</guess>", "guess": "crane", "marks": "GGGGG", "regret": 0.0, "repeated": False},
-        ],
-    }  # fmt: skip
-    trace = Trace.from_row(game)
-    assert (trace.secret, trace.teacher, trace.won) == ("crane", "unknown", True)
-    assert [(turn.guess, turn.marks, turn.taught) for turn in trace.turns] == [
-        ("slate", "XXGXG", False), ("", "", True), ("crane", "GGGGG", True),
-    ]  # fmt: skip
-    assert trace.to_row()["turns"][1]["guess"] is None
-    assert Trace.from_row(json.loads(json.dumps(trace.to_row()))) == trace
-    with pytest.raises(TypeError, match="nonsense"):
-        Trace.from_row({**game, "nonsense": 1})

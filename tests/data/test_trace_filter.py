@@ -66,12 +66,6 @@ def test_sound_games_of_validation_secrets_are_kept_apart_wherever_they_stand(gi
     assert games.rejected == {"val_secret": 4, "test_secret": 1}
 
 
-def test_no_more_games_than_wanted_are_taken_each_time_from_the_start(given, sixty) -> None:
-    secrets = split_secrets(sixty).train[:5]
-    games = given(*(game(secret, secret) for secret in secrets), num_games=3)
-    assert [trace.secret for trace in games] == [trace.secret for trace in games] == list(secrets[:3])
-
-
 def test_a_file_without_a_usable_game_is_refused_with_the_reasons(given, sixty, tmp_path: Path) -> None:
     secret = split_secrets(sixty).test[0]
     with pytest.raises(ConfigError, match="holds no game to learn from; left out: 1 test_secret"):
@@ -187,41 +181,3 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     assert audit(directory).num_secrets["traces.jsonl"] == len(split.train) - 1
     assert not audit(directory).leaks
     assert (directory / "sft" / "model.safetensors").is_file()
-
-
-def test_a_run_without_its_file_of_games_writes_nothing(word_directory, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from rich.console import Console
-    from training_fixtures import write_config
-
-    from wordle_rl.pipeline import Pipeline
-
-    changes = {"traces__file": json.dumps(str(tmp_path / "missing.jsonl"))}
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    with pytest.raises(ConfigError, match="no file"):
-        Pipeline(config, tmp_path / "run", Console(quiet=True))()
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_run_whose_budgets_cut_what_it_is_to_learn_writes_nothing(word_directory, sixty, tmp_path: Path) -> None:
-    pytest.importorskip("torch")
-    from rich.console import Console
-    from training_fixtures import write_config
-
-    from wordle_rl.pipeline import Pipeline
-
-    first, second = split_secrets(sixty).train[:2]
-    thoughtful = game(first, second, first, thinking="many words before a guess")
-    write_jsonl(tmp_path / "bought.jsonl", [thoughtful.to_row()])
-    changes = {"traces__file": json.dumps(str(tmp_path / "bought.jsonl")), "game__thinking": '"optional"'}
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-    with pytest.raises(ConfigError, match=r"100% of the teacher's replies take more than max_completion_tokens"):
-        Pipeline(config, tmp_path / "run", Console(quiet=True))()
-    assert not (tmp_path / "run").exists()
-
-
-def test_making_games_takes_no_file_of_games(cli, tmp_path: Path) -> None:
-    code, _, err = cli("traces", "--out", str(tmp_path / "a.jsonl"), "--file", str(tmp_path / "b.jsonl"))
-    assert code == 2
-    assert "traces.file" in err
-    assert not (tmp_path / "a.jsonl").exists()

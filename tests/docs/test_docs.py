@@ -11,7 +11,7 @@ import pytest
 
 from wordle_rl.cli import main
 from wordle_rl.cli.settings import take_settings
-from wordle_rl.config import MODEL_NAMES, load_config
+from wordle_rl.config import RunConfig, load_config, setting_names
 from wordle_rl.config.files import find_config
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
@@ -53,7 +53,7 @@ def help_of(name: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_shown_exists(command: str) -> None:
     name, *arguments = shlex.split(command)[1:]
-    if name.startswith("--"):
+    if name.startswith("--") or name.isupper():
         return
     described = help_of(name)
     for argument in arguments:
@@ -66,27 +66,11 @@ def test_every_command_and_option_shown_exists(command: str) -> None:
         assert not preset or preset.endswith(".toml") or preset.isupper() or find_config(preset).is_file(), preset
 
 
-PRETRAINED = [
-    command
-    for command in COMMANDS
-    if re.match(r"wordle-rl run [a-z]", command)
-    and (path := re.search(r"--model\.path (\S+)", command))
-    and Path(path[1]).name not in MODEL_NAMES  # a model that an earlier run trained
-]
-"""Commands that train a model of one's own."""
-
-
-def test_documents_show_how_to_train_a_model_of_ones_own() -> None:
-    assert len(PRETRAINED) >= 3
-
-
-@pytest.mark.parametrize("command", PRETRAINED)
-def test_no_pretrained_model_is_trained_at_the_rates_of_the_embedded_one(command: str) -> None:
-    settings = load_config(shlex.split(command)[2])
-    optimizers = settings.sft.optimizer, settings.training.optimizer
-    assert {optimizer.muon_learning_rate for optimizer in optimizers} == {None}
-    assert max(optimizer.learning_rate for optimizer in optimizers) <= 3e-4
-    assert settings.max_completion_tokens > load_config("quickstart").max_completion_tokens
+def test_settings_that_a_document_names_exist() -> None:
+    setting = re.compile(rf"`((?:{'|'.join(RunConfig.model_fields)})(?:\.(?!(?:py|toml|jsonl?)`)[a-z_0-9]+)+)`")
+    known = {".".join(names[:depth]) for names in setting_names(RunConfig) for depth in range(1, len(names) + 1)}
+    for path in (ROOT / "docs").rglob("*.md"):
+        assert set(setting.findall(path.read_text(encoding="utf-8"))) <= known, path.name
 
 
 def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:
@@ -95,7 +79,6 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     from training_fixtures import small_model
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.config import RunConfig
     from wordle_rl.models.loading import save_model
     from wordle_rl.models.tiny import make_tokenizer
     from wordle_rl.runs import Run

@@ -26,7 +26,7 @@ from wordle_rl.evaluate import (
 )
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs import RunError
-from wordle_rl.samplers.base import Ask, Completion, ConcurrentSampler, Request
+from wordle_rl.samplers.base import Ask, Completion, Request
 from wordle_rl.samplers.run_async import run_async
 from wordle_rl.samplers.simple import RandomSampler, SolverSampler
 from wordle_rl.solver import Solver
@@ -215,11 +215,6 @@ def test_an_endpoint_that_fails_game_after_game_is_left_alone(small_words) -> No
     assert server.asked[7:] == list(range(9)), "without a bound every game is asked for"
 
 
-def test_no_secrets_are_refused(small_words) -> None:
-    with pytest.raises(EvaluationError, match="no secrets"):
-        play(Server(wins), small_words, [])
-
-
 # --- finished games are kept ------------------------------------------------------------------------------------------
 
 
@@ -271,29 +266,6 @@ def test_games_played_with_other_settings_are_refused(tmp_path: Path) -> None:
     Journal(path, dict(reversed(SETTINGS.items())))
 
 
-@pytest.mark.parametrize("content", ["notes of mine", "notes\nof mine", '{"secret": "crane"}\n', "[]\n", '{"settings'])
-def test_a_file_that_is_no_journal_is_left_alone(content: str, tmp_path: Path) -> None:
-    path = tmp_path / "eval.games.jsonl"
-    path.write_text(content)
-    if content == '{"settings':  # the first line, half-written
-        Journal(path, SETTINGS)
-        assert path.read_text().startswith('{"settings":{')
-        return
-    with pytest.raises(EvaluationError, match="is no file of games"):
-        Journal(path, SETTINGS)
-    assert path.read_text() == content
-
-
-def test_a_damaged_line_is_named(small_words, tmp_path: Path) -> None:
-    path = tmp_path / "eval.games.jsonl"
-    play(Server(wins), small_words, ["crane", "crane"], Journal(path, SETTINGS))
-    lines = path.read_text().splitlines(keepends=True)
-    for damaged in ("{\n", "[]\n", '{"occurrence": 0}\n', lines[1].replace('"won":true', '"won":"?"')):
-        path.write_text(lines[0] + damaged + lines[2])
-        with pytest.raises(EvaluationError, match=r"jsonl:2 is no game"):
-            Journal(path, SETTINGS)
-
-
 def test_only_one_process_at_a_time_writes_to_a_journal(small_words, tmp_path: Path) -> None:
     path = tmp_path / "eval.games.jsonl"
     held = Journal(path, SETTINGS)
@@ -322,11 +294,6 @@ def test_a_game_that_cannot_be_kept_stops_the_evaluation(small_words, tmp_path: 
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
-
-
-def test_a_server_is_told_from_other_players(small_words) -> None:
-    assert isinstance(Server(wins), ConcurrentSampler)
-    assert not isinstance(RandomSampler(small_words, Prompter()), ConcurrentSampler)
 
 
 def test_work_runs_with_and_without_a_running_loop() -> None:

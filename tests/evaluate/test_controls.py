@@ -134,26 +134,6 @@ def test_sampled_play_of_the_run_itself_stands_beside_a_control_of_equal_entropy
     assert "GRPO, temperature 1" in (run / "report.html").read_text()
 
 
-def test_a_model_card_quotes_them_too(cli, run: Path, sft_alone: Path) -> None:
-    assert cli("report", run, "--cards")[0] == 0
-    card = (run / "grpo" / "README.md").read_text()
-    assert "Without SFT alone with nothing kept from the teacher" in card
-    assert "on their decisive board, names" in card
-    assert "decisive board shown in training |" in card or "that board not shown |" in card
-    assert "controls" not in (run / "sft" / "README.md").read_text().split("## Training")[0]
-    keep_controls(run, [sft_alone])
-    assert cli("report", run, "--cards")[0] == 0
-    assert "| SFT alone, nothing kept, greedy" in (run / "grpo" / "README.md").read_text()
-
-
-def test_compare_takes_control_runs(cli, run: Path, sft_alone: Path) -> None:
-    files = [run / "eval" / f"{name}.json" for name in ("sft", "grpo")]
-    code, out, err = cli("compare", *files, "--control", sft_alone)
-    assert code == 0, err
-    assert "sft alone" in out
-    assert cli("compare", *files, "--control", run)[0] == 2
-
-
 def test_a_new_run_in_the_place_of_another_keeps_none_of_its_controls(run: Path, sft_alone: Path) -> None:
     from wordle_rl.runs import reset_run
 

@@ -40,11 +40,6 @@ def test_bisection_finds_the_temperature_of_an_entropy(wanted: float) -> None:
     assert found.nats == pytest.approx(found.target, rel=1e-6)
 
 
-def test_the_nearest_of_few_temperatures_is_taken() -> None:
-    found = match_temperature(coin_entropy, coin_entropy(0.7), tolerance=0.0, max_steps=3)
-    assert found.temperature == 0.75
-
-
 def test_an_entropy_that_no_temperature_has_is_refused() -> None:
     with pytest.raises(EvaluationError, match="sharper than the other at any temperature"):
         match_temperature(coin_entropy, coin_entropy(MAX_TEMPERATURE) + 0.01)
@@ -82,11 +77,3 @@ def test_eval_draws_at_equal_entropy_and_says_so(cli, finished_run, few_games, t
     assert found.control.nats == pytest.approx(found.control.nats_of, rel=0.05)
     assert 0.0 < found.conditions.temperature <= 4.0
     assert f"temperature {found.conditions.temperature:.3g}: {found.control.nats:.2f} nats a game" in err
-
-
-@pytest.mark.parametrize("wrong", [["--player", "solver"], ["--constrain", "words"]])
-def test_what_has_no_entropy_is_refused(cli, finished_run, wrong: list[str]) -> None:
-    player = [] if wrong[0] == "--player" else ["--player", finished_run / "sft"]
-    code, _, err = cli("eval", *player, *wrong, "--match-entropy-of", finished_run / "grpo")
-    assert code == 2
-    assert "--match-entropy-of draws a model of this machine" in err

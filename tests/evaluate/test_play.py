@@ -1,13 +1,10 @@
 import json
-import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scripted import planned
 from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, play_script
 
@@ -120,35 +117,10 @@ def test_a_spent_token_budget_is_a_loss() -> None:
     assert figures.guess_distribution["loss"] == 1
 
 
-def test_without_games_there_is_nothing_to_average() -> None:
-    figures = play_script([("trace", [NOT_SENT])]).figures()
-    assert (figures.num_games, figures.num_errors, figures.num_turns) == (0, 1, 0)
-    rates = {name: value for name, value in asdict(figures).items() if "rate" in name or "mean" in name}
-    assert len(rates) == 10
-    assert set(rates.values()) == {None}
-
-
-def test_a_game_of_four_turns_counts_a_loss_as_five() -> None:
-    evaluation = play_script([("speed", ["lymph", "fuzzy", "nymph", "crane"])], rules=Rules(max_turns=4))
-    assert evaluation.figures().mean_guesses_with_losses == 5
-    assert list(evaluation.figures().guess_distribution) == ["1", "2", "3", "4", "loss"]
-
-
 def test_a_hard_mode_fault_is_invalid() -> None:
     evaluation = play_script([("crate", ["crane", "lymph", "crate"])], rules=Rules(hard_mode=True))
     assert evaluation.records[0].turns[1].outcome is Outcome.HARD_MODE
     assert evaluation.figures().invalid_rate == 1 / 3
-
-
-@given(st.lists(st.sampled_from(GAMES), min_size=1, max_size=12))
-def test_figures_are_shares_of_whole_counts(games: list[tuple[str, list[str]]]) -> None:
-    figures = play_script(games).figures()
-    assert figures.num_games + figures.num_errors == len(games)
-    assert sum(figures.guess_distribution.values()) == figures.num_games
-    for rate in (figures.invalid_rate, figures.repeated_rate, figures.clue_violating_rate, figures.malformed_rate):
-        assert rate is None or (
-            0 <= rate <= 1 and rate * figures.num_turns == pytest.approx(round(rate * figures.num_turns))
-        )
 
 
 # --- regret -----------------------------------------------------------------------------------------------------------
@@ -190,13 +162,6 @@ def test_a_free_refusal_gives_nothing_away() -> None:
     assert evaluation.records[0].turns_used == 2
 
 
-@pytest.mark.parametrize(("regret_games", "measured"), [(None, 12), (1, 1), (5, 5), (12, 12), (99, 12)])
-def test_regret_is_measured_in_as_many_games_as_asked(regret_games: int | None, measured: int) -> None:
-    sampler = solver_player()
-    evaluation = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, solver=SOLVER, regret_games=regret_games)
-    assert sum(record.turns[0].regret is not None for record in evaluation.records) == measured
-
-
 # --- playing ----------------------------------------------------------------------------------------------------------
 
 
@@ -213,19 +178,6 @@ def test_every_finished_game_is_reported_once() -> None:
     sampler = random_player()
     evaluation = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=5, on_finished=seen.append)
     assert sorted(seen, key=lambda record: record.secret) == list(evaluation.records)
-
-
-def test_wrong_requests_are_named() -> None:
-    sampler = random_player()
-    other = WordList("other", ("crane",), ("crane",))
-    with pytest.raises(EvaluationError, match="no secrets"):
-        evaluate(PLANNED, [], WORDS, PROMPTER, sampler)
-    with pytest.raises(EvaluationError, match="batch_size=0"):
-        evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=0)
-    with pytest.raises(EvaluationError, match="regret_games=0"):
-        evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, regret_games=0)
-    with pytest.raises(EvaluationError, match=r"'small'.*'other'"):
-        evaluate(planned(other, PROMPTER), ["crane"], other, PROMPTER, sampler, solver=SOLVER)
 
 
 @pytest.mark.parametrize(
@@ -246,51 +198,6 @@ def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
     assert Evaluation.load(path) == evaluation
     assert [file.name for file in path.parent.iterdir()] == ["sft.json"]
     assert json.loads(path.read_text())["records"][0]["turns"][0]["marks"] == "GGGGG"
-
-
-@pytest.mark.parametrize(
-    ("content", "place"), [("", "the file"), ("{", "the file"), ('{"name": "sft"}', "player"), ("[]", "the file")]
-)
-def test_a_damaged_file_is_named(tmp_path: Path, content: str, place: str) -> None:
-    path = tmp_path / "sft.json"
-    path.write_text(content)
-    with pytest.raises(
-        EvaluationError, match=rf"sft\.json is no evaluation: {place}: .*; name a file that `wordle-rl eval --out`"
-    ):
-        Evaluation.load(path)
-
-
-def test_only_a_run_s_own_damaged_evaluation_is_to_be_deleted(tmp_path: Path) -> None:
-    paths = [
-        tmp_path / name for name in ("a.txt", "eval/sft.json", "run/sft.json", "run/eval/a.json", "run/eval/sft.json")
-    ]
-    (tmp_path / "run" / "eval").mkdir(parents=True)
-    (tmp_path / "eval").mkdir()
-    for path in (*paths, tmp_path / "run" / "config.json", tmp_path / "run" / "manifest.json"):
-        path.write_text("dear diary")
-    *others, own = paths
-    for path in others:
-        with pytest.raises(
-            EvaluationError, match=r"is no evaluation: .*; name a file that .* wrote, or one in the eval"
-        ):
-            Evaluation.load(path)
-    with pytest.raises(EvaluationError, match=r"is no evaluation: .*; delete it, and `wordle-rl run` evaluates again$"):
-        Evaluation.load(own)
-
-
-def test_a_directory_is_told_from_an_evaluation_in_it(tmp_path: Path) -> None:
-    said = f"{tmp_path} is a directory; name an evaluation in it, such as {tmp_path / 'eval'}"
-    with pytest.raises(EvaluationError, match=f"{re.escape(said)}.grpo.json"):
-        Evaluation.load(tmp_path)
-    for name in ("dpo-constrained", "dpo", "dpo-held_out"):
-        play_script(GAMES).save(tmp_path / "eval" / f"{name}.json")
-    with pytest.raises(EvaluationError, match=f"{re.escape(said)}.dpo.json"):
-        Evaluation.load(tmp_path)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match=r"no file .*sft\.json"):
-        Evaluation.load(tmp_path / "sft.json")
 
 
 def test_split_figures_are_of_their_own_secrets() -> None:
@@ -319,9 +226,3 @@ def test_a_split_of_other_words_is_refused() -> None:
     other = WordList("other", ("crane", "crate", "trace"), ("crane", "crate", "trace"))
     with pytest.raises(EvaluationError, match="different word lists"):
         figures_by_split(play_script(GAMES), split_secrets(other))
-
-
-def test_some_of_the_answers_are_not_all() -> None:
-    split = split_secrets(WORDS, val_size=2, test_size=4)
-    some = [(secret, [secret]) for secret in split.of_each_part(2)]
-    assert set(figures_by_split(play_script(some), split)) == {"train", "held_out"}

@@ -11,7 +11,7 @@ from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import make_player, reply_bound
-from wordle_rl.models.directory import find_model, game_of, settings_of
+from wordle_rl.models.directory import find_model, settings_of
 from wordle_rl.models.loading import save_model
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import InitialState, play
@@ -72,22 +72,6 @@ def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
     write_json(run_directory / "config.json", config.stored())
     write_json(run_directory / "manifest.json", {})
     assert settings_of(run_directory / "sft") == ModelSettings(path=model, dtype="bfloat16")
-
-
-def test_a_model_from_elsewhere_has_no_game(tmp_path: Path) -> None:
-    assert game_of(tmp_path) is None
-
-
-def test_a_directory_without_a_model_says_how_to_train_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="holds no trained model"):
-        find_model(tmp_path)
-
-
-def test_an_unknown_player_is_told_which_there_are(sixty, solver) -> None:
-    with pytest.raises(
-        ConfigError, match="no model or run directory 'nobody'; other players are solver, consistent, random"
-    ):
-        make_player("nobody", sixty, None, SAMPLING, solver=solver)
 
 
 def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory, monkeypatch) -> None:

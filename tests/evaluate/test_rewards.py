@@ -7,7 +7,7 @@ from scripted_evaluations import NOT_SENT, WORDS, FlakySampler, tag
 from wordle_rl.evaluate import Scorer, evaluate
 from wordle_rl.evaluate.rewards import commonest_guesses, reward_figures
 from wordle_rl.prompt import Prompter
-from wordle_rl.reward import PRESETS, Rubric
+from wordle_rl.reward import Rubric
 from wordle_rl.solver import Solver
 
 SOLVER = Solver(WORDS, use_cache=False)
@@ -50,24 +50,8 @@ def test_the_distribution_adds_up(records) -> None:
     assert (found.bin_edges[0], found.bin_edges[-1]) == (found.lowest, found.highest)
 
 
-def test_equal_rewards_are_one_bin_and_no_rewards_nothing(records) -> None:
-    found = reward_figures([records[0], records[3]], "own")
-    assert found is not None
-    assert found.bin_counts == (2,)
-    assert reward_figures([records[2]], "own") is None
-
-
 def test_the_commonest_guesses_are_counted_over_games(records) -> None:
     first, second = commonest_guesses(records, 2)
     assert (first.word, first.times, first.games_fraction) == ("speed", 5, pytest.approx(2 / 3))
     assert second.word == "abide"
     assert commonest_guesses(records, 0) == []
-
-
-@pytest.mark.parametrize("preset", PRESETS)
-def test_every_preset_can_score_an_evaluation(preset: str) -> None:
-    prompter = Prompter()
-    scorer = Scorer(Rubric(PRESETS[preset].weights), SOLVER)
-    sampler = FlakySampler({0: [tag("speed"), tag("crane")]})
-    [record] = evaluate(planned(WORDS, prompter), ["crane"], WORDS, prompter, sampler, scorer=scorer).records
-    assert isinstance(record.reward, float)

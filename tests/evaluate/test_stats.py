@@ -151,11 +151,6 @@ def test_mcnemar_is_a_probability_and_knows_no_sides(only_a: int, only_b: int) -
     assert mcnemar_exact(max(only_a, only_b) + 1, min(only_a, only_b)) <= p
 
 
-def test_mcnemar_refuses_negative_counts() -> None:
-    with pytest.raises(StatsError, match="negative"):
-        mcnemar_exact(-1, 3)
-
-
 # --- Tango ----------------------------------------------------------------------------------------------------------
 
 
@@ -206,12 +201,6 @@ def test_the_interval_holds_the_true_difference_about_as_often_as_it_says() -> N
     assert np.mean([low <= 0.1 <= high for _, low, high in found]) == pytest.approx(0.95, abs=0.015)
 
 
-@pytest.mark.parametrize("counts", [(-1, 0, 5), (3, 3, 5), (0, 0, 0)])
-def test_impossible_pairs_are_refused(counts: tuple[int, int, int]) -> None:
-    with pytest.raises(StatsError, match="give no interval"):
-        paired_score_interval(*counts)
-
-
 # --- sign flips -----------------------------------------------------------------------------------------------------
 
 
@@ -232,11 +221,6 @@ def test_sign_flips_of_thousands_of_games_come_near_the_normal_curve() -> None:
     z = abs(diffs.sum()) / math.sqrt((diffs**2).sum())
     assert sign_flip_exact(diffs) == pytest.approx(math.erfc(z / math.sqrt(2)), abs=0.01)
     assert sign_flip_exact(-diffs) == sign_flip_exact(diffs)
-
-
-def test_sign_flips_refuse_what_is_not_whole() -> None:
-    with pytest.raises(StatsError, match="whole numbers, got float64"):
-        sign_flip_exact([0.5, 1.0])
 
 
 # --- bootstrap ------------------------------------------------------------------------------------------------------
@@ -303,26 +287,10 @@ def test_clusters_of_unlike_sizes_weigh_by_their_pairs() -> None:
     assert paired_bootstrap([1.0, 0.0, 0.0, 0.0], [0, 1, 1, 1]) == (0.25, 0.0, 1.0)
 
 
-def test_clusters_are_given_for_every_pair() -> None:
-    with pytest.raises(StatsError, match="as many clusters"):
-        paired_bootstrap([1.0, 0.0], [0])
-
-
 def test_bootstrap_of_equal_differences_has_no_width() -> None:
     assert paired_bootstrap([0.5] * 7) == (0.5, 0.5, 0.5)
     assert not paired_bootstrap([0.5] * 7).has_width
     assert paired_bootstrap([0.5, 0.0, 0.0]).has_width
-
-
-@pytest.mark.parametrize("diffs", [[], [1.0, float("nan")], [[1.0], [2.0]]])
-def test_bootstrap_refuses_what_is_no_flat_finite_list(diffs: list[float]) -> None:
-    with pytest.raises(StatsError, match="flat list"):
-        paired_bootstrap(diffs)
-
-
-def test_bootstrap_refuses_no_resamples() -> None:
-    with pytest.raises(StatsError, match="num_resamples"):
-        paired_bootstrap([1.0], num_resamples=0)
 
 
 # --- means of numbers between 0 and 1 -----------------------------------------------------------------------------
@@ -335,9 +303,3 @@ def test_the_interval_of_a_mean_holds_it_and_is_no_narrower_than_the_spread_asks
     assert math.fsum(chances) / len(chances) - 1e-12 <= high <= 1
     wins = round(math.fsum(chances))
     assert mean_interval([1.0] * wins + [0.0] * (len(chances) - wins)) == wilson_interval(wins, len(chances))
-
-
-def test_no_number_or_one_out_of_range_has_no_interval() -> None:
-    for chances in ([], [1.5], [-0.1, 0.5]):
-        with pytest.raises(StatsError, match="each from 0 to 1"):
-            mean_interval(chances)

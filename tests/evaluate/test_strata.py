@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import pytest
 from report_runs import game
 from scripted_evaluations import WORDS
 
@@ -111,11 +110,6 @@ def test_own_won_games_count_where_they_stand_turn_for_turn() -> None:
     assert own_games_shown([won, other, lost], shown) == 1
 
 
-def test_strata_are_read_back() -> None:
-    strata = Strata(frozenset({"crane"}), frozenset({"grape"}), frozenset({"speed"}), complete=False)
-    assert Strata.from_row(json.loads(json.dumps(strata.to_row()))) == strata
-
-
 def test_strata_of_a_run_are_those_counted_from_its_games_by_hand(finished_run, sixty) -> None:
     test = split_secrets(sixty).test
     config = stored_config(finished_run / "config.json")
@@ -163,22 +157,3 @@ def test_the_audit_counts_own_games(finished_run) -> None:
     assert set(found.own_games) == {"sft", "grpo"}
     assert all(0 <= same <= won for same, won in found.own_games.values())
     assert isinstance(shown_in_run(finished_run, test), Shown)
-
-
-def test_audit_says_of_shown_words_that_they_were_shown(cli, finished_run) -> None:
-    code, out, _ = cli("report", finished_run, "--audit")
-    assert code == 0
-    assert "no validation or test secret is the secret of a training game" in out
-    for name in ("board shown", "board not shown", "never said"):
-        assert name in out
-    assert "that grpo won stand in the training games turn for turn" in out
-    code, out, _ = cli("report", finished_run, "--audit", "--json")
-    told = json.loads(out)
-    assert set(told["held_out"]["num_secrets"]) == {"board_shown", "board_not_shown", "never_said"}
-
-
-@pytest.mark.parametrize("name", ["board_shown", "board_not_shown", "never_said"])
-def test_results_of_a_run_hold_the_strata_that_are_not_empty(finished_run, name: str) -> None:
-    results = json.loads((finished_run / "results.json").read_text())
-    size = len(strata_of_run(finished_run).named()[name])
-    assert results["grpo"].get(name, {"num_games": 0})["num_games"] == size

@@ -126,17 +126,3 @@ def test_one_line_makes_it_a_qwen3(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert (tmp_path / "wordle-grpo-Qwen3-tiny" / "model.safetensors").is_file()
     assert not (tmp_path / "wordle-warm-up").exists(), "a pretrained model needs no warm-up"
     assert "Game finished" in capfd.readouterr().out
-
-
-def test_the_one_line_is_there_once_and_names_a_real_model() -> None:
-    lines = [line for _, source in cells({}) for line in source.splitlines() if line.startswith("model_name")]
-    assert lines == ['model_name = "embedded"  # or "Qwen/Qwen3-1.7B"']
-
-
-def test_nothing_is_fetched_pushed_or_reported_by_itself() -> None:
-    source = "\n".join(source for _, source in cells({}))
-    assert "push_to_hub=False" in source
-    assert 'report_to="none"' in source
-    assert "nltk" not in source.lower()
-    assert "http://" not in source
-    assert "https://" not in source

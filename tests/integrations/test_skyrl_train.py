@@ -11,7 +11,6 @@ import typing_extensions
 skyrl_gym = pytest.importorskip("skyrl_gym")
 
 from wordle_rl.config import ConfigError
-from wordle_rl.config import load_config as load_recipe
 from wordle_rl.integrations.games import game_source
 from wordle_rl.integrations.skyrl_env import ENV_ID, WordleSkyRLEnv, register
 
@@ -34,26 +33,6 @@ def test_skyrl_takes_every_key_of_the_file(module) -> None:
     assert isinstance(config, module.SkyRLTrainConfig)
     assert config.trainer.logger == "console"
     assert config.generator.sampling_params.max_generate_length == 512
-
-
-def test_the_sizes_are_the_recipes(module) -> None:
-    config, recipe = (
-        module.load_config(FILE),
-        load_recipe(ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"),
-    )
-    ours, trainer, generator = recipe.training, config.trainer, config.generator
-    assert (trainer.train_batch_size, generator.n_samples_per_prompt) == (ours.groups_per_step, ours.group_size)
-    assert trainer.policy_mini_batch_size == ours.groups_per_step
-    assert trainer.micro_train_batch_size_per_gpu == ours.micro_batch_size
-    assert (trainer.policy.model.path, trainer.policy.optimizer_config.lr) == (recipe.model.path, 1e-6)
-    assert (trainer.max_training_steps, trainer.ckpt_interval) == (ours.steps, ours.save_steps)
-    assert (trainer.algorithm.kl_loss_coef, trainer.algorithm.grpo_norm_by_std) == (ours.beta, ours.scale_advantages)
-    assert generator.sampling_params.max_generate_length == recipe.max_completion_tokens
-    assert generator.sampling_params.temperature == ours.sampling.temperature
-    assert generator.max_turns == recipe.game.max_turns
-    settings = module.loop_settings(config)
-    assert (settings.game, settings.words) == (recipe.game, recipe.words)
-    assert settings.rubric().weights == ours.reward.schedule().rubric(None).weights
 
 
 def test_the_epochs_last_for_the_steps_and_the_gpus_for_the_batch(module) -> None:
@@ -95,10 +74,3 @@ def test_what_would_break_games_off_or_is_unknown_is_refused(module) -> None:
         module.load_config(FILE, ["trainer.no_such=3"])
     with pytest.raises(ValueError, match="no_such"):
         module.load_config(FILE, ["environment.skyrl_gym.wordle.no_such=3"])
-
-
-def test_data_that_cannot_be_written_is_refused_before_any_is(module, tmp_path) -> None:
-    config = module.load_config(FILE, [f"data.train_data=[{tmp_path}/train.jsonl]", "data.val_data=[some/dataset]"])
-    with pytest.raises(ConfigError, match="one file of JSON lines"):
-        module.write_data(config)
-    assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from chat_families import family_config, family_tokenizer
 from other_loops import SETTINGS, TASK, ours, replies_of, say
 
 from wordle_rl.integrations.games import LoopSettings, game_source
-from wordle_rl.integrations.trl_environment import TOOL_PROMPT, WordleToolEnvironment, dataset_rows
+from wordle_rl.integrations.trl_environment import TOOL_PROMPT, WordleToolEnvironment
 from wordle_rl.prompt import Guess
 
 pytestmark = pytest.mark.filterwarnings("default")
@@ -163,11 +163,3 @@ def test_the_trainer_trains_what_was_said_and_nothing_else(game_server: str, tmp
     rewards = [ours(kind).reward.total for kind in ("won", "lost")]
     mean = math.fsum(rewards) / 2
     assert torch.allclose(batch["advantages"].squeeze().cpu(), torch.tensor([r - mean for r in rewards]), atol=1e-5)
-
-
-def test_rows_name_games_alone() -> None:
-    rows = dataset_rows(3, start=5, given=[["crane"], [], ["moist", "light"]])
-    assert [row["index"] for row in rows] == [5, 6, 7]
-    assert [row["given"] for row in rows] == [["crane"], [], ["moist", "light"]]
-    assert {row["split"] for row in rows} == {"train"}
-    assert dataset_rows(1)[0]["prompt"][0]["content"] == TOOL_PROMPT

@@ -18,7 +18,7 @@ from other_loops import SETTINGS, TASK, ours, replies_of
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.integrations.games import BoardTask, game_source
-from wordle_rl.integrations.verifiers_taskset import WordleTaskset, WordleTasksetConfig, reply_of
+from wordle_rl.integrations.verifiers_taskset import WordleTaskset, WordleTasksetConfig
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
 BIN = Path(sys.executable).parent
@@ -65,12 +65,6 @@ def test_tasks_name_games_without_their_secrets() -> None:
     again = list(WordleTaskset(WordleTasksetConfig(id="wordle-rl-taskset", **TASKSET)).take(30))
     assert [task.hash for task in tasks] == [task.hash for task in again]
     assert len({task.key for task in tasks}) == 30
-
-
-def test_thinking_that_a_parser_took_out_is_put_back() -> None:
-    said = vf.AssistantMessage(content="<guess>crane</guess>", reasoning_content="\nhm\n")
-    assert reply_of(vf.Segment(messages=[said])) == "<think>\nhm\n</think><guess>crane</guess>"
-    assert reply_of(vf.Segment(messages=[vf.AssistantMessage(content=None)])) == ""
 
 
 def test_a_group_over_a_chat_endpoint_shares_its_game_and_gets_the_rubrics_reward(tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import numpy as np
 from lora_training import SFT, save_base
 from mlx_models import mlx_logits, probe, torch_logits
 
-from wordle_rl.config import ConfigError, GameSettings, LoraSettings, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config import GameSettings, LoraSettings, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx import fuse as fuse_module
-from wordle_rl.mlx.fuse import distance, fuse
+from wordle_rl.mlx.fuse import fuse
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
 from wordle_rl.mlx.sampler import MLXSampler
@@ -97,13 +97,3 @@ def test_the_command_prints_the_distance_and_keeps_the_lineage(trained, cli, tmp
     code, _, err = cli("export", run / "sft", "--out", tmp_path / "whole", "--backend", "mlx")
     assert code == 2
     assert "is not empty" in err
-
-
-def test_a_whole_model_has_nothing_to_fuse(codec, tmp_path) -> None:
-    with pytest.raises(ConfigError, match="nothing to fuse"):
-        fuse(save_base(tmp_path / "base", codec), tmp_path / "out")
-
-
-def test_distance_is_in_standard_deviations() -> None:
-    expected = mx.array([0.0, 2.0])
-    assert distance(expected + 0.5, expected) == pytest.approx(0.5)

@@ -15,7 +15,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaConf
 from transformers.models.gemma3 import Gemma3TextConfig
 
 from wordle_rl.config import ConfigError, ModelSettings
-from wordle_rl.mlx.model import check_names, from_torch, load_model, of_transformers, save_model
+from wordle_rl.mlx.model import check_names, from_torch, load_model, save_model
 from wordle_rl.models import loading
 
 
@@ -125,16 +125,3 @@ def test_what_transformers_would_not_find_is_refused(tokenizer) -> None:
     weights["model.layers.0.mlp.experts.weight"] = weights.pop("model.layers.0.mlp.up_proj.weight")
     with pytest.raises(ConfigError, match=r"MLX holds model.layers.0.mlp.experts.weight of there otherwise"):
         check_names(weights, model.config, "there")
-
-
-def test_a_family_that_mlx_does_not_know_is_named(codec, tmp_path) -> None:
-    directory = write_family(tmp_path / "odd", codec, LlamaConfig(**small_config(codec)))
-    text = (directory / "config.json").read_text().replace('"llama"', '"opt"')
-    (directory / "config.json").write_text(text)
-    with pytest.raises(ConfigError, match=r"MLX cannot load a model from .*odd"):
-        load_model(ModelSettings(path=str(directory)), 0)
-
-
-def test_the_head_is_apart_only_where_it_is_all_that_follows(tokenizer) -> None:
-    whole = firm(small_model(tokenizer))
-    assert of_transformers(whole).head is not None

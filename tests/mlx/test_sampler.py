@@ -17,7 +17,7 @@ from wordle_rl.mlx import sampler as sampler_module
 from wordle_rl.mlx.sampler import MLXSampler, distribution
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.samplers.base import Request, TokenSampler
+from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.constrain import make_constraint
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.candidates import play_branching
@@ -170,9 +170,3 @@ def test_weights_that_are_lost_are_reported(tokenizer, codec) -> None:
     model.network.model.norm.weight = mx.full(model.network.model.norm.weight.shape, float("nan"))
     with pytest.raises(RuntimeError, match="the weights are lost"):
         MLXSampler(model, codec, SamplingSettings(max_completion_tokens=3)).sample([Request(0, (), (), [5, 6])])
-
-
-def test_it_says_what_draws_and_how(both, codec) -> None:
-    sampler = MLXSampler(both[1], codec)
-    assert isinstance(sampler, TokenSampler)
-    assert sampler.sampled_by == "mlx"

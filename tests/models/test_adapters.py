@@ -14,14 +14,12 @@ from safetensors.torch import load_file, save_file
 from sft_training import fine_tune
 from training_fixtures import StopAt, compact, make_run, rows, weights_of
 
-import wordle_rl.models.adapters as adapters_module
 import wordle_rl.models.export as export_module
-import wordle_rl.models.loading as modeling_module
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, RunConfig
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.directory import find_model
 from wordle_rl.models.export import distance, merge
-from wordle_rl.models.loading import check_packages, load_codec, load_model, load_numbers, save_model
+from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.runs import RunError
 
 
@@ -199,47 +197,6 @@ def test_an_adapter_that_does_not_fit_is_refused_in_one_line(adapter, base, code
         load_codec(ModelSettings(path=str(adapter)))
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ({"lora": {"rank": 4}}, "embedded one starts from nothing"),
-        ({"path": "some/model", "load_in_4bit": True}, "leaves nothing to train without adapters"),
-    ],
-)
-def test_settings_that_train_nothing_are_refused(values, message) -> None:
-    with pytest.raises(ValueError, match=message):
-        RunConfig.model_validate({"model": values})
-
-
-NEEDS = {
-    "flash": ({"attn_implementation": "flash_attention_2", "dtype": "bfloat16"}, "pip install flash-attn"),
-    "4 bits": ({"load_in_4bit": True, "lora": LORA}, "pip install bitsandbytes"),
-    "attention": ({"attn_implementation": "eagre"}, "unknown model.attn_implementation 'eagre'"),
-}
-
-
-@pytest.mark.parametrize("case", NEEDS)
-def test_what_is_not_installed_is_named_before_a_model_is_loaded(case, monkeypatch) -> None:
-    values, message = NEEDS[case]
-    for module in (modeling_module, adapters_module):
-        monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=message):
-        check_packages(ModelSettings(path="some/model", **values))
-
-
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_the_attention_asked_for_is_used(attention, base) -> None:
-    model, _ = load_model(ModelSettings(path=str(base), attn_implementation=attention), 0)
-    assert model.config._attn_implementation == attention
-
-
-def test_adapters_begin_as_the_seed_says(base) -> None:
-    settings = ModelSettings(path=str(base), lora=LORA)
-    first, again, other = (weights_of(load_model(settings, seed)[0]) for seed in (0, 0, 1))
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert any(not torch.equal(first[name], other[name]) for name in first)
-
-
 def test_weights_of_the_base_never_move(adapter, base) -> None:
     model, _ = load_model(ModelSettings(path=str(adapter)), 0)
     plain, _ = load_model(ModelSettings(path=str(base)), 0)
@@ -253,13 +210,3 @@ def test_preflight_counts_adapters_in_the_type_that_they_are_trained_in(base) ->
     sizes = {p.requires_grad: p.dtype.itemsize for p in load_model(settings, 0)[0].parameters()}
     assert sizes == {True: numbers.trainable_bytes, False: numbers.weight_bytes}
     assert numbers.trainable_bytes > numbers.weight_bytes
-
-
-def test_preflight_counts_adapters_alone_as_trained(base, adapter) -> None:
-    plain = load_numbers(ModelSettings(path=str(base)))
-    fresh = load_numbers(ModelSettings(path=str(base), lora=LORA))
-    trained = load_numbers(ModelSettings(path=str(adapter)))
-    size = sum(tensor.numel() for tensor in load_file(adapter / "adapter_model.safetensors").values())
-    assert plain.num_trainable == plain.num_parameters
-    assert fresh.num_trainable == trained.num_trainable == size
-    assert fresh.num_parameters == trained.num_parameters == plain.num_parameters + size

@@ -10,7 +10,6 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("bitsandbytes")
 
-from checkpoint_choice import Choosing
 from contexts import context_for
 from distill_settings import SETTINGS as DISTILL
 from dpo_settings import SETTINGS as DPO
@@ -113,22 +112,6 @@ def test_grpo_plays_and_trains_over_4_bits(adapter, tokenizer, codec, sixty, tmp
     after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
     assert after.keys() == start.keys()
     assert any(not torch.equal(start[name], after[name]) for name in start)
-
-
-@pytest.mark.slow
-def test_grpo_chooses_weights_over_4_bits_and_goes_on_choosing(
-    adapter, tokenizer, codec, sixty, split, tmp_path, monkeypatch
-) -> None:
-    choosing = Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
-    choosing(tmp_path / "whole", load_model(four_bit(adapter), 0)[0])
-    with pytest.raises(KeyboardInterrupt):
-        choosing(tmp_path / "broken", load_model(four_bit(adapter), 0)[0], pressing={4: 1})
-    kept = load_file(tmp_path / "broken" / "grpo" / "best" / "best.safetensors")
-    assert kept
-    assert all("lora_" in name for name in kept), "what is in 4 bits never changes"
-    choosing(tmp_path / "broken", load_model(four_bit(adapter), 0)[0])
-    whole, resumed = (load_file(tmp_path / name / "grpo" / "adapter_model.safetensors") for name in ("whole", "broken"))
-    assert same_bits(whole, resumed)
 
 
 ROUNDS = {

@@ -14,14 +14,11 @@ torch = pytest.importorskip("torch")
 from training_fixtures import write_config
 
 import wordle_rl.models.device as device_module
-import wordle_rl.models.loading as loading_module
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config import ConfigError, ModelSettings, load_config
 from wordle_rl.models.device import check_bf16, device_kind, device_memory, device_of_process
-from wordle_rl.models.loading import attention_of, check_packages, load_model
-from wordle_rl.models.numbers import Device
-from wordle_rl.preflight.device import check_memory, check_room
-from wordle_rl.preflight.memory import MemoryEstimate
+from wordle_rl.models.loading import attention_of, check_packages
+from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.unified_memory import unified_memory
 from wordle_rl.runs.provenance import hardware
 from wordle_rl.train.optimizer import wants_bf16
@@ -85,11 +82,6 @@ def test_several_processes_of_a_mac_train_on_its_processor(mac, monkeypatch) -> 
     assert wants_processor(monkeypatch)
 
 
-def test_models_are_put_where_this_process_computes(monkeypatch) -> None:
-    monkeypatch.setattr(loading_module, "device_of_process", lambda: torch.device("meta"))  # any that is not the usual
-    assert load_model(ModelSettings(), 0)[0].device.type == "meta"
-
-
 def test_a_mac_trains_in_float32_unless_bfloat16_is_asked_for(mac, monkeypatch) -> None:
     monkeypatch.setattr(device_module, "_processor_has_bf16", lambda: True)
     assert [wants_bf16(precision) for precision in ("auto", "fp32", "bf16")] == [False, False, True]
@@ -132,18 +124,3 @@ def test_a_run_that_would_swap_is_refused_before_it_begins(mac, monkeypatch, tmp
     assert code == 2
     assert "it would swap" in err
     assert not (tmp_path / "out").exists()
-
-
-def test_memory_of_another_mac_may_be_asked_about(mac, tmp_path, word_directory, cli) -> None:
-    path = write_config(tmp_path / "mini.toml", word_directory)
-    code, out, _ = cli("preflight", path, "--groups", 0, "--memory-gib", 16)
-    assert code == 0
-    assert "unified memory of 16 GiB" in out
-    code, out, err = cli("preflight", path, "--groups", 0, "--memory-gib", 0.001)
-    assert code == 2
-    assert "it would swap" in out + err
-
-
-def test_a_rough_total_stays_a_warning_where_there_is_memory_of_its_own() -> None:
-    rough = MemoryEstimate(1, 0, 0, 0, 10, 0, 0, 0)
-    assert [finding.level for finding in check_memory({"sft": rough}, Device("card", 5))] == ["warning"]

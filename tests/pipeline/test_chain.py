@@ -1,11 +1,9 @@
 """Laws of the whole chain in miniature: every figure is there, nothing is done twice, wrong inputs write nothing."""
 
-import io
 import json
 import os
 import shutil
 import signal
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -89,14 +87,6 @@ def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
     assert "guesses limited to listed words" not in (finished_run / "report.html").read_text()
 
 
-def test_results_say_what_they_cost(finished_run) -> None:
-    results = results_of(finished_run)
-    seconds = results["seconds"]
-    assert {"traces", "encode", "sft", "grpo", "eval", "total"} <= set(seconds)
-    assert seconds["total"] == pytest.approx(sum(s for name, s in seconds.items() if name != "total"), abs=0.5)
-    assert 0.1 < results["peak_memory_gib"] < 64
-
-
 def test_figures_are_those_of_the_stored_games(finished_run, sixty) -> None:
     results = results_of(finished_run)
     for name in ("sft", "grpo"):
@@ -104,17 +94,6 @@ def test_figures_are_those_of_the_stored_games(finished_run, sixty) -> None:
         assert sorted(record.secret for record in evaluation.records) == list(sixty.answers)
         wins = sum(record.won for record in evaluation.records)
         assert results[name]["all"]["win_rate"] == pytest.approx(wins / NUM_ANSWERS)
-
-
-def test_a_run_directory_is_complete(finished_run) -> None:
-    names = {path.name for path in finished_run.iterdir()}
-    assert names >= {
-        "config.json", "manifest.json", "traces.jsonl", "sft", "grpo", "metrics.jsonl", "games.jsonl", "secrets.jsonl",
-        "eval", "results.json", "report.html",
-    }  # fmt: skip
-    assert not [path for path in finished_run.rglob("*") if path.name.endswith(".partial")]
-    assert len(rows(finished_run / "traces.jsonl")) == 200
-    assert [r["step"] for r in rows(finished_run / "metrics.jsonl") if r["stage"] == "grpo"] == [1, 2]
 
 
 def test_no_held_out_secret_was_trained_on(finished_run, sixty) -> None:
@@ -215,25 +194,6 @@ def test_a_finished_run_keeps_its_manifest(finished_run, tmp_path: Path, monkeyp
     ]
 
 
-def test_a_finished_run_names_the_option_that_starts_over(finished_run, tmp_path: Path) -> None:
-    directory, console = copied(finished_run, tmp_path / "run"), Console(file=io.StringIO(), width=200)
-    Pipeline(load_config(directory / "config.json"), directory, console)()
-    assert "--overwrite" in console.file.getvalue()
-
-
-def test_a_call_that_adds_limited_play_alone_is_in_the_manifest(finished_run, tmp_path: Path) -> None:
-    directory = copied(finished_run, tmp_path / "run")
-    config = load_config(directory / "config.json")
-    limited = config.model_copy(update={"eval": config.eval.model_copy(update={"also": ("constrained",)})})
-    look = partial(check_before_run, context=GameContext.of(config), directory=directory)
-    chain = ("traces", "sft", "grpo", "report")
-    assert not look(config, chain=chain, overwrite=False)
-    assert look(limited, chain=chain, overwrite=False)
-    for name in ("sft", "grpo"):
-        shutil.copy(directory / "eval" / f"{name}.json", directory / "eval" / f"{name}-constrained.json")
-    assert not look(limited, chain=chain, overwrite=False)
-
-
 @pytest.mark.parametrize("stage", ["sft", "grpo"])
 def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, tmp_path: Path, monkeypatch) -> None:
     directory, config = tmp_path / "run", load_config(finished_run / "config.json")
@@ -315,14 +275,6 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     assert "by round" in page
 
 
-@pytest.mark.parametrize(("algorithm", "until"), [("grpo", "dpo"), ("dpo", "grpo")])
-def test_a_stage_of_another_algorithm_is_refused(algorithm, until, word_directory, tmp_path: Path) -> None:
-    config = mini(tmp_path, word_directory).model_copy(update={"algorithm": algorithm})
-    with pytest.raises(ConfigError, match=f"traces, sft, {algorithm}, report, not {until}; set algorithm to {until}"):
-        Pipeline(config, tmp_path / "run", QUIET)(until)
-    assert not (tmp_path / "run").exists()
-
-
 REFUSED = {
     "budget": ({"max_completion_tokens": "7"}, "max_completion_tokens 7 is too small.* 8 tokens"),
     "clip range": ({"grpo__epsilon": "0.1"}, "grpo.epsilon"),
@@ -363,13 +315,6 @@ def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_
     assert todo.sft
 
 
-def test_a_run_with_other_settings_is_refused(finished_run, word_directory, tmp_path: Path) -> None:
-    before = tree(finished_run)
-    with pytest.raises(RunError, match="other settings"):
-        Pipeline(mini(tmp_path, word_directory, traces__num_games="201"), finished_run, QUIET)()
-    assert tree(finished_run) == before
-
-
 def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished_run, run)
@@ -379,14 +324,3 @@ def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Pa
     made = {LOCK_FILE, "config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
     assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
     assert (run / "notes.txt").read_text() == "mine"
-
-
-def test_what_a_new_run_finds_done_is_told(finished_run, tmp_path: Path) -> None:
-    told = Console(record=True, width=200)
-    shutil.copy(finished_run / "traces.jsonl", tmp_path)
-    config = load_config(finished_run / "config.json")
-    Pipeline(config, tmp_path, told)("traces")
-    assert f"{tmp_path} holds traces.jsonl already: taken as they are" in told.export_text()
-    again = Console(record=True, width=200)
-    Pipeline(config, tmp_path, again)("traces")
-    assert "taken as they are" not in again.export_text()

@@ -176,16 +176,3 @@ def test_starting_anew_never_removes_the_file_that_is_read(name, finished_run, w
     with pytest.raises(ConfigError, match=r"rl\.starts\.file .* lies in .*, which --overwrite would remove"):
         Pipeline(config, run, QUIET, overwrite=True)("traces")
     assert (run / name).read_bytes() == file.read_bytes()
-
-
-def test_a_run_begun_anew_reads_the_file_again(finished_run, word_directory, sixty, file, tmp_path) -> None:
-    run = begun(finished_run, tmp_path / "run")
-    config = settings(tmp_path, word_directory, file)
-    Pipeline(config, run, QUIET)("grpo")
-    one = board(split_secrets(sixty).train[0], sixty.outside[5])
-    write_jsonl(file, [one])
-    config = config.model_copy(update={"model": config.model.model_copy(update={"path": str(finished_run / "sft")})})
-    config = config.model_copy(update={"sft": config.sft.model_copy(update={"epochs": 0.0})})
-    Pipeline(config, run, QUIET, overwrite=True)("grpo")
-    assert {row["secret"] for row in rows(run / "boards.jsonl")} == {one["word"]}
-    assert {given_in(game)[0][0] for game in training_games(run, "grpo")} == {sixty.outside[5]}

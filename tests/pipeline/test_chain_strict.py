@@ -103,11 +103,6 @@ def test_in_training_a_strict_word_may_be_said_and_is_no_answer(sixty, strict_sp
     assert len(training.solver.candidates(seen)) == len(whole.solver.candidates(seen)) - 3
 
 
-def test_a_context_without_strict_words_is_the_one_of_training(sixty, split) -> None:
-    whole, training = contexts(sixty, split)
-    assert training is whole
-
-
 ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4"}
 
 

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,15 +17,12 @@ from training_fixtures import rows
 
 from wordle_rl.config import RunConfig
 from wordle_rl.data.trace import Trace, TraceTurn
-from wordle_rl.evaluate import EvalConditions, Evaluation, compare
+from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import score_guess
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.preflight.model_fit import check_model
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.report.card import card_text
-from wordle_rl.report.read import read_run
-from wordle_rl.report.terminal import comparison_notes
 from wordle_rl.runs import read_object, write_json, write_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE
 
@@ -109,15 +105,6 @@ def test_a_model_is_evaluated_by_its_own_text_unless_told_otherwise(own_run, cli
     assert "the model's tokenizer has no tokens for 'é' in the system prompt; leave that out" in err
 
 
-def test_the_card_says_whose_words_the_rules_are_in(own_run) -> None:
-    record = read_run(own_run)
-    assert "wording with a system prompt of its own (`game.system_prompt` below), " in card_text(record, "grpo")
-    silent = {**record.config, "game": {**record.config["game"], "system_prompt": ""}}
-    assert "wording without a system message, " in card_text(replace(record, config=silent), "grpo")
-    plain = {**record.config, "game": {**record.config["game"], "system_prompt": None}}
-    assert "wording, " in card_text(replace(record, config=plain), "grpo")
-
-
 # --- endpoints, files -------------------------------------------------------------------------------------------------
 
 
@@ -156,40 +143,6 @@ def test_an_endpoint_is_told_the_text_and_a_comparison_says_so(evaluated, cli, t
         assert f"were asked under different conditions: {said}" in " ".join(out.split())
     code, out, _ = cli("compare", tmp_path / "own.json", tmp_path / "own.json", "--names", "a", "b")
     assert "conditions" not in out
-
-
-def test_games_by_another_text_are_not_gone_on_with(evaluated, tmp_path: Path) -> None:
-    assert evaluated("m")[0] == 0
-    code, err, messages = evaluated("m", "--system-prompt", TEXT)
-    assert (code, err.count("\n"), messages) == (2, 1, [])
-    assert "with system_prompt 'Find {word_length} letters in {max_turns" in err
-    assert "instead of the style's own; name another --out" in err
-    (tmp_path / "m.json").unlink()
-    code, err, messages = evaluated("m", "--system-prompt", TEXT)
-    assert (code, err.count("\n"), messages) == (2, 1, [])
-    assert "m.games.jsonl holds games with system_prompt null, not " in err
-
-
-def test_a_text_that_shows_no_reply_is_warned_of_before_an_endpoint_is_asked(evaluated) -> None:
-    code, err, _ = evaluated("m", "--system-prompt", "Guess.")
-    assert (code, err.count("\n")) == (0, 1)
-    assert err.startswith("warning: game.system_prompt shows no reply: ")
-
-
-def test_evaluations_from_before_the_setting_are_read(evaluated, tmp_path: Path) -> None:
-    assert evaluated("m")[0] == 0
-    whole = Evaluation.load(tmp_path / "m.json")
-    stored = read_object(tmp_path / "m.json")
-    assert stored["conditions"].pop("system_prompt") is None
-    write_json(tmp_path / "m.json", stored)
-    assert Evaluation.load(tmp_path / "m.json") == whole
-
-
-def test_the_solver_is_not_compared_by_what_it_was_told(evaluated, tmp_path: Path) -> None:
-    evaluated("m")
-    whole = Evaluation.load(tmp_path / "m.json")
-    solver = replace(whole, name="s", conditions=EvalConditions.of(Prompter(system_prompt=TEXT)))
-    assert comparison_notes(compare(whole, solver)) == []
 
 
 def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_path: Path) -> None:

@@ -1,7 +1,5 @@
 """Laws of runs without SFT: learning by play starts from the model of model.path, which is evaluated as `base`."""
 
-from dataclasses import replace
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -12,13 +10,12 @@ from rich.console import Console
 from safetensors.torch import load_file
 from training_fixtures import rows, write_config
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, load_config
+from wordle_rl.config import ALGORITHM_NAMES, RunConfig, load_config
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.models.adapters import is_adapter
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
-from wordle_rl.report.read import kept_weights, read_run
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.audit import audit
@@ -84,22 +81,6 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
     assert "Teacher games for supervised fine-tuning: none" in (run / "grpo" / "README.md").read_text()
 
 
-def test_what_was_kept_is_told_without_a_word_of_sft(taught, word_directory, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    config = without_sft(
-        tmp_path, word_directory, taught, grpo__validate_every_steps="1", grpo__interpolation_alphas="[0.5, 1.0]"
-    )
-    Pipeline(config, run, QUIET)("grpo")
-    told = kept_weights(read_run(run))
-    assert "base model" in told or "step 2" in told
-    assert "SFT" not in told
-
-
-def test_a_start_that_was_kept_is_not_called_the_best_of_all_steps(taught, tmp_path: Path) -> None:
-    run = read_run(taught.parent)
-    assert "no candidate played better" in kept_weights(replace(run, chosen={"step": 0, "alpha": 1.0}))
-
-
 def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
     path = write_config(
@@ -123,13 +104,6 @@ def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directo
         audit(run)
 
 
-def test_what_is_kept_from_a_teacher_is_told_where_there_was_none(taught, word_directory, tmp_path: Path) -> None:
-    said = StringIO()
-    config = without_sft(tmp_path, word_directory, taught, traces__rl_only_fraction="0.2")
-    Pipeline(config, tmp_path / "run", Console(file=said, width=200))("grpo")
-    assert "traces.rl_only_fraction: groups play 10 of 51 training secrets" in said.getvalue()
-
-
 def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, split, tmp_path: Path) -> None:
     given = tmp_path / "given.jsonl"
     given.write_text("")
@@ -138,14 +112,6 @@ def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, s
     path = write_config(tmp_path / "replaying.toml", word_directory, **settings)
     found = preflight(load_config(path), num_groups=0)
     assert [finding.level for finding in found.findings if "given.jsonl" in finding.message] == ["problem"]
-
-
-def test_such_a_run_is_finished_once(taught, word_directory, tmp_path: Path) -> None:
-    run, config = tmp_path / "run", without_sft(tmp_path, word_directory, taught)
-    first = Pipeline(config, run, QUIET)()
-    metrics = (run / "metrics.jsonl").read_bytes()
-    assert Pipeline(config, run, QUIET)() == first
-    assert (run / "metrics.jsonl").read_bytes() == metrics
 
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
@@ -186,26 +152,3 @@ def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -
     assert games(run / "eval" / "base.json") == played(taught)
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
     assert "GRPO against SFT" in (run / "report.html").read_text()
-
-
-def test_a_stage_that_is_left_out_is_refused(taught, word_directory, tmp_path: Path) -> None:
-    config = without_sft(tmp_path, word_directory, taught)
-    with pytest.raises(ConfigError, match=r"goes through grpo, report, not sft; set sft\.epochs above 0"):
-        Pipeline(config, tmp_path / "run", QUIET)("sft")
-
-
-def test_a_model_that_does_not_fit_is_refused_before_anything_is_written(
-    taught, word_directory, tmp_path: Path
-) -> None:
-    config = without_sft(tmp_path, word_directory, taught, max_completion_tokens="3")
-    with pytest.raises(ConfigError, match=r"max_completion_tokens 3"):
-        Pipeline(config, tmp_path / "run", QUIET)()
-    assert not (tmp_path / "run").exists()
-
-
-def test_preflight_speaks_of_no_teacher(taught, word_directory, tmp_path: Path) -> None:
-    found = preflight(without_sft(tmp_path, word_directory, taught), num_groups=1)
-    assert found.longest_teacher_game is None
-    assert set(found.memory) == {"grpo", "eval"}
-    assert found.played is not None
-    assert not [finding for finding in found.findings if finding.level == "problem"]

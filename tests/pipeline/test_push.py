@@ -52,18 +52,6 @@ def test_a_checkpoint_is_sent_as_a_model_with_its_lineage_and_without_its_traini
     assert not (checkpoint / "wordle_rl.json").exists(), "the checkpoint itself is as it was"
 
 
-def test_a_refusal_is_a_line(checkpoint: Path) -> None:
-    shown: list[str] = []
-    with open_hub() as hub:
-        pusher = HubPusher("me/wordle", shown.append, api=HfApi(endpoint=hub.url, token="hf_x"))
-        hub.refuses = True
-        pusher.send_checkpoint(LINEAGE, checkpoint, "grpo step 2")
-        sent(pusher)
-        pusher.finish(checkpoint)
-    assert shown[0].startswith("grpo step 2 was not sent: the hub refused me/wordle: the token may not write there")
-    assert "`wordle-rl export" in shown[1] or "lies in no run" in shown[1]
-
-
 def test_while_one_is_on_its_way_the_next_is_left_out(checkpoint: Path) -> None:
     held, begun, titles = Event(), Event(), []
 

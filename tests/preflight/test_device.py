@@ -8,10 +8,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.launch import prepare_multi_gpu_env
 from rich.console import Console
-from torch.distributed.fsdp import CPUOffloadPolicy
 from training_fixtures import write_config
 
 import wordle_rl.models.device as device_module
@@ -66,14 +64,6 @@ def test_the_launch_files_say_what_they_shard(name: str, expected: Sharding, mon
     assert sharding() == expected
 
 
-@pytest.mark.parametrize("name", ["fsdp2", "fsdp2_offload"])
-def test_torch_is_given_the_offload_that_a_file_names(name: str, monkeypatch) -> None:
-    launch(name, monkeypatch)
-    plugin = FullyShardedDataParallelPlugin()
-    assert plugin.fsdp_version == 2
-    assert isinstance(plugin.cpu_offload, CPUOffloadPolicy) == (name == "fsdp2_offload")
-
-
 def launch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Set the environment that `accelerate launch` with a file leaves to its processes."""
     arguments = ["--config_file", str(LAUNCHES / f"{name}.yaml"), "train.py"]
@@ -81,15 +71,6 @@ def launch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for key, value in prepare_multi_gpu_env(args).items():
         monkeypatch.setenv(key, value)
     monkeypatch.setenv("WORLD_SIZE", "2")  # torchrun's part
-
-
-def test_what_a_launch_leaves_open_is_taken_to_spare_most(monkeypatch) -> None:
-    assert sharding() == Sharding()
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    assert sharding() == Sharding(), "torchrun alone shards nothing"
-    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
-    monkeypatch.setenv("FSDP_OFFLOAD_PARAMS", "true")
-    assert sharding() == Sharding(4, offloaded=True)
 
 
 def needs(weights: int, activations: int) -> MemoryEstimate:

@@ -17,7 +17,7 @@ from transformers import (
 )
 
 import wordle_rl.models.numbers as numbers_module
-from wordle_rl.config import GRPOSettings, ModelSettings, RLSettings, RunConfig
+from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import ModelNumbers, main_memory_bytes
 from wordle_rl.preflight.memory import Work, activation_bytes, cache_bytes, estimate, stage_works
@@ -144,32 +144,6 @@ def works(config: RunConfig, **changes: object):
     return stage_works(config, **{**facts, "eager_attention": True, "tiled_sft": True, **changes})
 
 
-def test_stages_follow_the_settings() -> None:
-    grpo = GRPOSettings(groups_per_step=2)
-    stages = works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8, beta=0.1), model=ModelSettings(micro_batch_size=4)))
-    assert (stages["sft"].rows, stages["sft"].length, stages["sft"].compute_bytes) == (4, 80, 2)
-    assert (stages["grpo"].rows, stages["grpo"].cached_games, stages["grpo"].group_size) == (4, 16, 8)
-    assert (stages["grpo"].reference, stages["grpo"].compute_bytes) == (True, 4)
-    assert (stages["eval"].cached_games, stages["eval"].rows) == (60, 0)
-    assert estimate(SMALL, stages["grpo"]).reference == 4000
-    no_grpo = works(RunConfig(grpo=GRPOSettings(steps=0)))
-    assert set(no_grpo) == {"sft", "eval"}
-
-
-@pytest.mark.parametrize("name", ["expert_iteration", "distill"])
-def test_rounds_are_counted_by_their_settings(name) -> None:
-    shared = {"batch_size": 8, "group_size": 4, "groups_per_round": 3}
-    values = {"algorithm": name, "rl": shared, "model": {"gradient_checkpointing": True}}
-    config = RunConfig.model_validate(values)
-    stages = works(config, bf16={"sft": False, name: True})
-    assert list(stages) == ["sft", name, "eval"]
-    work = stages[name]
-    assert (work.rows, work.length, work.compute_bytes, work.checkpointing) == (8, 110, 2, True)
-    assert (work.cached_games, work.group_size, work.reference, work.tiled_logits) == (12, 4, False, True)
-    skipped = RunConfig.model_validate({"algorithm": name, "rl": {"rounds": 0}})
-    assert list(works(skipped, bf16={"sft": False, name: True})) == ["sft", "eval"]
-
-
 def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
     shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4, "groups_per_round": 3}}
     section = {"judge": "outcome"}
@@ -188,14 +162,6 @@ def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
     values = {"game": {"shape": "state"}, "grpo": {"groups_per_step": 2}, "rl": {"group_size": 4}}
     config = RunConfig.model_validate(values)
     assert works(config)["grpo"].rows == 8 * 6
-
-
-def test_with_candidates_a_game_has_rows_for_every_turn_too() -> None:
-    grpo = GRPOSettings(groups_per_step=2, turn_candidates=4, credit="guess")
-    assert (
-        works(RunConfig(grpo=grpo, rl=RLSettings(group_size=8), model=ModelSettings(micro_batch_size=4)))["grpo"].rows
-        == 4 * 6
-    )
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])

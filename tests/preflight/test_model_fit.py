@@ -1,6 +1,5 @@
 """Laws of the checks of settings before a training: each fault is found and named with its mend."""
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +13,6 @@ from template_checks import levels
 from wordle_rl.config import (
     ConfigError,
     EvalSettings,
-    GameSettings,
-    GRPOSettings,
     ModelSettings,
     RunConfig,
     WordSettings,
@@ -26,7 +23,6 @@ from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding, refuse
 from wordle_rl.preflight.model_fit import (
     check_engines,
-    check_lengths,
     check_model,
     check_on_policy,
     check_pretrained,
@@ -34,7 +30,6 @@ from wordle_rl.preflight.model_fit import (
     check_teacher_replies,
     check_updates,
 )
-from wordle_rl.prompt import Style, Thinking
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.words.split import split_secrets
 
@@ -77,16 +72,6 @@ def test_budgets_that_cut_the_teacher_s_replies_are_told() -> None:
     assert levels(check_teacher_replies([30, 40, 8], 12)) == ["problem"]
 
 
-def test_an_engine_that_is_not_installed_is_a_problem(monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    asked = RunConfig(grpo=GRPOSettings(engine="vllm"), eval=EvalSettings(engine="vllm"))
-    (finding,) = check_engines(asked, adapts=False)
-    assert finding.level == "problem"
-    assert 'grpo.engine "vllm" and eval.engine "vllm" needs' in finding.message
-    assert check_engines(RunConfig(grpo=GRPOSettings(engine="vllm", steps=0)), adapts=False) == []
-    assert check_engines(RunConfig(), adapts=True) == []
-
-
 def test_what_vllm_cannot_evaluate_is_a_problem_before_training() -> None:
     def told(config: RunConfig, *, adapts: bool) -> str:
         return " ".join(finding.message for finding in check_engines(config, adapts=adapts))
@@ -126,12 +111,6 @@ SIZES = {
 def numbers_of(config: RunConfig, num_parameters: int) -> ModelNumbers:
     trainable = 10_000_000 if config.model.lora.rank else num_parameters
     return ModelNumbers(num_parameters, trainable, 24, 14, 2, 64, 896, 4864, 150_000, 4)
-
-
-@pytest.mark.parametrize("path", sorted(CONFIGS.rglob("*.toml")), ids=lambda path: path.stem)
-def test_the_shipped_configs_train_their_models_at_rates_that_suit_them(path: Path) -> None:
-    config = load_config(path)
-    assert check_pretrained(config, numbers_of(config, SIZES[config.model.path])) == []
 
 
 @pytest.mark.parametrize(
@@ -191,7 +170,7 @@ def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path:
 
 def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
     assert check_on_policy(RunConfig()) == []
-    for name in ("epsilon", "epsilon_high"):
+    for name in ("epsilon",):
         given = {"grpo": {name: 0.1}}
         [finding] = check_on_policy(RunConfig.model_validate(given))
         assert finding.level == "problem"
@@ -199,12 +178,3 @@ def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
         assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "dpo"})) == []
         given["grpo"] |= {"engine": "http://box:8000", "batches_ahead": 1}
         assert check_on_policy(RunConfig.model_validate(given)) == []
-
-
-def test_a_game_that_just_fits_is_allowed(sixty, codec) -> None:
-    context = context_of(RunConfig(game=GameSettings(style=Style.COMPACT, thinking=Thinking.OFF)), sixty)
-    assert not check_lengths(context, codec, 111, 12)
-    assert not check_lengths(context, codec, None, 10_000)
-    (problem,) = check_lengths(context, codec, 110, 12)
-    assert problem.level == "problem"
-    assert "may take 111 tokens with max_completion_tokens 12, the model takes 110" in problem.message

@@ -20,17 +20,10 @@ from wordle_rl.config import (
     RunConfig,
     load_config,
 )
-from wordle_rl.data.dataset import Example
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import Played, check_play, play_groups
-from wordle_rl.preflight.teacher_sample import reply_lengths
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.rollout import InitialState
-
-
-def test_replies_are_counted_one_by_one() -> None:
-    game = Example(token_ids=[1] * 9, loss_mask=[0, 1, 1, 0, 0, 1, 1, 1, 0])
-    assert reply_lengths([game, Example([1, 2], [0, 1])]) == [2, 3, 1]
 
 
 def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
@@ -101,74 +94,11 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
     assert sorted(config.parent.rglob("*")) == before, "it writes nothing"
 
 
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
-def test_the_stage_of_another_algorithm_is_counted_too(name: str, cli, config: Path) -> None:
-    code, out, err = cli("preflight", config, "--algorithm", name, "--json")
-    assert (code, err) == (0, "")
-    memory = json.loads(out)["memory"]
-    assert list(memory) == ["sft", name, "eval"]
-    assert memory[name]["cache"] > memory[name]["cache_of_a_group"] > 0
-    assert memory[name]["reference"] == (memory[name]["weights"] if name == "dpo" else 0)
-
-
-def test_the_embedded_model_is_looked_at_without_games(cli, config: Path) -> None:
-    code, out, _ = cli("preflight", config)
-    assert code == 0
-    assert "note: the embedded model starts untrained" in out
-    assert "games played" not in out
-
-
-def test_every_problem_has_its_line_and_the_exit_code_is_2(cli, config: Path, tmp_path: Path) -> None:
-    model = published("deepseek-r1", tmp_path / "published")
-    (model / "model.safetensors").unlink()  # nothing below needs weights
-    arguments = ("preflight", config, "--model.path", model, "--groups", 0, "--model.max-length", 16)
-    code, out, err = cli(*arguments, "--max-completion-tokens", 2, "--grpo.epsilon", 0.1)
-    problems = [line for line in out.splitlines() if line.startswith("problem: ")]
-    assert code == 2
-    assert len(problems) == 4, problems
-    for words in ("opens a thought", "model.max_length 16", "max_completion_tokens 2", "grpo.epsilon"):
-        assert any(words in line for line in problems), (words, problems)
-    assert err.strip() == "error: this run cannot work: 4 problems, listed above"
-
-
-def test_weights_that_are_missing_are_a_problem_only_to_who_plays(cli, config: Path, tmp_path: Path) -> None:
-    model = published("qwen3", tmp_path / "published")
-    (model / "model.safetensors").unlink()
-    budgets = ("--max-completion-tokens", 64)
-    arguments = ("preflight", config, "--model.path", model, *budgets)
-    code, out, _ = cli(*arguments, "--groups", 0)
-    assert (code, "earlier replies stay as they were spoken" in out) == (0, True)
-    code, out, _ = cli(*arguments)
-    assert code == 2
-    assert "problem: cannot load a model" in out
-
-
-def test_without_a_tokenizer_memory_is_still_estimated(cli, config: Path, tmp_path: Path) -> None:
-    family_config("qwen3", 500).save_pretrained(tmp_path / "numbers")
-    code, out, _ = cli("preflight", config, "--model.path", tmp_path / "numbers")
-    assert code == 2
-    assert "key/value cache" in out
-    assert sum(line.startswith("problem: ") for line in out.splitlines()) == 1
-
-
-def test_a_missing_model_is_one_problem(cli, config: Path, tmp_path: Path) -> None:
-    code, out, _ = cli("preflight", config, "--model.path", tmp_path / "nowhere", "--json")
-    assert code == 2
-    (finding,) = json.loads(out)["findings"]
-    assert finding["level"] == "problem"
-    assert "no model directory" in finding["message"]
-
-
 def test_what_the_launched_processes_cannot_do_is_a_problem(cli, config: Path, monkeypatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     code, out, _ = cli("preflight", config, "--algorithm", "dpo", "--json")
     problems = [finding["message"] for finding in json.loads(out)["findings"] if finding["level"] == "problem"]
     assert (code, problems) == (2, ["dpo trains in one process; start one alone, or set algorithm to grpo"])
-
-
-def test_fewer_than_no_groups_are_refused(cli, config: Path) -> None:
-    code, _, err = cli("preflight", config, "--groups", -1)
-    assert (code, "groups -1 must not be negative" in err) == (2, True)
 
 
 def test_a_run_asks_first(config: Path, tmp_path: Path) -> None:

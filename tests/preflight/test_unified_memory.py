@@ -65,13 +65,6 @@ def test_a_larger_group_is_what_fills_it() -> None:
     assert sizes[8] - sizes[4] == 4 * per_game
 
 
-def test_a_refusal_names_the_memory_and_what_to_change() -> None:
-    (message, *_) = problems(16, numbers(), **SMALL)
-    assert "unified memory of 16 GiB, of which the GPU has 10.7" in message
-    assert "lower rl.group_size" in message
-    assert "\n" not in message
-
-
 def test_a_run_asks_before_it_begins(codec, tmp_path, monkeypatch, word_directory) -> None:
     base = save_base(tmp_path / "base", codec)
     given = load_config(write_config(tmp_path / "mini.toml", word_directory, backend='"mlx"'))
@@ -81,20 +74,3 @@ def test_a_run_asks_before_it_begins(codec, tmp_path, monkeypatch, word_director
     monkeypatch.setattr("wordle_rl.preflight.device.unified_memory", lambda: tiny)
     assert {finding.level for finding in check_room(given, model, {"sft", "grpo"})} == {"problem"}
     assert load_numbers(model).num_parameters > 0
-
-
-def test_the_command_takes_the_memory_of_another_machine(cli, tmp_path, word_directory) -> None:
-    pytest.importorskip("mlx")
-    path = write_config(tmp_path / "mini.toml", word_directory, backend='"mlx"')
-    code, out, _ = cli("preflight", path, "--groups", 0, "--memory-gib", 16)
-    assert code == 0
-    assert "unified memory of 16 GiB, of which the GPU has 10.7 GiB" in out
-    code, out, _ = cli("preflight", path, "--groups", 0, "--memory-gib", 0.001)
-    assert code == 2
-    assert "it would swap" in out
-
-
-def test_the_option_is_for_mlx(cli, tmp_path, word_directory) -> None:
-    code, _, err = cli("preflight", write_config(tmp_path / "m.toml", word_directory), "--memory-gib", 16)
-    assert code == 2
-    assert '--memory-gib is for backend "mlx"' in err

@@ -1,8 +1,7 @@
 """Laws of a system prompt of one's own: told in every style and shape, filled in, checked early, carried along."""
 
 import json
-import re
-from dataclasses import fields, replace
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -21,11 +20,10 @@ from wordle_rl.prompt import (
     Style,
     Thinking,
     fault_in,
-    name_of,
     system_prompt,
     tidied,
 )
-from wordle_rl.runs.lineage import LINEAGE_FILE, Lineage, lesson_of, lineage_of, save_lineage
+from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -102,13 +100,6 @@ def test_a_text_is_refused_or_filled_in_as_python_would(pieces: list[str]) -> No
         assert system_prompt(Prompter(system_prompt=text)) == meant
 
 
-def test_texts_are_named_apart_however_alike_they_begin() -> None:
-    long = "You play a game of words with a friend of yours, "
-    names = [name_of(text) for text in (None, "", "a", f"{long} a", f"{long} b")]
-    assert len(set(names)) == len(names)
-    assert all(len(name) < 60 and "\n" not in name for name in names)
-
-
 # --- as a setting ---------------------------------------------------------------------------------------------------
 
 
@@ -116,13 +107,6 @@ def load(tmp_path: Path, text: str) -> RunConfig:
     path = tmp_path / "run.toml"
     path.write_text(text, encoding="utf-8")
     return load_config(path)
-
-
-def test_a_file_and_a_command_line_say_the_same(tmp_path: Path) -> None:
-    game = load(tmp_path, f'[game]\nsystem_prompt = """\n{TEXT}\n"""\n').game
-    assert game.system_prompt == TEXT
-    assert game == GameSettings(system_prompt=TEXT.replace("\n", "\r\n"))
-    assert game.prompter(5) == Prompter(system_prompt=f"{TEXT}\n")
 
 
 @pytest.mark.parametrize(
@@ -150,33 +134,6 @@ def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line(text: str, told:
     assert f"error: system_prompt: {told}" in err
 
 
-def test_the_text_in_the_documents_can_be_told(tmp_path: Path) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
-    *others, block = [found for found in re.findall(r"```toml\n(.*?)```", page, re.DOTALL) if "system_prompt" in found]
-    for other in others:
-        assert system_prompt(load(tmp_path, other).game.prompter(5))
-    prompter = load(tmp_path, block).game.prompter(5)
-    assert "word of 5 letters in 6 guesses." in system_prompt(prompter)
-    assert prompter.reply("crane") in system_prompt(prompter)
-
-
-def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(PromptError, match="not a text in UTF-8"):
-        Prompter(system_prompt=b"n\xe9e".decode("utf-8", "surrogateescape"))
-
-
-def test_a_config_and_a_game_file_without_the_setting_are_read(tmp_path: Path) -> None:
-    lineage = Lineage(game=GameSettings(), lessons=(lesson_of(WordSettings(), split_secrets(load_words())),))
-    save_lineage(tmp_path, lineage)
-    (tmp_path / "config.json").write_text(json.dumps(RunConfig().stored()))
-    for name in (LINEAGE_FILE, "config.json"):
-        stored = json.loads((tmp_path / name).read_text())
-        assert stored["game"].pop("system_prompt") is None
-        (tmp_path / name).write_text(json.dumps(stored))
-    assert lineage_of(tmp_path) == lineage
-    assert load_config(tmp_path / "config.json") == RunConfig()
-
-
 @pytest.mark.parametrize("text", [TEXT, ""])
 def test_the_text_lies_beside_the_model_and_in_the_config(text: str, tmp_path: Path) -> None:
     game = GameSettings(system_prompt=text)
@@ -187,9 +144,3 @@ def test_the_text_lies_beside_the_model_and_in_the_config(text: str, tmp_path: P
     assert found.game.prompter(5) == game.prompter(5) == Prompter(system_prompt=text)
     (tmp_path / "config.json").write_text(json.dumps(RunConfig(game=game).stored()))
     assert load_config(tmp_path / "config.json").game == LLMTeacherSettings(game=game).game == game
-
-
-def test_every_field_of_a_prompter_has_a_setting() -> None:
-    """A prompter is made of the settings field by field: one that is forgotten would not travel."""
-    named = {field.name for field in fields(Prompter)} - {"word_length", "rules"}
-    assert named <= set(GameSettings.model_fields)

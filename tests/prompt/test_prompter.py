@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.game import Dictionary, Outcome, Rules, Turn, score_guess, violates_clues
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import (
     FailureReason,
     Guess,
@@ -22,8 +22,6 @@ from wordle_rl.prompt import (
     describe_knowledge,
     knowledge_of,
     parse_reply,
-    parse_spelled,
-    system_prompt,
 )
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
@@ -269,30 +267,6 @@ def test_no_english_sentence_is_false(board: tuple[str, list[Turn]]) -> None:
         assert claims_hold(sentence, secret, known.placed), sentence
 
 
-def test_english_says_everything_once_by_hand() -> None:
-    turns = [Turn("geese", score_guess("eerie", "geese"), Outcome.SCORED)]
-    assert describe_knowledge(knowledge_of(turns, 5)) == [
-        "Letters in their place: e at 2; e at 5.",
-        "Letters to place: e (not at 3).",
-        "At least: 3 e.",
-        "Letters not in the word: g s.",
-    ]
-    turns.append(Turn("crane", score_guess("eerie", "crane"), Outcome.SCORED))  # one e, which takes nothing back
-    assert describe_knowledge(knowledge_of(turns, 5)) == [
-        "Letters in their place: e at 2; e at 5.",
-        "Letters to place: e (not at 3); r (not at 2).",
-        "At least: 3 e.",
-        "Letters not in the word: a c g n s.",
-    ]
-    turns = [Turn("speed", score_guess("abide", "speed"), Outcome.SCORED)]
-    assert describe_knowledge(knowledge_of(turns, 5)) == [
-        "Letters to place: d (not at 5); e (not at 3, 4).",
-        "No more than: 1 e.",
-        "Letters not in the word: p s.",
-    ]
-    assert describe_knowledge(knowledge_of([], 5)) == []
-
-
 # --- spelled replies ------------------------------------------------------------------------------------------------
 
 
@@ -337,23 +311,6 @@ def test_other_forms_are_no_spelled_guess(reply: str, has_tags: bool) -> None:
     assert parsed.has_tags is has_tags
 
 
-@pytest.mark.parametrize("unit", ["a ", " a", "a", " ", "a  ", "\n", T])
-def test_a_hundred_kilobytes_are_no_spelled_guess_in_no_time(unit: str) -> None:
-    garbage = unit * (100_000 // len(unit))
-    started = time.process_time()
-    for reply in (garbage, f"{garbage}!", f"c r a n e{garbage}!"):
-        assert isinstance(parse_spelled(reply, 5), ParseFailure)
-    assert time.process_time() - started < 0.5
-
-
-def test_the_spelled_style_spends_hardly_a_word() -> None:
-    prompter = Prompter(style=Style.SPELLED)
-    system, start = prompter.opening()
-    assert (system, start["content"]) == ({"role": "system", "content": "Wordle"}, "Start")
-    assert prompter.state(TURNS)[-1]["content"] == "Start\nc r a n e\nX Y X X G\nformat\nt h r e e\nX X G X G"
-    assert [prompter.feedback(TURNS[:count])["content"] for count in (1, 2)] == ["X Y X X G", "format"]
-
-
 def test_the_spelled_style_has_no_form_for_thinking() -> None:
     assert Prompter(style="spelled", thinking="optional") == Prompter(style="spelled", thinking="off")
     with pytest.raises(ValueError, match="thinking"):
@@ -362,8 +319,6 @@ def test_the_spelled_style_has_no_form_for_thinking() -> None:
 
 # --- prompts --------------------------------------------------------------------------------------------------------
 
-SHORT = (Style.COMPACT, Style.TEXTARENA_ORIGINAL, Style.SPELLED)
-"""Styles without rules in a system message."""
 TURNS = [
     Turn("crane", "XYXXG", Outcome.SCORED),
     Turn(None, None, Outcome.MALFORMED),
@@ -421,31 +376,6 @@ def test_refusals_do_not_shorten_the_count_of_guesses(costs: list[bool], left: s
     assert Prompter().feedback(turns)["content"].endswith(left)
 
 
-@pytest.mark.parametrize("style", [s for s in Style if s not in SHORT])
-@pytest.mark.parametrize("thinking", Thinking)
-@pytest.mark.parametrize("dictionary", Dictionary)
-def test_the_rules_are_told_in_full(style: Style, thinking: Thinking, dictionary: Dictionary) -> None:
-    rules = Rules(max_turns=7, dictionary=dictionary, hard_mode=True)
-    prompter = Prompter(style=style, thinking=thinking, word_length=6, rules=rules)
-    opening = prompter.opening()
-    assert [message["role"] for message in opening] == ["system", "user"]
-    text = opening[0]["content"]
-    assert "6-letter word" in text
-    assert "at most 7 guesses" in text
-    assert "hint" in text
-    assert ("[planet]" if style is Style.TEXTARENA else "<guess>planet</guess>") in text
-    assert (T in text) == (thinking is not Thinking.OFF)
-    assert ("refused" in text) == (dictionary is Dictionary.APP)
-    assert ("listed" in text) == (dictionary is not Dictionary.LENIENT)
-
-
-def test_the_compact_style_spends_no_words() -> None:
-    prompter = Prompter(style=Style.COMPACT)
-    assert system_prompt(prompter) == ""
-    assert prompter.opening() == [{"role": "user", "content": "5x6"}]
-    assert prompter.state(TURNS) == [{"role": "user", "content": "5x6\ncXrYaXnXeG\n!\ntXhXrGeXeG"}]
-
-
 @pytest.mark.parametrize(("style", "thinking"), FORMS)
 def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, thinking: Thinking) -> None:
     given_turns = [TURNS[0], TURNS[2]]
@@ -459,13 +389,3 @@ def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, 
     assert opening[: -2 * len(given_turns)] == prompter.opening()
     fresh = Prompter(style=style, thinking=thinking, shape=Shape.STATE)
     assert fresh.opening(given_turns) == prompter.state(given_turns)
-
-
-def test_a_prompter_may_be_named_in_plain_words() -> None:
-    assert Prompter(style="compact", shape="state", thinking="off") == Prompter(
-        Style.COMPACT, Shape.STATE, Thinking.OFF
-    )
-    assert Prompter(style="compact").opening() == [{"role": "user", "content": "5x6"}]
-    for setting in ("style", "shape", "thinking"):
-        with pytest.raises(ValueError, match="loud"):
-            Prompter(**{setting: "loud"})

@@ -16,7 +16,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.report.card import card_text, models_of, write_cards
 from wordle_rl.report.html.sections import results_section
 from wordle_rl.report.read import kept_weights, read_run
-from wordle_rl.runs import append_jsonl, read_object, write_jsonl
+from wordle_rl.runs import read_object
 
 
 @pytest.fixture
@@ -68,30 +68,6 @@ def test_limited_guesses_are_never_shown_as_free_ones(record) -> None:
     assert "limited to listed words" in named["held_out_constrained"]
 
 
-def test_sampled_play_is_a_row_of_its_own_and_no_figure_of_the_hub(record) -> None:
-    figures = record.results["grpo"]["held_out"]
-    drawn = replace(record, results={"grpo": {"held_out": figures, "held_out_sampled": figures}})
-    assert "T = 1" not in card_text(record, "grpo")
-    text = card_text(drawn, "grpo")
-    assert "| held-out secrets, T = 1 |" in text
-    (entry,) = front_matter(text)["model-index"]
-    assert [r["dataset"]["split"] for r in entry["results"]] == ["held_out"]
-
-
-def test_the_card_says_how_the_model_came_to_be(finished_run, record) -> None:
-    manifest = read_object(finished_run / "manifest.json")
-    text = card_text(record, "grpo")
-    for fact in (
-        manifest["fingerprint"], manifest["command"], manifest["hardware"]["processor"], "split seed 0",
-        "2 steps, each of 2 groups of 4 games", "those at the end of training",
-    ):  # fmt: skip
-        assert str(fact) in text
-    stored = re.search(r"```json\n(.*?)\n```", text, re.DOTALL)
-    assert stored is not None
-    assert json.loads(stored[1]) == read_object(finished_run / "config.json")
-    assert "Games of the model itself" not in card_text(record, "sft")
-
-
 @pytest.mark.parametrize(
     ("chosen", "said"),
     [
@@ -105,32 +81,6 @@ def test_the_card_and_the_page_say_which_weights_were_kept(record, chosen, said)
     assert f"Weights: {said}, chosen by greedy play" in card_text(after, "grpo")
     assert "Weights: those at the end of training" in card_text(after, "sft")
     assert f"The weights of grpo are {said}, chosen" in results_section(after.results, kept_weights(after))
-
-
-def test_a_list_of_ones_own_is_not_called_english_and_lends_a_word_to_play(record) -> None:
-    mine = replace(record, manifest={**record.manifest, "words": "deutsch"}, split_of={"apfel": "train"})
-    text = card_text(mine, "grpo")
-    assert "language" not in text.split("---")[1]
-    assert "--secret apfel" in text
-    assert "`wordle-rl solve --save --words DIR`" in text
-    english = card_text(replace(record, manifest={**record.manifest, "words": "default"}), "grpo")
-    assert "language: en" in english.split("---")[1]
-    assert "words import" not in english
-
-
-def test_a_reward_is_named_only_where_one_is_paid(record) -> None:
-    assert "reward: preset `" in card_text(record, "grpo")
-    distilled = card_text(record, "distill")
-    assert "games; no reward: the solver labels every board" in distilled
-    assert "reward: preset" not in distilled
-
-
-@pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
-def test_games_are_counted_per_process_only_where_several_may_train(name: str, record) -> None:
-    settings = {"rounds": 3, "groups_per_round": 2, "group_size": 4}
-    text = card_text(replace(record, config={**record.config, name: settings}), name)
-    assert "3 rounds, each of 2 groups of 4 games; " in text
-    assert "2 steps, each of 2 groups of 4 games per process; " in card_text(record, "grpo")
 
 
 def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> None:
@@ -170,39 +120,3 @@ def test_a_model_without_its_run_is_refused_in_one_line(finished_run, tmp_path, 
     code, _, err = cli("report", tmp_path / "nothing", "--cards")
     assert code == 2
     assert len(err.strip().splitlines()) == 1
-
-
-def test_teacher_games_are_those_of_the_run_under_their_teachers_names(finished_run, tmp_path) -> None:
-    run = tmp_path / "mini"
-    shutil.copytree(finished_run, run)
-    said = "- Teacher games for supervised fine-tuning: "
-    assert f"{said}200 by the solver\n" in write_cards(run)[0].read_text()
-    rows = [{"secret": "crane", "turns": [], "teacher": name} for name in ("solver", "org/m", "org/m")]
-    write_jsonl(run / "traces.jsonl", rows)
-    assert f"{said}2 by org/m, 1 by the solver\n" in write_cards(run)[0].read_text()
-    append_jsonl(run / "traces.jsonl", {"secret": "crane", "turns": []})
-    assert f"{said}2 by org/m, 1 by the solver, 1 by an unknown teacher\n" in write_cards(run)[0].read_text()
-    (run / "traces.jsonl").unlink()
-    assert f"{said}at most 200 by the solver\n" in write_cards(run)[0].read_text()
-
-
-def test_games_of_a_file_are_not_called_the_solvers(record) -> None:
-    given = {**record.config["traces"], "file": "llm.jsonl", "narrate": True}
-    text = card_text(replace(record, config={**record.config, "traces": given}), "sft")
-    assert "fine-tuning: at most 200 from a given file\n" in text
-    narrated = {**record.config["traces"], "narrate": True}
-    text = card_text(replace(record, config={**record.config, "traces": narrated}), "sft", {"solver": 200})
-    assert "fine-tuning: 200 by the solver, with its thinking\n" in text
-
-
-def test_every_call_that_made_the_run_is_on_the_card_once(record) -> None:
-    def call(command: str, commit: str, accelerator: str | None) -> dict[str, object]:
-        hardware = {"processor": "CPU-7", "cores": 8} | ({"accelerator": accelerator} if accelerator else {})
-        return {"command": command, "git_commit": commit, "hardware": hardware, "wordle_rl": "9.1"}
-
-    later = [call("wordle-rl run B", "bbb", "1 x GPU-5"), call("wordle-rl run C", "bbb", "1 x GPU-5")]
-    manifest = {**record.manifest, **call("wordle-rl run A --until sft", "aaa", None), "later_calls": later}
-    text = card_text(replace(record, manifest=manifest), "grpo")
-    assert "- Hardware: 8 cores of CPU-7; 1 x GPU-5, 8 cores of CPU-7\n" in text
-    assert "- wordle-rl 9.1, commits aaa, bbb; seed 0\n" in text
-    assert "```bash\nwordle-rl run A --until sft\nwordle-rl run B\nwordle-rl run C\n```" in text

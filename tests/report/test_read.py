@@ -2,11 +2,8 @@ import re
 from pathlib import Path
 
 import pytest
-from report_runs import make_run, metric_row, read_page, training_game, write_lines
+from report_runs import make_run, metric_row, read_page, write_lines
 
-from wordle_rl.evaluate import (
-    EvaluationError,
-)
 from wordle_rl.report import ReportError, read_run, write_report
 from wordle_rl.runs import RunError
 
@@ -29,15 +26,6 @@ def test_a_missing_part_is_named_and_the_rest_is_shown(tmp_path: Path, part: str
     assert f"Not in this run, so not on this page: {part}." in text
 
 
-@pytest.mark.parametrize("part", PARTS)
-def test_any_single_part_makes_a_page(tmp_path: Path, part: str) -> None:
-    whole = make_run(tmp_path / "whole")
-    alone = tmp_path / "alone"
-    (alone / part).parent.mkdir(parents=True)
-    (alone / part).write_bytes((whole / part).read_bytes())
-    assert "Not in this run" in read_page(alone).text
-
-
 def test_without_results_the_figures_come_from_the_games(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
     stored = read_run(run_dir).results
@@ -55,32 +43,6 @@ def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, part: str, line
     with pytest.raises((RunError, ReportError), match=rf"{re.escape(part)}:{sound.count(chr(10)) + 1} "):
         write_report(run_dir)
     assert not (run_dir / "report.html").exists()
-
-
-@pytest.mark.parametrize("name", ["secret", "turns", "turns_used"])
-def test_what_a_sample_game_lacks_is_named(tmp_path: Path, name: str) -> None:
-    run_dir = make_run(tmp_path / "run")
-    row = training_game(1)
-    del row[name]
-    write_lines(run_dir / "games.jsonl", [training_game(1), row])
-    with pytest.raises(ReportError, match=rf"games\.jsonl:2 lacks {name}; delete the line"):
-        write_report(run_dir)
-
-
-@pytest.mark.parametrize("part", ["results.json", "manifest.json", "config.json"])
-@pytest.mark.parametrize("content", ["{", "[]"])
-def test_a_damaged_file_is_named(tmp_path: Path, part: str, content: str) -> None:
-    run_dir = make_run(tmp_path / "run")
-    (run_dir / part).write_text(content)
-    with pytest.raises(RunError, match=re.escape(part)):
-        write_report(run_dir)
-
-
-def test_damaged_games_are_named(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    (run_dir / "eval" / "sft.json").write_text("{}")
-    with pytest.raises(EvaluationError, match=r"sft\.json"):
-        write_report(run_dir)
 
 
 def test_a_directory_without_a_run_is_refused(tmp_path: Path) -> None:

@@ -33,12 +33,6 @@ def test_every_turn_has_completion_guess_marks_feedback_reward_and_end(shape: Sh
     assert text.count("  done: no") == 2
 
 
-def test_prefix_guesses_stand_in_the_prompt_alone() -> None:
-    lines = shown(Prompter(), [tag("crane")], ("speed",))
-    assert "speed" in "\n".join(lines[: lines.index("turn 1: completion: <guess>crane</guess>")])
-    assert not [line for line in lines if line.startswith("turn 2")]
-
-
 def test_the_command_shows_it_and_refuses_a_human(cli) -> None:
     code, out, _ = cli("play", "--player", "solver", "--secret", "crane", "--verbose", "--reward", "shaped")
     assert code == 0

@@ -115,24 +115,6 @@ def test_the_sdist_holds_the_repository_and_nothing_made_in_it(built: Path) -> N
     assert [name for name in names if "__pycache__" in name] == []
 
 
-@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="not a clone")
-def test_the_sdist_holds_every_tracked_file(built: Path) -> None:
-    tracked = run("git", "ls-files", cwd=ROOT).stdout.split("\n")[:-1]
-    assert {name for name in tracked if (ROOT / name).is_file()} - in_sdist(built) == set()
-
-
-def test_the_description_of_the_package_is_complete(built: Path) -> None:
-    with zipfile.ZipFile(wheel(built)) as archive:
-        text = archive.read(f"{STEM}.dist-info/METADATA").decode()
-    head, _, description = text.partition("\n\n")
-    assert description.startswith("# wordle-rl")
-    assert {"Name: wordle-rl", f"Version: {__version__}", "License-Expression: MIT"} <= set(head.splitlines())
-    assert "Author: The wordle-rl authors" in head
-    required = {line for line in head.splitlines() if line.startswith("Requires-Dist") and "extra ==" not in line}
-    assert len(required) == 4
-    assert "torch" not in " ".join(required)
-
-
 def test_the_commands_work_in_an_empty_environment(programs: Path, tmp_path: Path) -> None:
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
     run(programs / "python", "-m", "pip", "check", cwd=tmp_path)

@@ -24,9 +24,7 @@ from wordle_rl.reward.attack import (
     attack,
     play,
     worded,
-    words_for,
 )
-from wordle_rl.words import load_words
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Effort(num_secrets=2, steps=8)
@@ -84,28 +82,11 @@ def test_the_search_climbs_above_the_policies_it_begins_with() -> None:
     assert found.floor > idle.floor
 
 
-def test_the_same_search_finds_the_same() -> None:
-    first = attacked(PRESETS["notebook"], TINY)
-    assert first == attacked(PRESETS["notebook"], TINY)
-    assert first != attacked(PRESETS["notebook"], replace(TINY, seed=1))
-
-
 def test_a_game_won_without_a_guess_of_the_secret_is_a_hole() -> None:
     # In a grammar of brackets the wording `[secret]` is a guess, which stands for a parser that takes prose for one.
     found = attacked(PRESETS["sparse"], TINY, Prompter(style=Style.TEXTARENA))
     assert found.false_wins > 0
     assert not found.holds
-
-
-def test_only_rewards_that_ask_the_solver_are_searched_on_a_thinned_list() -> None:
-    words = load_words()
-    assert words_for(PRESETS["notebook"], words, 100) is words
-    few = words_for(PRESETS["solver"], words, 100)
-    assert len(few.answers) <= 100
-    assert set(few.answers) < set(words.answers)
-    assert set(few.guesses) < set(words.guesses)
-    assert len(few.guesses) / len(few.answers) == pytest.approx(len(words.guesses) / len(words.answers), rel=0.05)
-    assert words_for(PRESETS["solver"], words, len(words.answers)) is words
 
 
 @pytest.mark.parametrize("thinking", Thinking)
@@ -143,14 +124,3 @@ def test_a_policy_plays_the_same_game_again_and_its_last_move_to_the_end() -> No
     first = play(policy, "crane", FIELD)
     assert first == play(policy, "crane", FIELD)
     assert [played.reply == "" for played in first.turns] == [False, False, True, True, True, True]
-
-
-def test_a_policy_that_stops_is_cut_off_and_one_may_name_its_words() -> None:
-    cut = play(Policy((Move("plain", "crate"), Move("plain", "trace")), stops=True), "crane", FIELD)
-    assert cut.stop_reason is StopReason.TOKEN_BUDGET
-    assert [played.turn.guess for played in cut.turns] == ["crate", "trace"]
-
-
-def test_a_policy_reads_as_runs_of_moves() -> None:
-    repeated = Policy((Move("plain", "one word"),) * 2 + (Move("nothing", "crate"),), stops=True)
-    assert str(repeated) == "2 x one word (plain), then 1 x crate (nothing), then out of tokens"

@@ -60,16 +60,3 @@ def test_a_win_is_paid_on_the_turn_that_won(small_words: WordList, small_solver:
     before = rewards.next()
     env.step("<guess>crate</guess>")
     assert rewards.next() > before
-
-
-def test_each_turn_is_judged_once(small_words: WordList, small_solver: Solver) -> None:
-    env = WordleEnv("crate", small_words, Prompter())
-    rewards = TurnRewards(PRESETS["sparse"], small_solver, "crate", env)
-    with pytest.raises(ValueError, match="0 turns are played and 0 judged"):
-        rewards.next()
-    env.step("<guess>think</guess>")
-    with pytest.raises(ValueError, match="still running"):
-        rewards.rest()
-    rewards.next()
-    with pytest.raises(ValueError, match="judge after every turn"):
-        rewards.next()

@@ -75,18 +75,6 @@ def test_split_is_recomputed_and_not_taken_from_the_manifest(run: Run) -> None:
     assert audit(run.directory).leaks == (("traces.jsonl", SPLIT.test[3]),)
 
 
-def test_changed_word_list_is_refused(run: Run) -> None:
-    path = run.directory / "manifest.json"
-    path.write_text(path.read_text().replace(SPLIT.fingerprint, "0" * 64))
-    with pytest.raises(RunError, match="has changed"):
-        audit(run.directory)
-
-
-def test_directory_without_a_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no run directory"):
-        audit(tmp_path)
-
-
 @pytest.mark.parametrize(("model", "record"), [("sft", "traces.jsonl"), ("grpo", "secrets.jsonl")])
 @pytest.mark.parametrize("emptied", [False, True])
 def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(
@@ -112,22 +100,6 @@ def test_a_leak_is_told_though_a_record_is_missing(run: Run) -> None:
 def test_a_run_that_trained_and_recorded_nothing_is_not_called_clean(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", RunConfig(), SPLIT)
     with pytest.raises(RunError, match="nothing to audit"):
-        audit(run.directory)
-
-
-@pytest.mark.parametrize(
-    ("record", "row"),
-    [
-        ("traces.jsonl", {"word": "crane"}),
-        ("traces.jsonl", {"secret": None}),
-        ("secrets.jsonl", {"step": 1}),
-        ("secrets.jsonl", {"secrets": "crane"}),
-        ("games.jsonl", {"stage": "validation"}),
-    ],
-)
-def test_a_row_without_a_secret_is_named(record: str, row: dict[str, object], run: Run) -> None:
-    run.append(record, row)
-    with pytest.raises(RunError, match=rf"{record}:\d+ names no secret"):
         audit(run.directory)
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from refused import refusal
 
 from wordle_rl.runs import RunError, files, read_jsonl, read_object
-from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 
 PIECES = [
     b"{", b"}", b"[", b"]", b'"secret"', b":", b",", b'"crane"', b"1", b"NaN", b"1e999", b"-", b"null", b"\\ud800",
@@ -18,7 +17,6 @@ PIECES = [
     b'"', b" ",
 ]  # fmt: skip
 CONTENT = st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join), st.binary(max_size=60))
-DEEP = ("[" * 100_000 + "]" * 100_000, '{"a":' * 100_000 + "1" + "}" * 100_000)
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -32,15 +30,6 @@ def test_any_bytes_are_rows_or_one_line(read: Callable[[Path], list], content: b
         assert str(path) in told
     else:
         assert all(isinstance(row, dict) for row in read(path))
-
-
-@pytest.mark.parametrize("text", DEEP, ids=["lists", "objects"])
-def test_json_deeper_than_python_can_follow_is_named(text: str, tmp_path: Path) -> None:
-    path = tmp_path / LINEAGE_FILE
-    path.write_text(f"{text}\n")
-    for read in (lambda: list(read_jsonl(path)), lambda: read_object(path), lambda: lineage_of(tmp_path)):
-        with pytest.raises(ValueError, match=r"is no JSON.*nested too deeply"):
-            read()
 
 
 def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch) -> None:

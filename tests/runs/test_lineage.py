@@ -9,7 +9,6 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import rows
 
 from wordle_rl.config import ConfigError, GameSettings, WordSettings, load_config
 from wordle_rl.evaluate import Evaluation
@@ -85,14 +84,6 @@ def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_not
     doubt = str(leak_warning(tmp_path, here))
     assert f"trained on {len(shared)} of the validation and test secrets" in doubt
     assert any(word in doubt for word in shared)
-
-
-@pytest.mark.parametrize(("content", "named"), [('{"stile": 1}', "stile"), ("{", "no JSON"), ("[]", LINEAGE_FILE)])
-def test_a_damaged_file_is_named(content: str, named: str, tmp_path: Path) -> None:
-    (tmp_path / LINEAGE_FILE).write_text(content)
-    with pytest.raises(ConfigError, match=named) as caught:
-        lineage_of(tmp_path)
-    assert "\n" not in str(caught.value)
 
 
 @pytest.fixture
@@ -190,12 +181,3 @@ def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_prove
     assert code == 2
     assert "validation or test secrets were trained on" in err
     assert f"{len(leaks)} of the validation and held-out secrets were trained on" in write_cards(run)[0].read_text()
-
-
-def test_every_model_of_a_run_says_where_it_comes_from(finished_run: Path) -> None:
-    config = load_config(finished_run / "config.json")
-    split = split_secrets(load_words(config.words.source))
-    for name in ("sft", "grpo"):
-        assert lineage_of(finished_run / name) == Lineage(game=config.game, lessons=(lesson_of(config.words, split),))
-    assert "No validation or held-out secret was the secret" in (finished_run / "sft" / "README.md").read_text()
-    assert rows(finished_run / "traces.jsonl")

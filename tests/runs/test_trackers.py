@@ -4,19 +4,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pytest
 from fake_trackers import FakeTrace, fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
 from training_fixtures import compact, make_run, rows
 
-from wordle_rl.runs import Run
 from wordle_rl.runs.trackers import (
-    COLUMNS,
     GameLog,
     Tracking,
-    as_markdown,
-    metric_names,
     open_trackers,
-    table_rows,
 )
 
 WON = {
@@ -36,7 +30,6 @@ LOST = {
     "turns_used": 1,
     "turns": [{"guess": None, "marks": None, "outcome": "malformed"}],
 }
-WON_BOARD = "TRACE XGGYG ⬛🟩🟩🟨🟩 (given)\nZZZZZ (unlisted)\nCRANE GGGGG 🟩🟩🟩🟩🟩"
 
 
 @dataclass
@@ -63,26 +56,6 @@ def add_both_stages(log: GameLog) -> None:
     log.add("validation", 8, [LOST, WON])
 
 
-def test_a_free_refusal_is_no_guess() -> None:
-    refused, won = {"guess": "zzzzz", "marks": None, "outcome": "unlisted"}, WON["turns"][-1]
-    game = {**WON, "stage": "grpo", "step": 1, "turns": [refused, won], "turns_used": 1}
-    assert table_rows([game])[0][COLUMNS.index("guesses")] == 1
-    assert as_markdown(game).startswith("**CRANE**: won in 1")
-
-
-def test_metrics_are_named_as_transformers_names_them() -> None:
-    rewritten = pytest.importorskip("transformers.integrations.integration_utils").rewrite_logs
-    metrics = {"loss": 0.5, "win_rate": 0.25, "eval_loss": 0.7, "win_rate_by_turn/3": 0.1}
-    assert metric_names(metrics) == rewritten(metrics)
-    assert metric_names({"validation_loss": 0.7}) == rewritten({"eval_loss": 0.7})
-
-
-def test_a_run_is_named_for_its_directory_or_as_asked_for_and_its_stages_apart(tmp_path) -> None:
-    assert Run(tmp_path / "mine").tracking.run_name("sft") == "mine-sft"
-    asked = Tracking.named(tmp_path / "mine", "wordle/first", "me/space")
-    assert (asked.project, asked.run_name("grpo"), asked.space) == ("wordle", "first-grpo", "me/space")
-
-
 def test_wandb_charts_metrics_by_step_beside_the_settings(wandb, tmp_path) -> None:
     config = {"grpo": {"steps": 2}, "out": Path("runs/mine")}
     (tracker,) = open_trackers(["wandb"], NAMES, "grpo", tmp_path / "grpo", config=config)
@@ -96,18 +69,6 @@ def test_wandb_charts_metrics_by_step_beside_the_settings(wandb, tmp_path) -> No
     assert wandb.run is None, "the next stage opens a run of its own"
 
 
-def test_wandb_gets_a_table_a_step(wandb, sixty, tmp_path) -> None:
-    add_both_stages(GameLog(make_run(tmp_path / "run", sixty), open_trackers(["wandb"], NAMES, "grpo", tmp_path)))
-    first, second = wandb.runs[0].logged
-    assert first["train/global_step"] == 7
-    table = first["games/grpo"]
-    assert dict(zip(table.columns, table.data[0], strict=True)) == {
-        "step": 7, "stage": "grpo", "secret": "crane", "won": True, "guesses": 3, "reward": 1.5,
-        "components": "win 2, rules -0.5", "board": WON_BOARD,
-    }  # fmt: skip
-    assert [row[2:4] for row in second["games/validation"].data] == [["speed", False], ["crane", True]]
-
-
 def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tmp_path) -> None:
     for directory in ("mine/sft", "mine/sft", "mine/grpo", "other/sft"):
         stage = directory.partition("/")[2]
@@ -118,28 +79,6 @@ def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tmp_path) -
     assert len({first, *others}) == 3, "stages and directories have runs of their own"
     assert {run.settings["resume"] for run in wandb.runs} == {"allow"}
     assert not set("/\\#?%:") & set(first), "wandb refuses these in an id"
-
-
-@pytest.mark.parametrize(
-    ("project", "variable", "expected"),
-    [("wordle", "theirs", "wordle"), (None, "theirs", "theirs"), (None, None, "huggingface")],
-)
-def test_wandbs_project_is_the_given_one_then_that_of_the_environment(
-    project, variable, expected, wandb, tmp_path, monkeypatch
-) -> None:
-    if variable is not None:
-        monkeypatch.setenv("WANDB_PROJECT", variable)
-    open_trackers(["wandb"], Tracking("first", project), "sft", tmp_path)
-    assert wandb.runs[0].settings["project"] == expected
-
-
-def test_a_wandb_run_that_is_open_already_is_used_and_stays_open(wandb, tmp_path) -> None:
-    mine = wandb.init(project="mine")
-    (tracker,) = open_trackers(["wandb"], NAMES, "sft", tmp_path, config={"seed": 1})
-    tracker.log(1, {"loss": 0.5})
-    tracker.close()
-    assert (wandb.run, wandb.runs, mine.config) == (mine, [mine], {"seed": 1})
-    assert mine.logged == [{"train/loss": 0.5, "train/global_step": 1}]
 
 
 def test_trackio_gets_metrics_and_settings_under_the_names_of_the_run(trackio, tmp_path) -> None:
@@ -160,14 +99,6 @@ def test_trackio_gets_metrics_and_settings_under_the_names_of_the_run(trackio, t
     assert not trackio.is_open
     open_trackers(["trackio"], Tracking("first"), "sft", tmp_path)
     assert trackio.opened[1]["project"] == "huggingface"
-
-
-def test_trackio_gets_a_data_frame_a_step(trackio, sixty, tmp_path) -> None:
-    add_both_stages(GameLog(make_run(tmp_path / "run", sixty), open_trackers(["trackio"], NAMES, "grpo", tmp_path)))
-    frame = trackio.logged[1]["games/validation"].dataframe
-    assert list(frame.columns) == list(COLUMNS)
-    assert list(frame["board"]) == ["– (malformed)", WON_BOARD]
-    assert trackio.logged[1]["train/global_step"] == 8
 
 
 def test_trackio_gets_a_trace_a_game(trackio, sixty, tmp_path) -> None:

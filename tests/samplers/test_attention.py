@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
-from small_models import SLIDING, small_config
-from transformers import Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, LlamaForCausalLM
+from small_models import small_config
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.samplers.attention import NAME, grouped
@@ -46,10 +46,3 @@ def test_a_model_gets_its_own_attention_back(codec: ChatCodec) -> None:
     model.set_attn_implementation("sdpa")
     with grouped(model):
         assert model.config._attn_implementation == "sdpa"
-
-
-def test_a_model_with_a_formula_of_its_own_keeps_it(codec: ChatCodec) -> None:
-    size = small_config(codec) | {"head_dim": 16, "layer_types": SLIDING}
-    model = Gemma3ForCausalLM(Gemma3TextConfig(**size, attn_logit_softcapping=5.0, attn_implementation="eager"))
-    with grouped(model):
-        assert model.config._attn_implementation == "eager"

@@ -11,11 +11,9 @@ pytest.importorskip("torch")
 import torch
 from chat_families import family_tokenizer
 from constrained_games import KINDS, Hasty, codecs_of, hasty
-from pydantic import ValidationError
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, SamplingSettings
-from wordle_rl.evaluate.players import make_player
+from wordle_rl.config import SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.models.tiny import END, make_model
 from wordle_rl.prompt import Guess, Prompter, Style
@@ -31,7 +29,6 @@ from wordle_rl.samplers.constrain import (
     token_texts,
 )
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
 SAMPLING = SamplingSettings(max_completion_tokens=40)
@@ -121,19 +118,6 @@ def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
     replies = (engine(ReplyProcessor(constraint), len(texts), frozenset({2}), seed) for seed in range(20))
     said = {"".join(texts[i] for i in ids) for ids in replies}
     assert said == {"<guess>crane</guess><end>", "<guess>fuzzy</guess><end>"}
-
-
-def test_a_tokenizer_that_cannot_spell_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no tokens that spell a listed word"):
-        WordConstraint(["crane"], ("<guess>", "</guess>"), ["<guess>", "</guess>", "c", "r", "a", "n"], [0])
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_texts_of_tokens_make_up_what_they_encode(kind: str, codecs: dict[str, ChatCodec]) -> None:
-    codec = codecs[kind]
-    texts = token_texts(codec.tokenizer)
-    said = f"<think>so crane</think> <guess>fuzzy</guess>{codec.frame.turn_end}"
-    assert "".join(texts[i] for i in codec.encode(said)) == said
 
 
 # --- what is good stays as it is ------------------------------------------------------------------------------------
@@ -297,16 +281,3 @@ def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, Cha
 
 
 # --- where it is refused --------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHM_NAMES)
-def test_no_training_samples_under_a_constraint(algorithm: str) -> None:
-    """It would learn from probabilities that are not the policy's."""
-    with pytest.raises(ValidationError, match=r"sampling\.constrain"):
-        RunConfig.model_validate({"algorithm": algorithm, "rl": {"constrain": "words"}})
-
-
-@pytest.mark.parametrize("name", ["solver", "random", "openai:gpt"])
-def test_players_whose_tokens_are_not_drawn_here_are_refused(name: str, small_words: WordList) -> None:
-    with pytest.raises(ConfigError, match="--constrain words needs a model directory"):
-        make_player(name, small_words, None, SAMPLING, solver=Solver(small_words, use_cache=False), constrained=True)

@@ -22,7 +22,7 @@ from wordle_rl.models.tiny import make_tokenizer
 from wordle_rl.samplers import guess_probabilities
 from wordle_rl.samplers.base import Request
 from wordle_rl.samplers.constrain import token_texts
-from wordle_rl.samplers.guess_probabilities import GuessProbabilities, LikelyGuess
+from wordle_rl.samplers.guess_probabilities import GuessProbabilities
 from wordle_rl.samplers.transformers import TransformersSampler
 
 TAGS = ("<guess>", "</guess>")
@@ -167,13 +167,3 @@ def test_a_guess_is_weighed_behind_the_thinking_before_it(trained: Trained) -> N
     assert ranking.likeliest(prompt, thought) == []
     assert ranking.likeliest(prompt, codec.encode("<think>a<guess>crane</guess>")) == []
     assert ranking.likeliest(prompt, []) == []
-
-
-def test_the_same_again_and_the_models_mode_kept(trained: Trained) -> None:
-    trained.model.train()
-    ranking = GuessProbabilities(trained.model, trained.codec, TAGS)
-    first = ranking.likeliest(*opened(trained.codec))
-    assert ranking.likeliest(*opened(trained.codec)) == first
-    assert all(isinstance(each, LikelyGuess) for each in first)
-    assert trained.model.training
-    trained.model.eval()

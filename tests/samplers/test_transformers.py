@@ -312,15 +312,6 @@ def test_a_seed_repeats_its_games_and_seeds_differ(
     assert games(7) != games(8)
 
 
-def test_a_sampler_s_stream_runs_on_over_games(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
-) -> None:
-    sampler = TransformersSampler(tiny_model, codec, SamplingSettings(max_completion_tokens=5))
-    assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) != tokens_of(
-        play(STARTS, small_words, COMPACT, sampler)
-    )
-
-
 def test_finished_games_give_their_cache_back(
     tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
 ) -> None:
@@ -350,18 +341,6 @@ def test_a_game_that_sat_out_a_turn_is_read_again(tiny_model: PreTrainedModel, c
         ]
         sampler.sample(longer[:1])
         assert sampler.sample(longer[1:]) == TransformersSampler(tiny_model, codec, greedy()).sample(longer[1:])
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_the_model_is_left_in_the_mode_it_came_in(
-    tiny_model: PreTrainedModel, codec: ChatCodec, training: bool
-) -> None:
-    tiny_model.train(training)
-    [completion] = TransformersSampler(tiny_model, codec, greedy()).sample([Request(0, (), (), codec.encode("5x6"))])
-    assert tiny_model.training is training
-    tiny_model.eval()
-    assert all(parameter.grad is None for parameter in tiny_model.parameters())
-    assert len(completion.token_ids) == len(completion.sampler_logprobs)
 
 
 def test_what_drops_out_in_training_stays_in_play(codec: ChatCodec, small_words: WordList) -> None:

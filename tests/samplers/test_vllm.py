@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chat_families import family_tokenizer
-from fake_vllm import FakeLLM, SamplingParams, fake_vllm
+from fake_vllm import FakeLLM, fake_vllm
 from training_fixtures import compact, small_model
 
 from wordle_rl.chat.codec import ChatCodec
@@ -53,20 +53,6 @@ def test_the_games_are_those_that_transformers_plays(shape, tiny_model, codec, s
             )
             assert mine.sampler_logprobs == pytest.approx(theirs.sampler_logprobs, abs=1e-4)
     assert len(engine.calls) == max(len(game.transcript.own_turns) for game in here), "one call a turn"
-
-
-def test_the_engine_is_told_all_that_the_settings_say(tiny_model, codec) -> None:
-    engine = FakeLLM(tiny_model)
-    settings = SamplingSettings(temperature=0.7, top_p=0.9, max_completion_tokens=5)
-    VLLMSampler(engine, codec, settings, seed=3).sample(requests_of(codec, ["5x6", "crane"]))
-    [first, second] = engine.calls[0]
-    assert engine.prompts == [codec.encode("5x6"), codec.encode("crane")]
-    for params in (first, second):
-        assert (params.temperature, params.top_p, params.max_tokens, params.logprobs) == (0.7, 0.9, 5, 0)
-        assert frozenset(params.stop_token_ids) == codec.stop_ids
-        assert params.ignore_eos, "generation_config.json has no say in where a turn ends"
-        assert params.extra_args is None
-    assert first.seed != second.seed
 
 
 def test_a_seed_says_what_is_sampled_and_its_stream_runs_on(tiny_model, codec) -> None:
@@ -117,14 +103,6 @@ def test_an_engine_without_log_probabilities_is_refused(tiny_model, codec) -> No
     engine.generate = lambda *_, **__: [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[5], logprobs=None)])]
     with pytest.raises(RuntimeError, match="no log-probability"):
         VLLMSampler(engine, codec, GREEDY).sample(requests_of(codec, ["5x6"]))
-
-
-@pytest.mark.parametrize("constrained", [False, True])
-def test_requests_ask_for_the_constraint_only_where_the_engine_has_one(tiny_model, codec, constrained: bool) -> None:
-    engine = FakeLLM(tiny_model)
-    VLLMSampler(engine, codec, GREEDY, constrained=constrained).sample(requests_of(codec, ["5x6"]))
-    [[params]] = engine.calls
-    assert bool(params.extra_args) is constrained
 
 
 @pytest.mark.parametrize("family", [None, "deepseek-r1"])
@@ -183,16 +161,6 @@ def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory,
     assert engine.events == ["shutdown"]
 
 
-def test_an_engine_that_cannot_start_says_why_in_one_line(vllm, started, directory, sixty, solver) -> None:
-    def start(**_: object) -> None:
-        raise ValueError("Free memory on device is less than desired\nsecond line")
-
-    vllm.LLM = start
-    with pytest.raises(ConfigError, match=r"vLLM cannot serve .*model: Free memory on device .*transformers") as caught:
-        make_player(str(directory), sixty, None, GREEDY, solver=solver, engine="vllm")
-    assert "\n" not in str(caught.value)
-
-
 def test_adapters_are_refused_with_the_way_to_merge_them(started, directory, sixty, codec, monkeypatch) -> None:
     (directory / "adapter_config.json").write_text("{}")
     monkeypatch.setattr("wordle_rl.models.loading.load_codec", lambda _: (codec, None))
@@ -201,17 +169,3 @@ def test_adapters_are_refused_with_the_way_to_merge_them(started, directory, six
     with pytest.raises(ConfigError, match="wordle-rl export"):
         model_sampler(ModelSettings(path=str(directory)), sixty, compact(), GREEDY, 0, "vllm")
     assert not started
-
-
-def test_a_missing_vllm_is_named_with_its_extra(directory, sixty, solver, monkeypatch, cli, word_directory) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r'pip install "wordle-rl\[vllm\]"'):
-        make_player(str(directory), sixty, None, GREEDY, solver=solver, engine="vllm")
-    code, _, err = cli("eval", "--player", directory, "--words", word_directory, "--engine", "vllm")
-    assert code == 2
-    assert "wordle-rl[vllm]" in err
-
-
-def test_the_stand_in_takes_no_field_that_it_does_not_know() -> None:
-    with pytest.raises(TypeError):
-        SamplingParams(temprature=1.0)

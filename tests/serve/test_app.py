@@ -5,10 +5,8 @@ import urllib.error
 import urllib.request
 
 import pytest
-from starlette.routing import WebSocketRoute
 from wordle_server import ask, say, secret_of, wordle_server
 
-from wordle_rl.serve.app import create_app
 from wordle_rl.serve.settings import ServeSettings
 
 
@@ -110,15 +108,3 @@ def test_metrics_count_turns_games_and_refusals_and_name_no_word(server) -> None
     }.items():
         assert after[name] - before[name] == change, name
     assert secret not in server.service.metrics.text().decode()
-
-
-def test_the_only_sockets_are_the_two_that_play() -> None:
-    routes = create_app(ServeSettings()).router.routes
-    sockets = [route.path for route in routes if isinstance(route, WebSocketRoute)]
-    assert sorted(sockets) == ["/batch", "/ws"]
-
-
-def test_two_applications_in_one_process_count_apart(server) -> None:
-    with wordle_server() as other, other.connect() as socket:
-        ask(socket, "reset")
-        assert b"wordle_games_begun_total 1.0" in other.service.metrics.text()

@@ -9,8 +9,6 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from wordle_server import ask, wordle_server
 
-from wordle_rl.config import ConfigError
-from wordle_rl.serve.app import create_app
 from wordle_rl.serve.settings import ServeSettings
 
 TOKEN = "opensesameé"
@@ -76,10 +74,3 @@ def test_a_page_of_another_site_opens_no_socket(guarded) -> None:
     assert refused.value.response.status_code == 403
     with guarded.connect(additional_headers=headers, origin=guarded.address) as same:
         assert ask(same, "reset")["type"] == "observation"
-
-
-def test_a_variable_that_is_not_set_is_an_error(monkeypatch) -> None:
-    for variable in ("token_variable", "id_key_variable"):
-        monkeypatch.delenv("NOT_SET", raising=False)
-        with pytest.raises(ConfigError, match="NOT_SET"):
-            create_app(ServeSettings(**{variable: "NOT_SET"}))

@@ -111,13 +111,3 @@ def test_a_session_chooses_words_rules_wording_start_and_reward(word_directory) 
         assert result.observation.turns_left == 4
         assert [row["guess"] for row in env.state().board] == given
         assert env.state().step_count == 0
-
-
-def test_the_token_is_asked_for_on_the_socket_too(monkeypatch) -> None:
-    monkeypatch.setenv("A_TOKEN", "sesame")
-    with wordle_server(ServeSettings(token_variable="A_TOKEN")) as running:
-        with WordleClient(running.address, token="sesame").sync() as env:
-            assert env.reset().done is False
-        for token in (None, "sesam", "sesame "[:-2]):
-            with pytest.raises(ConnectionError, match="401"), WordleClient(running.address, token=token).sync():
-                pass

@@ -3,12 +3,10 @@
 import json
 
 import pytest
-from openenv.core.rubrics import Rubric
 
 from wordle_rl.config import WordSettings
 from wordle_rl.reward import COMPONENTS, PRESETS
 from wordle_rl.serve.app import Service
-from wordle_rl.serve.environment import WordleEnvironment
 from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.settings import ServeSettings
 from wordle_rl.serve.types import WordleAction
@@ -34,36 +32,6 @@ def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service)
     assert greens == observation.marks.count("G") / 5
     sent = json.dumps(observation.model_dump())
     assert not [name for name in COMPONENTS if f'"{name}"' in sent]
-
-
-def test_hooks_on_the_tree_see_every_turn(service) -> None:
-    environment = service.environment()
-    environment.reset(seed=3)
-    seen = []
-    environment.rubric.register_forward_hook(lambda _, action, observation, score: seen.append((action.message, score)))
-    paid = [environment.step(guess(word)).reward for word in ("crane", "slips")]
-    assert seen == [("<guess>crane</guess>", paid[0]), ("<guess>slips</guess>", paid[1])]
-
-
-def test_another_tree_is_scored_beside_the_reward(service) -> None:
-    class Vowels(Rubric):
-        def forward(self, action, observation) -> float:
-            return 0.5
-
-    environment = service.environment()
-    environment.reset(seed=3)
-    environment.rubric = Vowels()
-    assert environment.step(guess("crane")).reward == 0.0
-    assert environment.rubric.last_score == 0.5
-
-
-def test_every_session_of_the_same_seed_plays_the_same_game(service) -> None:
-    def game(environment: WordleEnvironment) -> list[object]:
-        seen = [environment.reset(seed=9, episode_id="e", max_given=2, reward="strict_xml")]
-        seen += [environment.step(guess(word)) for word in ("slips", "mould", "zzzzz")]
-        return [*seen, environment.state.model_copy(update={"task_id": None})]
-
-    assert game(service.environment()) == game(Service.of(ServeSettings()).environment())
 
 
 def test_a_reset_in_the_middle_of_a_game_begins_another(service) -> None:

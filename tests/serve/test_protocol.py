@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wordle_rl.serve.app import Service
 from wordle_rl.serve.batch import BatchProtocol
 from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.protocol import EnvironmentProtocol, encode, refused
+from wordle_rl.serve.protocol import EnvironmentProtocol, refused
 from wordle_rl.serve.settings import ServeSettings
 from wordle_rl.serve.types import WordleAction
 
@@ -143,22 +143,3 @@ def test_sessions_of_one_server_do_not_see_each_other(service) -> None:
         answered(one, '{"type":"step","data":{"message":"<guess>crane</guess>"}}')
     state = answered(other, '{"type":"state"}')["data"]
     assert (state["episode_id"], state["step_count"], state["board"]) == ("e2", 0, [])
-
-
-def test_a_closed_environment_refuses(service) -> None:
-    environment = service.environment()
-    protocol = EnvironmentProtocol(environment, WordleAction)
-    answered(protocol, '{"type":"reset"}')
-    environment.close()
-    for text in ('{"type":"reset"}', '{"type":"step","data":{"message":"x"}}', '{"type":"state"}'):
-        assert answered(protocol, text)["data"]["reason"] == "closed"
-
-
-def test_close_ends_the_session(service) -> None:
-    assert answered(session(service), '{"type":"close"}') is None
-
-
-def test_messages_are_written_as_json() -> None:
-    assert json.loads(encode({"type": "x", "data": {"words": "ä🟩", "none": None, "share": 0.1}})) == {
-        "type": "x", "data": {"words": "ä🟩", "none": None, "share": 0.1},
-    }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from wordle_rl.cli import main
 from wordle_rl.serve.client import WordleClient
-from wordle_rl.serve.server import allow_connections, listen
+from wordle_rl.serve.server import listen
 from wordle_rl.serve.types import WordleAction
 
 SERVE = [sys.executable, "-W", "error::ResourceWarning", "-m", "wordle_rl", "serve", "--port", "0"]
@@ -40,26 +40,6 @@ def test_a_port_that_is_taken_is_one_line(capsys) -> None:
     assert message.startswith(f"error: cannot listen on 127.0.0.1 port {port}")
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--reward-preset", "nothing"], "unknown reward_preset"),
-        (["--split", "test"], "held out"),
-        (["--words.source", "no-such-list"], "no word list"),
-        (["--token-variable", "NOT_SET_ANYWHERE"], "NOT_SET_ANYWHERE"),
-        (["--max-sessions", "0"], "max-sessions"),
-    ],
-)
-def test_a_wrong_setting_is_one_line(options, said, capsys) -> None:
-    assert main(["serve", "--port", "0", *options]) == 2
-    assert said in " ".join(capsys.readouterr().err.split()).replace("max_sessions", "max-sessions")
-
-
 def test_a_listener_drops_peers_that_take_in_nothing() -> None:
     with listen("127.0.0.1", 0, 7.5) as listener:
         assert listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 7500
-
-
-def test_more_connections_than_files_are_refused() -> None:
-    with pytest.raises(ValueError, match="give fewer"):
-        allow_connections(2**40)

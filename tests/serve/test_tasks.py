@@ -23,14 +23,6 @@ def test_a_seed_is_the_same_task_in_every_process_and_seeds_differ(small_words, 
     assert {task.index for task in drawn} == set(range(one.num_tasks("train")))
 
 
-def test_an_index_is_the_place_in_the_split(small_words, small_solver) -> None:
-    tasks = tasks_of(small_words, small_solver, allowed=("val", "test"))
-    split = split_secrets(small_words)
-    for name in ("train", "val", "test"):
-        secrets = [tasks.secret(tasks.pick(name, index, 0)) for index in range(tasks.num_tasks(name))]
-        assert tuple(secrets) == split.named(name)
-
-
 def test_lists_hold_no_secret_and_no_hash_of_one(small_words, small_solver) -> None:
     tasks = tasks_of(small_words, small_solver, allowed=("val", "test"))
     listed = json.dumps([tasks.list_splits(), *(tasks.list_tasks(name) for name in ("train", "val", "test"))])
@@ -78,14 +70,6 @@ def test_what_there_is_not_is_refused(small_words, small_solver) -> None:
         with pytest.raises(Refusal) as refused:
             ask()
         assert refused.value.reason is Reason.UNKNOWN_TASK
-
-
-def test_a_range_is_a_slice(small_words, small_solver) -> None:
-    tasks = tasks_of(small_words, small_solver)
-    every = tasks.list_tasks("train")
-    assert tasks.get_task_range("train", 2, 5) == every[2:5]
-    assert tasks.get_task_range("train", None, -3) == every[:-3]
-    assert [tasks.get_task("train", place) for place in range(3)] == every[:3]
 
 
 def test_difficulty_is_the_length_of_the_trees_path(small_words, small_solver) -> None:

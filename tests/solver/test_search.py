@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from solver_states import some_states
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, SolverError, exact, quick, search
+from wordle_rl.solver import Solver, exact, search
 from wordle_rl.words import WordList, load_words
 
 needs_original = pytest.mark.skipif(
@@ -183,38 +183,6 @@ def test_two_turns_prefer_certainty_to_a_lucky_hit() -> None:
     assert solver.value([0, 1, 2], 2) == 2.0
 
 
-@pytest.mark.parametrize("turns_left", [0, -1])
-def test_no_turns_left_is_refused(turns_left: int) -> None:
-    solver = make_solver(["cat", "cot"])
-    for ask in (solver.value, solver.best_guess):
-        with pytest.raises(SolverError, match="turns_left"):
-            ask([0, 1], turns_left)
-    with pytest.raises(SolverError, match="turns_left"):
-        solver.regret("cat", [0, 1], turns_left)
-
-
-def test_tree_refuses_an_unlisted_opener_and_empty_limits() -> None:
-    solver = make_solver(["cat", "cot"])
-    with pytest.raises(SolverError, match="opener 'dog'"):
-        solver.tree("dog")
-    with pytest.raises(SolverError, match="max_turns=0"):
-        solver.tree(max_turns=0)
-    with pytest.raises(SolverError, match="beam=0"):
-        solver.tree(beam=0)
-
-
-def test_tree_refuses_what_it_does_not_plan() -> None:
-    tree = make_solver(["cat", "cot", "dog"]).tree("cat")
-    with pytest.raises(SolverError, match="plays 'cat'"):
-        tree.best([("cot", "GGG")])
-    with pytest.raises(SolverError, match="game over"):
-        tree.best(["GGG"])
-    with pytest.raises(SolverError, match="no secret"):
-        tree.best(["YYY"])
-    with pytest.raises(SolverError, match="'zzz'"):
-        tree.path("zzz")
-
-
 # --- regret -------------------------------------------------------------------------------------------------------
 
 
@@ -231,15 +199,6 @@ def test_regret_by_hand() -> None:
     assert solver.regret("zzz", everything, turns_left=6) == 1.0
     assert solver.value(everything, turns_left=1) == pytest.approx((1 + 2 + 2) / 3)
     assert solver.regret("zzz", everything, turns_left=1) == pytest.approx(1 / 3)
-
-
-def test_no_candidate_means_nothing_to_lose() -> None:
-    solver = make_solver(["cat", "cot"])
-    assert solver.value([]) == solver.guess_value("cat", []) == solver.regret("cat", []) == 0.0
-    with pytest.raises(SolverError, match="no answer fits"):
-        solver.best_guess([])
-    with pytest.raises(SolverError, match="letters"):
-        solver.regret("cats", [])
 
 
 @settings(max_examples=60, deadline=None)
@@ -287,19 +246,3 @@ def test_a_value_does_not_depend_on_earlier_questions(default_solver: Solver) ->
     fresh.tree("crane")
     asked_backwards = [(fresh.guess_value(g, c), fresh.value(c)) for g, c in reversed(states)]
     assert asked_in_order == asked_backwards[::-1]
-
-
-def test_forgetting_changes_no_value(default_solver: Solver, monkeypatch: pytest.MonkeyPatch) -> None:
-    states = some_states(default_solver, num_games=4)
-
-    def said(solver: Solver) -> list[tuple[float, float, float]]:
-        return [(solver.regret(g, c), solver.best_information(c), solver.quick_regret(g, c)) for g, c in states]
-
-    expected = said(default_solver)
-    monkeypatch.setattr(search, "_MEMO_LIMIT", 2)
-    monkeypatch.setattr(exact, "_MEMO_LIMIT", 2)
-    monkeypatch.setattr(quick, "_MEMO_LIMIT", 2)
-    forgetful = Solver(default_solver.words, use_cache=False)
-    assert said(forgetful) == expected
-    assert len(forgetful._best_bits) <= 2
-    assert len(forgetful._quick_regret._best) <= 2

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from wordle_rl.solver import Solver, Tree, exact, marks_matrix
-from wordle_rl.solver.store import load_codes, read_sealed, save_codes, write_sealed
+from wordle_rl.solver.store import read_sealed, write_sealed
 from wordle_rl.words import WordList
 
 RHYMES = ["bight", "eight", "fight", "light", "might", "night", "right", "sight"]
@@ -37,24 +37,6 @@ def test_second_solver_reads_the_cache(tmp_path: Path, request: pytest.FixtureRe
     matrix_again, tree_again = fill_cache(tmp_path)
     np.testing.assert_array_equal(matrix, matrix_again)
     assert tree == tree_again
-
-
-def test_cached_matrix_is_mapped_and_read_only(tmp_path: Path) -> None:
-    fill_cache(tmp_path)
-    matrix = make_solver(RHYMES, ["blfmn"], tmp_path).matrix
-    assert not matrix.flags.writeable
-    assert not matrix.flags.owndata
-    built = Solver(WordList("made up", tuple(RHYMES), tuple(RHYMES)), use_cache=False).matrix
-    assert not built.flags.writeable
-
-
-@pytest.mark.parametrize("length", [5, 7])
-def test_cache_keeps_either_type_of_code(tmp_path: Path, length: int) -> None:
-    words = ["abcdefg"[:length], "gfedcba"[:length], "aabbccd"[:length], "ddccbba"[:length]]
-    built = make_solver(words, [], tmp_path).matrix
-    loaded = make_solver(words, [], tmp_path).matrix
-    assert built.dtype == loaded.dtype
-    np.testing.assert_array_equal(built, loaded)
 
 
 @pytest.mark.parametrize("pattern", ["matrix-*.npy", "tree-*.tree"])
@@ -92,15 +74,6 @@ def test_a_file_of_other_words_is_not_taken(tmp_path: Path) -> None:
     assert set(solver.tree("cat").paths) == {"cat", "cot"}
 
 
-def test_without_cache_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    words = WordList("made up", ("cat", "cot"), ("cat", "cot"))
-    Solver(words, use_cache=False).tree()
-    assert list(tmp_path.iterdir()) == []
-    Solver(words).tree()
-    assert len(list((tmp_path / "wordle-rl" / "solver").iterdir())) == 2
-
-
 def test_a_write_that_breaks_off_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     write_sealed(path, "label", [b"old"])
@@ -125,24 +98,6 @@ def test_a_refused_write_is_logged_and_play_goes_on(
     assert make_solver(RHYMES, [], tmp_path).tree("eight").num_failed == 2
     assert "disk full" in caplog.text
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_seal_fits_one_label_only(tmp_path: Path) -> None:
-    assert write_sealed(tmp_path / "file", "one", [b"con", memoryview(b"tent")])
-    assert read_sealed(tmp_path / "file", "one") == b"content"
-    assert read_sealed(tmp_path / "file", "two") is None
-    assert read_sealed(tmp_path / "absent", "one") is None
-
-
-@pytest.mark.parametrize(("shape", "dtype"), [((3, 2), "uint8"), ((2, 4), "uint8"), ((2, 3), "uint16")])
-def test_a_table_of_another_shape_or_type_is_not_taken(
-    shape: tuple[int, int], dtype: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    table = np.arange(6, dtype=np.uint8).reshape(2, 3)
-    assert save_codes(tmp_path / "codes.npy", "label", table)
-    np.testing.assert_array_equal(load_codes(tmp_path / "codes.npy", "label", (2, 3), np.dtype("uint8")), table)
-    assert load_codes(tmp_path / "codes.npy", "label", shape, np.dtype(dtype)) is None
-    assert "rebuilding" in caplog.text
 
 
 def test_a_cache_that_cannot_be_read_is_done_without(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -37,10 +37,6 @@ def recorded() -> dict[str, Recorded]:
     return {game["name"]: Recorded(**game) for game in games}
 
 
-def recorded_versions() -> dict[str, str]:
-    return json.loads(RECORDED.read_text("utf-8"))["versions"]
-
-
 def new_game(secret: str, reading: Reading = Reading.STRICT, **changes: Any) -> TextArenaGame:
     """A game of ours with the embedded words."""
     prompter = Prompter(Style.TEXTARENA, rules=Rules(**changes))

@@ -92,15 +92,6 @@ def test_turns_without_marks_rule_nothing_out_and_a_board_that_fits_no_answer_ha
     assert ask([Turn("abbey", "GGGGX", Outcome.SCORED)]) is None
 
 
-def test_an_opener_is_the_only_word_of_an_empty_board(small_solver) -> None:
-    ask = SolverDistribution(small_solver, 0.1, Rules(), "eagle")
-    assert ask([]) == WordDistribution(("eagle",), (1.0,))
-    assert ask([]).entropy == 0.0
-    assert len(ask(scored("crane", "xylyl")).words) > 1
-    with pytest.raises(WordListError, match="qqqqq"):
-        SolverDistribution(small_solver, 0.1, Rules(), "qqqqq")
-
-
 def test_words_are_drawn_by_their_chances() -> None:
     words, rng = WordDistribution(("crane", "crate", "trace"), (0.5, 0.3, 0.2)), random.Random(0)
     drawn = Counter(words.words[words.draw(rng)] for _ in range(4000))

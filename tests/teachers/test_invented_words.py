@@ -20,7 +20,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.invented_words import Inventor
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.words import WordList, WordListError, load_words
+from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
 WORDS = load_words("default")
@@ -66,11 +66,6 @@ def test_reserved_words_are_never_invented() -> None:
     assert found == {"aaaa", "baab"}
     reserved = Inventor(WordList("two", words.answers, words.guesses, reserved=frozenset({"aaaa"})))
     assert {reserved.draw(random.Random(seed)) for seed in range(50)} == {"baab"}
-
-
-def test_a_list_too_small_to_invent_from_is_refused() -> None:
-    with pytest.raises(WordListError, match=r"set traces\.invented_rate to 0"):
-        Inventor(WordList("one", ("abc",), ("abc",))).draw(random.Random(0))
 
 
 def test_so_many_games_have_invented_words_and_name_them(played, of_invented) -> None:

@@ -1,6 +1,5 @@
 """Laws of language models as teachers: what failed is no loss, what was paid for is kept, and no key is ever shown."""
 
-import asyncio
 import json
 import time
 from collections import Counter
@@ -13,13 +12,11 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, chat
 from llm_games import SECRETS, play, teacher, winner
 
-from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
+from wordle_rl.config import ConfigError, GameSettings
 from wordle_rl.data.trace import Trace
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Thinking
-from wordle_rl.runs import append_jsonl, read_jsonl
-from wordle_rl.samplers.endpoint.providers import Endpoint
-from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
+from wordle_rl.teachers.llm import Job
 
 SLOW_DOWN = {"error": {"message": f"slow down {KEY}"}}
 
@@ -53,16 +50,6 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6, 8, 10]
 
 
-def test_a_teacher_plays_inside_a_running_loop_too_as_in_a_notebook(serve, small_words) -> None:
-    endpoint = serve(lambda *_: chat("<guess>crane</guess>"))
-
-    async def notebook() -> tuple[Tally, list[Trace]]:
-        return play(teacher(endpoint, small_words))
-
-    tally, [game] = asyncio.run(notebook())
-    assert (tally.num_games, game.won) == (1, True)
-
-
 def test_reasoning_sent_apart_is_thinking_and_not_repeated_to_the_model(serve, small_words) -> None:
     endpoint = serve(
         lambda number, _: (
@@ -94,19 +81,6 @@ def test_reasoning_sent_apart_is_the_thinking_that_is_required(serve, small_word
     assert endpoint.requests[1]["messages"][-2]["content"] == "<think>say  abbey ?  no</think>\n<guess>crate</guess>"
 
 
-@pytest.mark.parametrize("thinking", [Thinking.OFF, Thinking.OPTIONAL])
-def test_reasoning_sent_apart_is_no_part_of_a_reply_that_need_not_think(thinking, serve, small_words) -> None:
-    endpoint = serve(lambda *_: chat("<guess>crane</guess>", reasoning="silently"))
-    _, [game] = play(teacher(endpoint, small_words, game=GameSettings(thinking=thinking)))
-    assert (game.won, game.turns[0].thinking) == (True, "silently")
-
-
-def test_a_reply_in_parts_is_their_text(serve, small_words) -> None:
-    parts = [{"type": "text", "text": "<guess>cr"}, {"type": "image"}, {"type": "text", "text": "ane</guess>"}]
-    _, [game] = play(teacher(serve(lambda *_: chat(parts)), small_words))
-    assert (game.won, game.turns[0].reply) == (True, "<guess>crane</guess>")
-
-
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
@@ -124,13 +98,6 @@ def test_what_is_no_reply_is_an_error_and_never_a_turn(answer, told: str, serve,
     assert game.turns == ()
 
 
-def test_a_placeholder_for_a_key_changes_no_reply(serve, small_words) -> None:
-    endpoint = serve(lambda *_: chat("<think>a plan</think><guess>crane</guess>"))
-    asked = LLMTeacher(small_words, Endpoint(endpoint.url, "OPENAI_API_KEY", "a"), LLMTeacherSettings(model="m"))
-    _, [game] = play(asked)
-    assert (game.won, game.turns[0].guess, game.turns[0].thinking) == (True, "crane", "a plan")
-
-
 def test_a_key_in_a_reply_is_neither_stored_nor_sent_back(serve, small_words) -> None:
     guesses = iter(["crate", "crane"])
     endpoint = serve(lambda *_: chat(f"<think>is it {KEY}?</think><guess>{next(guesses)}</guess>"))
@@ -138,12 +105,6 @@ def test_a_key_in_a_reply_is_neither_stored_nor_sent_back(serve, small_words) ->
     assert (game.won, [turn.thinking for turn in game.turns]) == (True, ["is it (key)?"] * 2)
     assert KEY not in json.dumps(game.to_row())
     assert endpoint.requests[1]["messages"][-2]["content"] == "<think>is it (key)?</think><guess>crate</guess>"
-
-
-def test_thinking_that_the_chat_template_opened_is_read(serve, small_words) -> None:
-    text = "it must be crane</think>\n<guess>crane</guess>"
-    _, [game] = play(teacher(serve(lambda *_: chat(text)), small_words))
-    assert (game.won, game.turns[0].thinking, game.turns[0].reply) == (True, "it must be crane", text)
 
 
 def test_a_refusal_costs_the_turn_and_says_so(serve, small_words) -> None:
@@ -164,53 +125,6 @@ def test_settings_reach_the_endpoint_and_unset_ones_do_not(serve, small_words) -
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
-def test_no_more_games_are_in_play_than_allowed(serve, small_words) -> None:
-    def slow(number: int, body: dict):
-        time.sleep(0.03)
-        return winner(number, body)
-
-    endpoint = serve(slow)
-    tally, games = play(teacher(endpoint, small_words, max_concurrent=3), 12)
-    assert tally.num_wins == len(games) == 12
-    assert 2 <= endpoint.busiest <= 3
-
-
-def test_a_pause_the_server_asks_for_is_kept_by_every_game(serve, small_words) -> None:
-    times: list[float] = []
-
-    def answer(number: int, body: dict):
-        times.append(time.monotonic())
-        if number == 0:
-            return 429, SLOW_DOWN, {"Retry-After": "0.4"}
-        if number == 1:
-            time.sleep(0.2)  # under way until the pause is known, so that no other request overtakes the news of it
-        return winner(number, body)
-
-    tally, _ = play(teacher(serve(answer), small_words, max_concurrent=2), 6)
-    assert (tally.num_wins, tally.num_errors) == (6, 0)
-    late = [seen for seen in times if seen - times[0] > 0.1]
-    assert len(late) >= 5, "at most the request under way came in between"
-    assert min(late) - times[0] >= 0.4
-
-
-def test_a_storm_of_refusals_is_waited_out(serve, small_words) -> None:
-    def answer(number: int, body: dict):
-        return (429, SLOW_DOWN, {"Retry-After": "0.02"}) if number % 3 else winner(number, body)
-
-    tally, games = play(teacher(serve(answer), small_words, max_retries=50, max_concurrent=4), 12)
-    assert (tally.num_games, tally.num_errors) == (12, 0)
-    assert all(game.won for game in games)
-
-
-def test_a_server_error_is_tried_again(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.samplers.endpoint.retry.FIRST_PAUSE_S", 0.01)
-    broken = [(500, {}), (200, b"<html>"), (200, {"choices": []}), (200, {"choices": [{"message": None}]}), (503, {})]
-    endpoint = serve(lambda number, body: broken[number] if number < len(broken) else winner(number, body))
-    tally, [game] = play(teacher(endpoint, small_words, max_retries=5))
-    assert (tally.num_wins, game.error) == (1, None)
-    assert len(endpoint.requests) == 6
-
-
 def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve, small_words, monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.samplers.endpoint.retry.FIRST_PAUSE_S", 0.01)
     bad = serve(lambda number, _: chat("<guess>crate</guess>", usage=(9, 1)) if number == 0 else (500, SLOW_DOWN))
@@ -219,21 +133,6 @@ def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve,
     assert (tally.num_games, tally.num_errors, tally.tokens) == (0, 1, 10)
     assert [turn.guess for turn in game.turns] == ["crate"]
     assert len(bad.requests) == 3
-
-
-def test_a_request_no_retry_can_help_is_sent_once(serve, small_words) -> None:
-    endpoint = serve(lambda *_: (400, SLOW_DOWN))
-    tally, [game] = play(teacher(endpoint, small_words))
-    assert "BadRequestError" in (game.error or "")
-    assert (tally.num_errors, len(endpoint.requests)) == (1, 1)
-
-
-def test_an_error_with_half_a_surrogate_pair_can_be_written_to_a_file(serve, small_words, tmp_path) -> None:
-    endpoint = serve(lambda *_: (400, {"error": {"message": "too long \ud83d"}}))
-    _, [game] = play(teacher(endpoint, small_words))
-    assert "too long" in (game.error or "")
-    append_jsonl(tmp_path / "games.jsonl", game.to_row())
-    assert [Trace.from_row(row) for row in read_jsonl(tmp_path / "games.jsonl")] == [game]
 
 
 @pytest.mark.parametrize("limit", ["timeout_s", "game_timeout_s"])

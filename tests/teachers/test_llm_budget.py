@@ -7,8 +7,7 @@ pytest.importorskip("openai")
 from fake_endpoint import chat
 from llm_games import play, teacher, winner
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings
-from wordle_rl.teachers.llm import Tally
+from wordle_rl.config import ConfigError
 
 
 @pytest.mark.parametrize("budget", [{"budget_tokens": 330}, {"budget_money": 0.33, "price_in": 1e3, "price_out": 1e3}])
@@ -76,15 +75,3 @@ def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch)
     endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
     tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))
     assert (game.won, game.completion_tokens, tally.tokens) == (True, 10, 110)
-
-
-def test_money_is_tokens_times_prices() -> None:
-    settings = LLMTeacherSettings(price_in=2.0, price_out=8.0)
-    assert Tally(prompt_tokens=1_000_000, completion_tokens=500_000).cost(settings) == pytest.approx(6.0)
-    assert Tally(prompt_tokens=5).cost(LLMTeacherSettings()) is None
-
-
-@pytest.mark.parametrize("wrong", [{"price_in": 1.0}, {"budget_money": 1.0}])
-def test_prices_that_do_not_fit_are_refused(wrong: dict) -> None:
-    with pytest.raises(ValueError, match="price_in"):
-        LLMTeacherSettings(**wrong)

@@ -53,15 +53,6 @@ def test_a_slip_is_a_letter_or_two_from_the_word_and_fits_the_board(default_word
     assert distances.total() > 270
 
 
-def test_no_slip_is_said_twice(default_words) -> None:
-    rng, board = random.Random(0), []
-    for _ in range(30):
-        slip = misspelt("crane", board, default_words, rng)
-        assert slip is not None
-        assert slip not in {turn.guess for turn in board}
-        board.append(Turn(slip, None, Outcome.UNLISTED))
-
-
 def test_where_every_misspelling_is_ruled_out_there_is_none(default_words) -> None:
     board = [Turn("crane", "GGGGG", Outcome.SCORED)]
     assert misspelt("crane", board, default_words, random.Random(0)) is None
@@ -109,8 +100,3 @@ def test_narration_after_a_slip_is_still_true(small_words, teacher) -> None:
         for turn in trace.turns:
             if turn.taught and turn.remaining == 1:
                 assert turn.thinking.endswith(f"Only {turn.guess} fits.")
-
-
-def test_one_seed_makes_one_set_of_slips(small_words, teacher, traces) -> None:
-    assert traces == played(small_words, teacher, 0.4)
-    assert traces != played(small_words, teacher, 0.4, seed=1)

@@ -93,22 +93,10 @@ def test_totals_that_differ_by_rounding_alone_are_equal(scale) -> None:
 
 
 @BOTH
-@given(games=GAMES)
-def test_credit_has_one_number_per_own_turn(credit, games) -> None:
-    assert [len(advantages) for advantages in credit(games)] == [len(rewards) for rewards in games]
-
-
-@BOTH
 @pytest.mark.parametrize("games", [[], [(1.0,)]])
 def test_a_group_of_one_is_refused(credit, games) -> None:
     with pytest.raises(ValueError, match="group_size"):
         credit(games)
-
-
-@BOTH
-def test_a_game_without_own_turns_is_refused(credit) -> None:
-    with pytest.raises(ValueError, match="turn"):
-        credit([(1.0,), ()])
 
 
 @given(st.lists(REWARDS, min_size=1, max_size=6).map(tuple))

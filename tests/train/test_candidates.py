@@ -4,9 +4,6 @@ import itertools
 from contextlib import nullcontext
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
 from contexts import context_for
 from reward_games import SOLVER, WORDS
 from training_fixtures import compact, make_run, small_model
@@ -19,9 +16,8 @@ from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import ActiveGame, InitialState, open_game
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Completion
-from wordle_rl.samplers.simple import RandomSampler
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.train.candidates import play_branching, regret_judge, reward_judge
+from wordle_rl.train.candidates import play_branching, reward_judge
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.groups import GroupRollouts
 
@@ -117,15 +113,6 @@ def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, six
         assert all(len({segment.prompt_ids for segment in turn}) == 1 for turn in game.candidates)
 
 
-def test_what_cannot_branch_is_refused(codec, sixty) -> None:
-    with pytest.raises(ValueError, match="codec"):
-        play_branching([InitialState("crane")], sixty, compact(), RandomSampler(sixty, 0), 2, by_greens)
-    with pytest.raises(ValueError, match="num_candidates"):
-        play_branching([InitialState("crane")], sixty, compact(), Spelling(codec, ["crane"]), 1, by_greens)
-    with pytest.raises(ValueError, match="turn_candidates"):
-        GRPOTraining(group_size=16, turn_candidates=3, credit="guess")
-
-
 @pytest.fixture
 def running() -> ActiveGame:
     """A game of `crane` with two guesses on its board."""
@@ -133,13 +120,6 @@ def running() -> ActiveGame:
     for word in ("mamma", "these"):
         game.env.step(f"<guess>{word}</guess>")
     return game
-
-
-def test_the_judge_of_candidates_is_quick_regret(running) -> None:
-    judge = regret_judge(SOLVER)
-    left = SOLVER.candidates([(turn.guess, turn.marks) for turn in running.env.turns])
-    assert judge(running, Completion("<guess>grape</guess>")) == pytest.approx(-SOLVER.quick_regret("grape", left))
-    assert judge(running, Completion("no word")) == -1.0
 
 
 @pytest.mark.parametrize("preset", [*PRESETS])

@@ -15,6 +15,7 @@ ASKED = [
     ({"model": {"gradient_checkpointing": True}}, "gradient checkpointing", "model.gradient_checkpointing"),
     ({"model": {"precision": "bf16"}}, "autocast", "model.precision"),
     ({"model": {"attn_implementation": "sdpa"}}, "kernels", "model.attn_implementation"),
+    ({"model": {"path": "somewhere", "compile": True}}, "compile", "model.compile"),
     ({"grpo": {"engine": "vllm"}}, "vllm", "grpo.engine"),
     ({"eval": {"engine": "vllm"}}, "vllm", "eval.engine"),
 ]
@@ -41,11 +42,6 @@ def test_a_setting_asks_for_its_capability(changes, capability, setting) -> None
 )
 def test_other_settings_ask_for_nothing(changes) -> None:
     assert needs(RunConfig(**changes)) == {}
-
-
-def test_several_processes_are_a_capability(monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.train.capabilities.num_processes", lambda: 2)
-    assert "processes" in needs(RunConfig())
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])

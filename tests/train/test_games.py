@@ -1,28 +1,14 @@
 """Laws of what games of all trainings have in common: their rows, their figures, the longest prompt."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
 from reward_games import SOLVER, WORDS, play
 from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.env import WordleEnv
-from wordle_rl.game import Dictionary, Rules
 from wordle_rl.models.loading import context_budget
-from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import Trajectory
-from wordle_rl.train.games import Scored, measured, transcript_row
-
-
-def test_a_row_tells_how_many_turns_a_game_cost(small_words) -> None:
-    env = WordleEnv("crane", small_words, Prompter(rules=Rules(dictionary=Dictionary.APP)))
-    for word in ("zzzzz", "crane"):
-        env.step(f"<guess>{word}</guess>")
-    row = transcript_row(env.transcript())
-    assert (len(row["turns"]), row["turns_used"]) == (2, 1)
+from wordle_rl.train.games import Scored, measured
 
 
 def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:

@@ -40,40 +40,6 @@ def test_an_untried_secret_counts_as_the_widest() -> None:
     assert weight(picker, "word5") > weight(picker, "word0")
 
 
-def test_a_reset_forgets_every_group() -> None:
-    picker = SecretPicker(SECRETS, 1.0, 0)
-    picker.update("word0", 2.0)
-    picker.reset({secret: float(secret == "word1") for secret in SECRETS})
-    assert weight(picker, "word0") == weight(picker, "word2") < weight(picker, "word1") / 10
-    picker.update("word1", 0.0)
-    assert picker.state()["word1"] == 0.5, "a group after it counts half"
-
-
-def test_without_a_weight_of_priorities_all_are_alike() -> None:
-    picker = SecretPicker(SECRETS, 0.0, 0)
-    picker.update("word0", 3.0)
-    picker.update("word1", 0.0)
-    assert picker.weights() == pytest.approx([1 / 8] * 8)
-
-
-def test_half_a_weight_is_half_of_each() -> None:
-    chances = []
-    for prioritized_fraction in (0.0, 0.5, 1.0):
-        picker = SecretPicker(SECRETS, prioritized_fraction, 0)
-        for secret, std in zip(SECRETS, range(8), strict=True):
-            picker.update(secret, float(std))
-        chances.append(picker.weights())
-    assert chances[1] == pytest.approx((chances[0] + chances[2]) / 2)
-    assert chances[2][2:] == pytest.approx([std / (0.02 * 7 + 28) for std in range(2, 8)])
-
-
-def test_secrets_that_are_all_constant_are_drawn_alike() -> None:
-    picker = SecretPicker(SECRETS, 1.0, 0)
-    for secret in SECRETS:
-        picker.update(secret, 0.0)
-    assert picker.weights() == pytest.approx([1 / 8] * 8)
-
-
 @given(STDS, st.floats(0, 1))
 def test_weights_are_chances(stds, prioritized_fraction) -> None:
     picker = SecretPicker(SECRETS, prioritized_fraction, 0)
@@ -109,10 +75,6 @@ def test_steps_processes_and_refills_draw_differently() -> None:
     assert len({tuple(picker.pick(4, 0, 0, refill)) for refill in range(10)}) > 5
 
 
-def test_more_secrets_than_there_are_repeat() -> None:
-    assert len(SecretPicker(SECRETS[:2], 0.5, 0).pick(5, 0)) == 5
-
-
 @given(STDS)
 def test_the_record_survives_a_round_trip_through_json(stds) -> None:
     picker = SecretPicker(SECRETS, 0.7, 3)
@@ -122,17 +84,6 @@ def test_the_record_survives_a_round_trip_through_json(stds) -> None:
     again.load_state(json.loads(json.dumps(picker.state())))
     assert (again.weights() == picker.weights()).all()
     assert again.pick(3, 11) == picker.pick(3, 11)
-
-
-def test_a_record_of_other_secrets_is_ignored() -> None:
-    picker = SecretPicker(SECRETS, 1.0, 0)
-    picker.load_state({"gone": 1.0, "word3": 0.5})
-    assert picker.state() == {"word3": 0.5}
-
-
-def test_no_secrets_are_refused() -> None:
-    with pytest.raises(ValueError, match="training split"):
-        SecretPicker([], 0.5, 0)
 
 
 def test_words_from_outside_the_answers_take_places_at_their_rate(small_words) -> None:

@@ -1,5 +1,7 @@
 """The learner: one step of it is the gradient worked out row by row, however the step is cut."""
 
+import shutil
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -11,8 +13,10 @@ from small_models import small_config
 from training_fixtures import fast, small_model, weights_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.adapters import add_adapters
+from wordle_rl.samplers.base import Request
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, Loss, PolicyLoss, PreferenceLoss
 
@@ -215,3 +219,28 @@ def test_trained_weights_are_kept_and_interpolated(kind, codec, examples, tmp_pa
     assert any(not torch.equal(start[name], end[name]) for name in start)
     learner.weights.load(tmp_path / "start")
     assert same_bits(weights_of(model), start)
+
+
+@pytest.mark.slow  # the compiler takes most of a minute
+@pytest.mark.filterwarnings("default")  # the compiler warns of itself
+@pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiled_layers_learn_the_same_and_play_uncompiled(codec, examples) -> None:
+    rows = with_advantages(examples[:6])
+    found = []
+    for compiled in (False, True):
+        model = llama(codec)
+        learner = started(model, codec, compiled=compiled)
+        frames = torch._dynamo.utils.counters["frames"]
+        frames.clear()
+        updates = [learner.update([rows[:3], rows[3:]], PolicyLoss("dapo"), step) for step in (1, 2)]
+        assert (frames["ok"] > 0) is compiled
+        assert set(dict(model.named_parameters())) == set(dict(llama(codec).named_parameters()))
+        compiled_frames = frames["total"]
+        with learner.policy(SamplingSettings(max_completion_tokens=4), 0) as (sampler, _):
+            (reply,) = sampler.sample([Request(0, (), (), list(examples[0].token_ids[:3]))])
+        assert frames["total"] == compiled_frames
+        numbers = [n for u in updates for n in (u.loss, u.grad_norm)] + [sum(reply.sampler_logprobs)]
+        found.append((numbers, weights_of(model)))
+    (numbers, weights), (other, moved) = found
+    assert other == pytest.approx(numbers, rel=1e-3, abs=1e-5)
+    assert close(weights, moved, 1e-4)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from peft import LoraConfig, get_peft_model
 from training_fixtures import fast, small_model, weights_of
-from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+from transformers import GPT2Config, GPT2LMHeadModel
 
 from wordle_rl.config import OptimizerSettings
-from wordle_rl.train.optimizer import MuonWithAdamW, make_optimizer, rate_factor, set_rate, wants_bf16
+from wordle_rl.train.optimizer import MuonWithAdamW, make_optimizer, rate_factor, set_rate
 
 
 def train_a_little(model, optimizer, steps: int, seed: int = 0) -> None:
@@ -24,12 +24,6 @@ def train_a_little(model, optimizer, steps: int, seed: int = 0) -> None:
         optimizer.zero_grad()
         model(input_ids=ids, labels=ids).loss.backward()
         optimizer.step()
-
-
-def test_precision_that_is_asked_for_is_kept() -> None:
-    assert wants_bf16("bf16")
-    assert not wants_bf16("fp32")
-    assert isinstance(wants_bf16("auto"), bool)
 
 
 def test_muon_takes_the_matrices_inside_the_layers_and_adamw_the_rest(tokenizer) -> None:
@@ -56,14 +50,6 @@ def test_muon_knows_embeddings_by_what_they_are_and_takes_adapters_alone() -> No
     [adapters] = optimizer.param_groups
     assert len(adapters["params"]) == 2
     optimizer.load_state_dict(optimizer.state_dict())
-
-
-def test_a_head_of_its_own_is_no_matrix_inside_the_layers() -> None:
-    size = {"vocab_size": 50, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
-    model = LlamaForCausalLM(LlamaConfig(**size, num_attention_heads=1, tie_word_embeddings=False))
-    muon, adamw = (set(map(id, group["params"])) for group in make_optimizer(model, fast("muon")).param_groups)
-    assert len(muon) == 7, "four of attention, three of the rest of the layer"
-    assert {id(model.lm_head.weight), id(model.model.embed_tokens.weight)} <= adamw
 
 
 @pytest.mark.parametrize("name", ["adamw", "muon"])

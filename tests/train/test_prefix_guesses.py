@@ -9,7 +9,6 @@ import pytest
 from wordle_rl.config import StartSettings
 from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess, violates_clues
 from wordle_rl.solver import Solver
-from wordle_rl.train.initial_states import random_given
 from wordle_rl.train.prefix_guesses import PrefixGuesses
 from wordle_rl.words import WordList
 
@@ -84,31 +83,6 @@ def test_every_number_of_guesses_is_about_as_frequent(player: str, count: int, s
     assert all(abs(found[number] - even) < 5 * even**0.5 for number in found), found
 
 
-def test_the_same_stream_draws_the_same(solver: Solver) -> None:
-    for player in PLAYERS:
-        assert drawn(solver, player, 10) == drawn(solver, player, 10)
-
-
 def test_in_hard_mode_random_guesses_keep_to_the_hints_after_an_opener(solver: Solver) -> None:
     for secret, guesses in drawn(solver, "random:5", 20, hard_mode=True):
         assert all(hard_mode_fault(guess, before) is None for guess, before in boards(secret, guesses))
-
-
-def test_a_plain_random_player_draws_as_without_a_player(solver: Solver) -> None:
-    plain = PrefixGuesses(solver.words, solver, StartSettings(max_prefix_guesses=MOST))
-    for seed in range(20):
-        expected = random_given(solver.words, solver.words.answers[0], random.Random(seed), MOST)
-        assert plain(solver.words.answers[0], random.Random(seed)) == expected
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"player": "greedy", "max_prefix_guesses": 2},
-        {"player": "teacher:0", "max_prefix_guesses": 2},
-        {"player": "consistent"},
-    ],
-)
-def test_a_player_that_nobody_knows_or_needs_is_refused(values: dict) -> None:
-    with pytest.raises(ValueError, match="player"):
-        StartSettings(**values)

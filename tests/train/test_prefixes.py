@@ -47,10 +47,3 @@ def test_rows_can_be_read_back_and_no_prefix_stands_twice(rows) -> None:
     assert batch.asked[batch.predicted_by].tolist() == predicting
     assert batch.num_asked == len(set(predicting))
     assert batch.node_of.flatten()[batch.places].tolist() == list(range(len(prefixes)))
-
-
-def test_lengths_are_multiples_of_128() -> None:
-    ids, trained = padded([[(token, True)] * 100 for token in range(2)])
-    batch = share_prefixes(ids, trained, 128)
-    assert len(batch.places) == 198
-    assert [len(batch.tokens), len(batch.positions), len(batch.asked)] == [256, 256, 256]

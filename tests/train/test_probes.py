@@ -1,14 +1,8 @@
 """Laws of probes: every secret is played greedily at its time, and groups go where that loses most."""
 
-import pytest
-
-torch = pytest.importorskip("torch")
-
 from group_games import SETTINGS
 from grpo_training import roll_fixture  # noqa: F401  # a fixture
 from training_fixtures import rows
-
-from wordle_rl.config import GRPOSettings
 
 
 def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty) -> None:
@@ -44,8 +38,3 @@ def test_probes_leave_the_samplers_random_stream_alone(roll, sixty) -> None:
     probing.model.load_state_dict(plain.model.state_dict())
     for step in (0, 1):
         assert plain(step) == probing(step)
-
-
-def test_probes_without_prioritized_sampling_are_refused() -> None:
-    with pytest.raises(ValueError, match="prioritized_fraction"):
-        GRPOSettings(probe_every_steps=5, prioritized_fraction=0.0)

@@ -1,14 +1,11 @@
 """Laws of replay: a share of teacher games beside those of a round, drawn from the whole file, others each round."""
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
 from contexts import context_for
 from training_fixtures import compact, make_run, small_model
 
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.runs import write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.replay import Replay, draw_games
@@ -50,13 +47,6 @@ def test_a_round_replays_its_share_and_the_next_one_other_games(replay) -> None:
     assert len(first) == 4, "4 of 16 games are a quarter"
     assert made(6, 1) == first[:2], "fewer beside fewer games of its own"
     assert made(0, 1) == []
-
-
-def test_a_share_of_nothing_needs_no_teacher_games(replay) -> None:
-    made, _ = replay(0.0, traces=())
-    assert made(12, 1) == []
-    with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
-        replay(0.25, traces=())
 
 
 def test_games_that_no_context_holds_are_left_out(replay, tokenizer) -> None:

@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -32,7 +31,7 @@ from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.learner import TorchLearner, Update
-from wordle_rl.train.rounds import Rounds, fit_round, rounds_done, row_of
+from wordle_rl.train.rounds import Rounds, fit_round, row_of
 
 SETTINGS = RoundTraining(
     rounds=3,
@@ -160,13 +159,6 @@ def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
     assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_a_schedule_counts_rounds_and_sees_the_best_compliance_so_far(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path)
-    training()
-    compliance = [row["format_compliance"] for row in rows(tmp_path / "metrics.jsonl")]
-    assert training.schedule.asked == [None, compliance[0], max(compliance[:2])]
-
-
 def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(tokenizer, codec, sixty, tmp_path) -> None:
     whole = Training(tokenizer, codec, sixty, tmp_path / "whole")
     whole()
@@ -216,15 +208,6 @@ def test_adapters_go_on_without_a_second_look_at_their_base(tokenizer, codec, si
     assert [parameter.requires_grad for parameter in resumed.model.parameters()] == trained
 
 
-def test_of_a_round_means_are_written_and_of_skipped_steps_how_many(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path, SETTINGS.model_copy(update={"rounds": 1}))
-    bad = step(float("nan"), is_sound=False)
-    training.method.updates = [step(3.0), bad, step(1.0), bad, bad]
-    training()
-    [row] = rows(tmp_path / "metrics.jsonl")
-    assert (row["loss"], row["skipped_steps"]) == (2.0, 3)
-
-
 def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:
     training = Training(tokenizer, codec, sixty, tmp_path)
 
@@ -262,23 +245,6 @@ def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, t
     assert ["loss" in row for row in rows(tmp_path / "metrics.jsonl")] == [False] * 3
 
 
-def test_trackers_hear_of_every_round(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    heard = []
-
-    class Tracker:
-        def log(self, step, numbers) -> None:
-            heard.append((step, numbers["win_rate"], numbers["loss"]))
-
-    @contextmanager
-    def opened(_run, report_to, stage, *_args):
-        assert (report_to, stage) == (("tensorboard",), "practice")
-        yield [Tracker()]
-
-    monkeypatch.setattr("wordle_rl.train.rounds.opened_trackers", opened)
-    Training(tokenizer, codec, sixty, tmp_path, report_to=["tensorboard"])()
-    assert heard == [(row["step"], row["win_rate"], row["loss"]) for row in rows(tmp_path / "metrics.jsonl")]
-
-
 def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
     long = SETTINGS.model_copy(update={"sampling": SamplingSettings(max_completion_tokens=5000)})
     with pytest.raises(ConfigError, match="max_completion_tokens"):
@@ -288,15 +254,6 @@ def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypa
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="practice"):
         Rounds("practice", learner, None, SETTINGS, None)
-
-
-def test_rounds_done_are_those_with_a_record(tmp_path) -> None:
-    assert rounds_done(tmp_path) == 0
-    for number, finished in ((2, True), (10, True), (11, False)):
-        (tmp_path / f"round-{number}").mkdir()
-        if finished:
-            (tmp_path / f"round-{number}" / "wordle_rl_state.json").write_text("{}")
-    assert rounds_done(tmp_path) == 10
 
 
 def test_a_game_that_its_player_fails_in_is_no_sample(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:

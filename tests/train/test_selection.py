@@ -3,7 +3,6 @@
 import json
 from contextlib import contextmanager
 from functools import partial
-from itertools import pairwise
 
 import pytest
 
@@ -16,7 +15,6 @@ from safetensors.torch import load_file
 from training_fixtures import make_run, rows, small_model, weights_of
 
 import wordle_rl.train.grpo as grpo_module
-from wordle_rl.config import GRPOSettings
 from wordle_rl.runs import read_object
 from wordle_rl.train.learner import TorchLearner, TorchWeights
 from wordle_rl.train.selection import BestWeights
@@ -70,14 +68,6 @@ def test_the_cheapest_weights_are_taken(chosen) -> None:
     ]  # fmt: skip
 
 
-def test_training_that_only_harms_gives_back_its_start(chosen) -> None:
-    assert chosen([4.0, 5.0, 6.0])[:2] == (0.0, 0)
-
-
-def test_of_equals_the_later_weights_are_taken(chosen) -> None:
-    assert chosen([4.0, 4.0, 5.0])[:2] == (1.0, 1)
-
-
 def test_validation_comes_every_so_many_steps_and_at_the_end(chosen) -> None:
     _, _, written = chosen([5.0, 4.0, 3.0], every=4)
     assert [row["step"] for row in written] == [0, 4, 6]
@@ -114,11 +104,6 @@ def test_weights_between_can_be_the_only_candidates_beside_the_start(chosen, tmp
     assert [(row["stage"], row["step"]) for row in written] == [
         ("validation", 0), ("validation", 1), ("validation", 2), ("blend", 25),
     ]  # fmt: skip
-
-
-def test_alphas_close_to_each_other_are_told_apart(chosen) -> None:
-    _, _, written = chosen([5.0, 4.0, 3.0, 2.0], alphas=(0.12, 0.125))
-    assert [row["step"] for row in written if row["stage"] == "blend"] == [12, 12.5]
 
 
 def test_the_start_stays_where_the_only_candidate_is_worse(chosen) -> None:
@@ -182,43 +167,6 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(train, split, tmp_pa
     rubric = SETTINGS.reward.schedule().rubric()
     assert all(set(turn["components"]) == set(rubric.effective_weights) for row in shown for turn in row["turns"])
     assert all(row["reward"] == pytest.approx(sum(t["reward"] for t in row["turns"]), abs=1e-3) for row in shown)
-
-
-def test_grpo_says_which_weights_it_kept(train, split, tmp_path) -> None:
-    settings = update(SETTINGS, validate_every_steps=2, interpolation_alphas=(0.5, 1.0))
-    train(tmp_path, settings, setup=train.setup(secrets=split.train, validation=split.val))
-    written = [(row["stage"], row["step"]) for row in rows(tmp_path / "metrics.jsonl") if "greedy_cost" in row]
-    assert written == [("validation", 0), ("validation", 2), ("blend", 50)]
-    assert read_object(tmp_path / "grpo" / "selected.json") == {
-        "step": 2,
-        "alpha": 0.5,
-        **costing(4.0, 4.0, 4.0).figures,
-    }
-
-
-def test_interpolated_weights_are_named_in_their_games_and_show_other_words(choosing, tmp_path) -> None:
-    choosing(tmp_path, sample_games=1)
-    shown = [row for row in rows(tmp_path / "games.jsonl") if row["stage"] == "validation"]
-    assert [(row["step"], round(row["alpha"], 2)) for row in shown] == [(0, 1), (1, 1), (2, 1), (2, 0.33), (2, 0.67)]
-    words = [row["secret"] for row in shown]
-    assert len({*words}) == min(len(words), len(choosing.split.val))
-    assert all(before != after for before, after in pairwise(words))
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"interpolation_alphas": (0.5, 1.0), "validate_every_steps": 0},
-        {"interpolation_alphas": (0.5,), "engine": "vllm"},
-        {"interpolation_alphas": ()},
-        {"interpolation_alphas": (0.0, 1.0)},
-        {"interpolation_alphas": (1.5,)},
-        {"interpolation_alphas": (0.3, 0.3)},
-    ],
-)
-def test_alphas_that_nothing_could_choose_from_are_refused(values) -> None:
-    with pytest.raises(ValueError, match="interpolation_alphas"):
-        GRPOSettings(**{"validate_every_steps": 5, **values})
 
 
 @pytest.fixture

@@ -10,14 +10,12 @@ from rich.console import Console
 torch = pytest.importorskip("torch")
 
 from sft_training import SETTINGS, fine_tune, loss_of, same_bits
-from training_fixtures import compact, fast, log_every_step, make_run, rows, small_model, weights_of
+from training_fixtures import compact, log_every_step, make_run, rows, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config import TraceSettings, load_config
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.report import read_run
-from wordle_rl.report.html.stage_curves import curves_section
 from wordle_rl.runs import write_jsonl
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
@@ -151,34 +149,6 @@ def test_a_kill_between_a_checkpoint_and_the_next_step_loses_no_validation(
     assert len(measured(run.directory)) == 2
 
 
-def test_games_learnt_by_heart_show_on_the_page(games, tokenizer, codec, sixty, tmp_path) -> None:
-    """The training loss falls to the end, the validation loss turns back; both are in one chart."""
-    learnt, held_out = games
-    run = make_run(tmp_path, sixty)
-    settings = SETTINGS.model_copy(
-        update={"epochs": 60, "optimizer": fast().model_copy(update={"learning_rate": 0.02})}
-    )
-    fine_tune(small_model(tokenizer), codec, learnt[:16], settings, run, validation=held_out)
-    metrics = read_run(tmp_path).metrics["sft"]
-    training = [row["loss"] for row in metrics if "loss" in row]
-    validation = [row["validation_loss"] for row in metrics if "validation_loss" in row]
-    assert len(training) == len(validation) == 60, "a step's rows are not taken for each other"
-    assert training[-1] < 0.5 * min(validation)
-    assert validation[-1] > 1.1 * min(validation)
-    page = curves_section("sft", metrics)
-    assert "60 logged steps" in page
-    assert f"Loss: training from {training[0]:.3g} at step 1 to {training[-1]:.3g} at step 60; validation from" in page
-    assert "Token accuracy: training from" in page
-    assert "never trained on" in page
-    assert page.count("<h3>Loss</h3>") == 1
-    assert "validation_" not in page
-
-
-def test_without_logged_training_steps_the_page_draws_validation_alone() -> None:
-    page = curves_section("sft", [{"stage": "sft", "step": 4, "validation_loss": 0.5}])
-    assert "Loss: validation from 0.5 at step 4 to 0.5 at step 4" in page
-
-
 def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, tmp_path) -> None:
     learnt, held_out = games
     model = small_model(tokenizer)
@@ -189,20 +159,6 @@ def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, t
     [row] = [row for row in rows(tmp_path / "metrics.jsonl") if "validation_mean_token_accuracy" in row]
     assert row["not_finite"] == ["validation_loss"]
     assert "validation_loss" not in row
-
-
-def test_trackers_get_it_by_the_name_that_transformers_gives_it(games, tokenizer, codec, sixty, tmp_path) -> None:
-    pytest.importorskip("tensorboard")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    learnt, held_out = games
-    run = make_run(tmp_path, sixty)
-    fine_tune(small_model(tokenizer), codec, learnt, SETTINGS, run, validation=held_out, report_to=["tensorboard"])
-    (file,) = (tmp_path / "sft" / "tensorboard").rglob("events.out.tfevents.*")
-    events = EventAccumulator(str(file)).Reload()
-    for name in ("loss", "mean_token_accuracy"):
-        curve = {event.step: event.value for event in events.Scalars(f"eval/{name}")}
-        assert curve == pytest.approx({row["step"]: row[f"validation_{name}"] for row in measured(tmp_path)}, rel=1e-5)
 
 
 def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(

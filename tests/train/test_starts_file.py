@@ -100,25 +100,11 @@ def test_histories_of_other_projects_are_boards(read, split) -> None:
         read({"secret": a, "past_guess_history": "[["})
 
 
-def test_prompts_that_are_not_used_are_named(small_words, split, tmp_path: Path) -> None:
-    path, opening = tmp_path / "rows.jsonl", Prompter().opening()
-    write_jsonl(path, [{"prompt": opening, "answer": split.train[0]}, {"prompt": "play", "answer": split.train[1]}])
-    found = read_start_boards(path, small_words, split, Rules(), outside=True, opening=opening)
-    assert "secrets to play" in found.counted()
-    assert "; 1 have a prompt of their own, which is not used (game.system_prompt" in found.counted()
-
-
 def test_marks_in_a_file_count_for_nothing(read, split) -> None:
     a, b = split.train[:2]
     found = read({"word": a.upper(), "turns": [{"guess": b.upper(), "feedback": "GGGGG"}], "more": 1})
     assert found.starts == (InitialState(a, (b,)),)
     assert list(found.rows()) == [{"secret": a, "turns": [{"guess": b, "marks": score_guess(a, b), "given": True}]}]
-
-
-def test_what_is_kept_reads_back_the_same(read, split) -> None:
-    a, b, c = split.train[:3]
-    found = read(board(a, b, c), board(b), board(c, a))
-    assert read(*found.rows()).starts == found.starts
 
 
 def test_boards_on_which_no_training_game_may_go_on_are_counted_by_reason(read, split) -> None:
@@ -192,8 +178,3 @@ def test_a_line_that_is_no_board_is_refused_by_its_number(row, small_words: Word
     with pytest.raises(RunError, match=r"starts\.jsonl:2 ") as caught:
         read_start_boards(path, small_words, split, Rules(), outside=True)
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_named(small_words, split, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"nothing\.jsonl"):
-        read_start_boards(tmp_path / "nothing.jsonl", small_words, split, Rules(), outside=True)

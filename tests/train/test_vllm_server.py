@@ -135,14 +135,6 @@ def test_an_error_in_games_ahead_ends_the_training(server, train, tmp_path, monk
         train(tmp_path / "run", on(server, steps=3, batches_ahead=1))
 
 
-@pytest.mark.parametrize("changes", [{"engine": "vllm"}, {"engine": "transformers"}, {"probe_every_steps": 1}])
-def test_games_ahead_need_a_server_and_no_probes(changes) -> None:
-    settings = {"engine": "http://box:8000", "batches_ahead": 1}
-    assert GRPOTraining.model_validate(settings).batches_ahead
-    with pytest.raises(ValueError, match="batches_ahead"):
-        GRPOTraining.model_validate(settings | changes)
-
-
 # --- what is refused ------------------------------------------------------------------------------------------------
 
 
@@ -160,38 +152,6 @@ def test_a_server_that_cannot_serve_a_training_is_refused(info, length, named, s
     with pytest.raises(ConfigError, match=named):
         train(tmp_path / "run", on(server))
     assert server.events == []
-
-
-def test_a_server_that_is_not_there_is_named(server, train, tmp_path) -> None:
-    server.close()
-    with pytest.raises(ConfigError, match=r"no vLLM server answers at http://127.0.0.1:\d+; start it with scripts/"):
-        train(tmp_path / "run", on(server))
-
-
-def test_a_missing_vllm_is_named_since_it_sends_the_weights(server, train, tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "vllm", None)
-    with pytest.raises(ConfigError, match=r'grpo.engine "http\S+" needs .*wordle-rl\[vllm\]'):
-        train(tmp_path / "run", on(server))
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"engine": "sglang"}, r"engine 'sglang' is none of transformers, vllm and the address of a vLLM server"),
-        ({"engine": "localhost:8000"}, r"such as http://localhost:8000; give one of them"),
-        (
-            {"engine": "http://box:8000", "gpu_memory_utilization": 0.5},
-            r"was started with options of its own; leave it out",
-        ),
-        (
-            {"engine": "http://box:8000", "interpolation_alphas": [0.5, 1.0], "validate_every_steps": 1},
-            r"interpolation_alphas other than 1 are played by transformers",
-        ),
-    ],
-)
-def test_settings_that_no_engine_follows_are_refused(settings, named) -> None:
-    with pytest.raises(ValueError, match=named):
-        RunConfig.model_validate({"grpo": settings})
 
 
 def test_a_server_is_weighed_as_an_engine_and_takes_no_memory_of_the_training() -> None:
@@ -271,11 +231,3 @@ def test_the_script_starts_a_server_as_trl_wants_it(launch) -> None:
     imposed = {name: wanted[wanted.index(name) + 1] for name in ("--weight-transfer-config", "--logprobs-mode")}
     assert options == {**imposed, "--host": "127.0.0.1", "--port": "8000"}
     assert mode == "dev mode: 1"
-
-
-def test_options_of_vllm_count_last_and_a_missing_model_is_named(launch) -> None:
-    said = launch("runs/mine/sft", "--port", "8001", "--max-model-len", "2048").stdout.splitlines()
-    assert said[-5:-1] == ["--port", "8001", "--max-model-len", "2048"]
-    done = launch()
-    assert done.returncode != 0
-    assert "usage: scripts/vllm_server.sh MODEL" in done.stderr

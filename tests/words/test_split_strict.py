@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from wordle_rl.words import PROMPT_WORDS, WordList, WordListError
+from wordle_rl.words import PROMPT_WORDS, WordList
 from wordle_rl.words.split import split_secrets
 
 
@@ -22,20 +22,6 @@ def test_more_strict_words_hold_the_fewer_and_are_a_fair_sample(default_words) -
     assert many.strict[: len(few.strict)] == few.strict
     assert many.test[: len(many.strict)] != many.strict, "an order of their own, not the beginning of the test secrets"
     assert split_secrets(default_words, 1, strict_fraction=0.02).strict != few.strict
-
-
-def test_more_strict_words_than_test_secrets_make_more_test_secrets(default_words) -> None:
-    split = split_secrets(default_words, strict_fraction=0.2)
-    assert len(split.test) == round(0.2 * 2734)
-    assert not set(split.train) & set(split.test)
-    with pytest.raises(WordListError, match="547 of 300 test secrets"):
-        split_secrets(default_words, strict_fraction=0.2, test_size=300)
-
-
-def test_strict_is_a_part_by_name(default_words) -> None:
-    split = split_secrets(default_words, strict_fraction=0.01)
-    assert split.named("strict") == split.strict
-    assert split.part_of(split.strict[0]) == "test"
 
 
 def test_strict_words_are_found_in_any_text(default_words) -> None:

@@ -119,10 +119,15 @@ class ModelSettings(FittingSettings):
     load_in_4bit: bool = False
     """QLoRA: hold the base model's weights in 4 bits; needs bitsandbytes and lora.rank."""
 
+    compile: bool = False
+    """Train with layers that torch.compile has fused; the first step takes a minute longer. Play stays as it is."""
+
     def check(self) -> None:
         """Refuse adapters without a base, and sizes that do not divide."""
         if self.lora.rank and self.path == "tiny":
             raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
+        if self.compile and self.path == "tiny":
+            raise ValueError("compile has nothing to fuse in the embedded model, whose forward pass is our own")
         if self.load_in_4bit and not self.lora.rank:
             raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
         if (self.num_heads > 1 and self.hidden_size % 32) or self.hidden_size % 2:

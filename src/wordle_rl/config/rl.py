@@ -135,10 +135,8 @@ class GRPOSettings(Section):
     `grpo`, with importance ratios per sequence; it needs one advantage per sequence, which `credit = "game"`,
     `game.shape = "state"` and turn_candidates above 1 give."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range of importance ratios. Only with batches_ahead: other games are trained on once, by the weights
-    that played them, so ratios are 1."""
-    epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher); see epsilon."""
+    """Clip range of importance ratios below 1; above 1 it is 0.08 wider (clip-higher). Only with batches_ahead: other
+    games are trained on once, by the weights that played them, so ratios are 1."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
     engine: str = "transformers"
@@ -352,6 +350,8 @@ class GRPOTraining(GRPOSettings, RLTraining):
     """Games per secret."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the start."""
+    epsilon_high: float = Field(0.28, gt=0)
+    """Clip range of importance ratios above 1 (clip-higher)."""
     outside_rate: float = Field(0.0, ge=0, le=1)
     """Rate of groups whose secret is a listed word outside the answers."""
 

@@ -61,8 +61,8 @@ def _find_player(name: str) -> Path:
     """`find_model` for a player's name; what is no directory may have been meant for another player."""
     if not Path(name).is_dir() and not is_hub_name(name) and not is_converted(name):
         raise ConfigError(
-            f"no model or run directory {name!r}; other players are solver, consistent, random and openai:MODEL, "
-            "your own as module:attribute, and human for `wordle-rl play` alone"
+            f"no model or run directory {name!r}; other players are bundled, solver, consistent, random and "
+            "openai:MODEL, your own as module:attribute, and human for `wordle-rl play` alone"
         )
     return find_model(Path(name))
 
@@ -129,8 +129,8 @@ def make_player(
     """Make a player.
 
     Args:
-        name: `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run directory,
-            USER/NAME of the hub, or `module:attribute`, a player of your own (see `OwnSampler`).
+        name: `bundled`, `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run
+            directory, USER/NAME of the hub, or `module:attribute`, a player of your own (see `OwnSampler`).
         words: The word list.
         game: Rules and wording; None: those stored with the model, else the defaults.
         sampling: How a model's tokens are drawn.

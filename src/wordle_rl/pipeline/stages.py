@@ -264,6 +264,7 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | T
         codec,
         precision=stage.precision,
         gradient_checkpointing=stage.gradient_checkpointing,
+        compiled=model.compile,
         temperature=temperature,
         seed=config.seed,
     )

@@ -181,10 +181,10 @@ def check_on_policy(config: RunConfig) -> list[Finding]:
         return []
     grpo, usual = config.grpo, GRPOSettings()
     messages = []
-    if not grpo.batches_ahead and (grpo.epsilon, grpo.epsilon_high) != (usual.epsilon, usual.epsilon_high):
+    if not grpo.batches_ahead and grpo.epsilon != usual.epsilon:
         messages.append(
-            "grpo.epsilon and grpo.epsilon_high clip ratios of games that older weights played; without "
-            "grpo.batches_ahead ratios are 1; leave them out"
+            "grpo.epsilon clips ratios of games that older weights played; without "
+            "grpo.batches_ahead ratios are 1; leave it out"
         )
     return [Finding("problem", message) for message in messages]
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.runs.distributed import num_processes
 
-ALL = frozenset({"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "vllm", "processes"})
+ALL = frozenset(
+    {"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "compile", "vllm", "processes"}
+)
 """Every capability."""
 
 
@@ -27,6 +29,7 @@ def needs(config: RunConfig) -> dict[str, tuple[str, str]]:
             'leave it out, or set model.dtype to "bfloat16"',
         ),
         "kernels": (["model.attn_implementation"] * (model.attn_implementation is not None), "leave it out"),
+        "compile": (["model.compile"] * model.compile, "leave it out"),
         "vllm": (vllm, "leave it out"),
         "processes": ([f"a launch of {processes} processes"] * (processes > 1), "start one"),
     }

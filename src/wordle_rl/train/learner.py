@@ -36,7 +36,7 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.batch import FILLER, Batch
 from wordle_rl.train.capabilities import ALL
-from wordle_rl.train.logprobs import Scorer, Scores
+from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals, kl_estimate
 from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 
@@ -168,6 +168,7 @@ class TorchLearner:
         codec: Its tokenizer and chat template.
         precision: `bf16` autocast, `fp32`, or `auto`.
         gradient_checkpointing: Compute layers again in the backward pass, to save memory.
+        compiled: Train with layers fused by torch.compile.
         temperature: Logits are divided by it, as in sampling.
         seed: Of dropout.
     """
@@ -181,6 +182,7 @@ class TorchLearner:
         *,
         precision: Precision = "auto",
         gradient_checkpointing: bool = False,
+        compiled: bool = False,
         temperature: float = 1.0,
         seed: int = 0,
     ) -> None:
@@ -191,13 +193,20 @@ class TorchLearner:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
         self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
-        if self._bf16 and self.is_sharded:
-            self.accelerator.state.fsdp_plugin.set_mixed_precision("bf16")
+        if self.is_sharded:
+            plugin = self.accelerator.state.fsdp_plugin
+            if self._bf16:
+                plugin.set_mixed_precision("bf16")
+            # The unit that is gathered at once is a layer, whatever else the launch file leaves open.
+            plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or [
+                type(layers_of(model)[0]).__name__
+            ]
         scorer = Scorer(
             model,
             bf16=self._bf16,
             temperature=temperature,
             checkpointing=gradient_checkpointing,
+            compiled=compiled,
             sharded=self.is_sharded,
         )
         self.shares_prefixes = scorer.shares_prefixes
@@ -381,7 +390,9 @@ class TorchLearner:
         """See `Learner`."""
         device = self.model.device.type
         # A processor is slower in bfloat16 at products of one token a row.
-        with torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu"):
+        # Compiled layers are for training: a cache that grows would have them compiled again and again.
+        play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu")
+        with play, torch.compiler.set_stance("force_eager"):
             yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
 
     def save_checkpoint(self, directory: Path) -> None:

@@ -54,6 +54,7 @@ class Scorer(nn.Module):
         bf16: Compute under bfloat16 autocast.
         temperature: Logits are divided by it, as in sampling.
         checkpointing: Layers are computed again in the backward pass, to save memory.
+        compiled: Fuse each layer by torch.compile. Rows are then padded: a prefix tree has another shape at every step.
         sharded: Its weights will be sharded over processes. FSDP gathers them where a module is called, in the same
             order in all processes, so here each module is called once, and prefixes are not shared.
     """
@@ -65,6 +66,7 @@ class Scorer(nn.Module):
         bf16: bool = False,
         temperature: float = 1.0,
         checkpointing: bool = False,
+        compiled: bool = False,
         sharded: bool = False,
     ) -> None:
         super().__init__()
@@ -76,7 +78,9 @@ class Scorer(nn.Module):
             enable: Any = getattr(model, name if hasattr(model, name) else "gradient_checkpointing_enable")
             enable({"use_reentrant": False})
         whole = model.get_base_model() if has_adapters(model) else model  # type: ignore[operator]  # peft's
-        sharing = not (sharded or checkpointing)
+        if compiled:
+            compile_layers(whole)
+        sharing = not (sharded or checkpointing or compiled)
         self._embedded = sharing and takes_shared_prefixes(model)
         # In a tuple, or torch would list their weights twice.
         self._parts = (whole, *_body_and_head(whole))
@@ -86,10 +90,6 @@ class Scorer(nn.Module):
         self._longest_shared = getattr(whole.config.get_text_config(), "sliding_window", None) or math.inf
 
     # accelerate asks these of the module that FSDP shards
-    @property
-    def _no_split_modules(self) -> Any:
-        return self.model._no_split_modules
-
     def get_input_embeddings(self) -> nn.Module:
         """Of the model."""
         return self.model.get_input_embeddings()
@@ -223,6 +223,23 @@ class Scorer(nn.Module):
         whole.train(was_training)
         found = nodes[shared.asked[: shared.num_asked]][shared.predicted_by].float()
         return _close(found, plain)
+
+
+def compile_layers(model: PreTrainedModel) -> None:
+    """Compile each layer of a model in place; layers of one kind share their code, so it is fast to compile.
+
+    Weights keep their names. Batches differ in shape, so sizes are symbols from the first.
+    """
+    for layer in layers_of(model):
+        layer.compile(dynamic=True)
+
+
+def layers_of(model: PreTrainedModel) -> nn.ModuleList:
+    """The stack of a model's layers."""
+    num_layers = model.config.get_text_config().num_hidden_layers
+    return next(
+        part for part in model.get_decoder().modules() if isinstance(part, nn.ModuleList) and len(part) == num_layers
+    )
 
 
 def _body_and_head(model: PreTrainedModel) -> tuple[Any, Any]:

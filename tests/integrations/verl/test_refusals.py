@@ -56,10 +56,3 @@ def test_all_faults_are_told_at_once() -> None:
     config = load_config(RECIPE, {("grpo", "engine"): "vllm", ("grpo", "max_refills"): 3})
     with pytest.raises(ConfigError, match=r"grpo\.engine.*; nor|; nor.*grpo\.engine"):
         check_settings(config, VerlSettings())
-
-
-def test_without_verl_the_command_says_how_to_get_it(cli, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.integrations.verl.__main__.find_spec", lambda name: None)
-    from wordle_rl.integrations.verl.__main__ import main
-
-    assert main([str(RECIPE), "--out", str(tmp_path / "run")]) == 2

@@ -77,11 +77,3 @@ def test_a_refusal_is_tried_again_only_where_that_may_help(
     assert "(key)" in str(failed)
     assert KEY not in repr(failed)
     assert "\n" not in str(failed)
-
-
-def test_an_answer_that_cannot_be_read_names_no_status(serve, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.samplers.endpoint.retry.FIRST_PAUSE_S", 0.01)
-    endpoint = serve(lambda *_: (200, b"<html>"))
-    with pytest.raises(RequestFailedError, match="JSONDecodeError") as caught:
-        ask(endpoint, max_retries=1)
-    assert (caught.value.status, caught.value.code, len(endpoint.requests)) == (None, None, 2)

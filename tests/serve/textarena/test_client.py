@@ -1,8 +1,6 @@
 """Laws of the wire: what openenv's own client sends and reads, recorded, and ours beside it, over real sockets."""
 
-import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from wordle_server import RunningServer, wordle_server
@@ -84,40 +82,3 @@ def test_the_notebooks_plain_calls_work(address: str) -> None:
     env.reset(seed=3)
     assert env.step(TextArenaAction(message=f"[{secret}]")).reward == 1.0
     env.close()
-
-
-def test_a_group_shares_its_secret_over_sessions(address: str) -> None:
-    async def game(seed: int) -> str:
-        async with TextArenaEnv(base_url=address) as env:
-            result = await env.reset(seed=seed)
-            while not result.done:
-                result = await env.step(TextArenaAction(message="pass"))
-            return (await env.state()).raw_state["game_state"]["secret_word"]
-
-    async def groups() -> list[list[str]]:
-        return [list(await asyncio.gather(*(game(seed) for _ in range(4)))) for seed in range(3)]
-
-    secrets = asyncio.run(groups())
-    assert [len(set(group)) for group in secrets] == [1, 1, 1]
-    assert len({group[0] for group in secrets}) == 3
-
-
-def test_sessions_play_beside_each_other(address: str) -> None:
-    def guesses_left(number: int) -> int:
-        with TextArenaEnv(base_url=address).sync() as env:
-            env.reset(seed=number)
-            for _ in range(number):
-                env.step(TextArenaAction(message="pass"))
-            return 6 - env.state().turn
-
-    with ThreadPoolExecutor(6) as threads:
-        assert list(threads.map(guesses_left, range(6))) == [6, 5, 4, 3, 2, 1]
-
-
-def test_a_refusal_names_its_reason_and_leaves_the_session_open(address: str) -> None:
-    with TextArenaEnv(base_url=address).sync() as env:
-        with pytest.raises(RuntimeError, match="no game has begun"):
-            env.step(TextArenaAction(message="[crane]"))
-        with pytest.raises(RuntimeError, match="style"):
-            env.reset(style="english")
-        assert env.reset(seed=1).done is False

@@ -1,6 +1,5 @@
 """Laws of `generate_rollout_completions`: one completion a prompt, of exactly the tokens it is given."""
 
-import inspect
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +9,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.models.tiny import make_model, make_tokenizer
-from wordle_rl.serve.textarena.completions import completion_logprobs, generate_rollout_completions
+from wordle_rl.serve.textarena.completions import generate_rollout_completions
 
 PROMPT = "a guess?<|reply|>"
 
@@ -39,17 +38,6 @@ def trainer(tmp_path_factory: pytest.TempPathFactory) -> GRPOTrainer:
     )
 
 
-def test_what_is_used_of_trl_is_there(trainer: GRPOTrainer) -> None:
-    parameters = inspect.signature(trainer._generate_single_turn).parameters
-    assert list(parameters)[:4] == ["prompt_ids", "images", "multimodal_fields", "num_generations"]
-    assert trainer.generation_config.max_new_tokens == 5
-    source = inspect.getsource(type(trainer))
-    assert "vllm_generation.generate(" in source
-    from trl.generation import vllm_generation
-
-    assert "self.generation_kwargs" in inspect.getsource(vllm_generation.VLLMGeneration.generate)
-
-
 def test_token_ids_are_taken_as_they_are_and_text_is_tokenized_without_additions(trainer: GRPOTrainer) -> None:
     ids = trainer.processing_class(PROMPT, add_special_tokens=False)["input_ids"]
     chat = [{"role": "user", "content": "a guess?"}]
@@ -71,13 +59,6 @@ def test_log_probabilities_are_the_models_at_the_temperature_of_sampling(trainer
             first = len(output["prompt_ids"]) - 1
             expected = [float(logprobs[first + i, token]) for i, token in enumerate(output["completion_ids"])]
             assert output["logprobs"] == pytest.approx(expected, abs=1e-5)
-
-
-def test_the_model_is_left_in_its_mode(trainer: GRPOTrainer) -> None:
-    for is_training in (True, False):
-        trainer.model.train(is_training)
-        completion_logprobs(trainer, [[5, 6]], [[7]], 1.0)
-        assert trainer.model.training is is_training
 
 
 def test_settings_of_sampling_hold_for_one_call(trainer: GRPOTrainer) -> None:
@@ -106,16 +87,3 @@ def test_vllm_is_asked_where_the_trainer_has_it() -> None:
     assert asked == [([[5], [6, 7]], 1, {"seed": 1, "max_tokens": 3})]
     assert [output["logprobs"] for output in outputs] == [[-0.5, -0.25]] * 2
     assert engine.generation_kwargs == {"seed": 1}
-
-
-def test_what_cannot_be_sampled_is_refused(trainer: GRPOTrainer) -> None:
-    assert generate_rollout_completions(trainer, []) == []
-    for prompts, options, fault in (
-        ([""], {}, "empty"),
-        ([[]], {}, "empty"),
-        ([PROMPT], {"as_chat": True}, "as_chat"),
-        ([[{"role": "user", "content": "a"}]], {"as_chat": False}, "as_chat"),
-        ([PROMPT], {"generation_overrides": {"n": 4}}, "repeat the prompt"),
-    ):
-        with pytest.raises(ValueError, match=fault):
-            generate_rollout_completions(trainer, prompts, **options)

@@ -111,17 +111,6 @@ def test_a_server_may_keep_its_secrets_to_itself() -> None:
     assert secret_of(seed=5) not in session.state.model_dump_json() + last.model_dump_json()
 
 
-def test_the_state_counts_steps_and_turns() -> None:
-    session = environment()
-    assert (session.state.step_count, session.state.raw_state) == (0, {})
-    session.reset(seed=1, episode_id="mine")
-    for count in range(1, 4):
-        say(session, "[slate]")
-        state = session.state
-        assert (state.episode_id, state.step_count, state.turn, state.max_turns) == ("mine", count, count, 6)
-    assert len(state.raw_state["game_state"]["guess_history"]) == 1, "a repeat is on the board already"
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
@@ -157,17 +146,3 @@ def test_a_session_may_ask_for_hard_mode_and_for_a_board() -> None:
     assert secret != "slate"
     history = say(session, "[slate]").messages[0].content
     assert "You submitted [slate]" in history
-
-
-def test_lenient_is_for_comparisons_and_has_to_be_asked_for() -> None:
-    for reading, answer in ((Reading.STRICT, "wrong format"), (Reading.LENIENT, "You submitted [slate]")):
-        session = environment(reading)
-        session.reset(seed=1)
-        assert answer in say(session, "I think slate [slate]").messages[0].content
-
-
-def test_the_wording_is_textarenas_whatever_the_server_plays_elsewhere() -> None:
-    settings = ServeSettings.model_validate({"game": {"style": "compact", "thinking": "required", "max_turns": 4}})
-    session = TextArenaEnvironment(ServedGames(in_textarena_words(settings)), Metrics())
-    assert "You have 4 attempts" in session.reset(seed=1).prompt
-    assert "wrong format" not in say(session, "[slate]").messages[0].content

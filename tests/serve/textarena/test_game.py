@@ -111,13 +111,6 @@ def test_six_attempts_and_a_win_on_the_last_is_a_win() -> None:
     assert ours.reason == recorded()["win on the last turn"].reason
 
 
-def test_a_finished_game_takes_no_message() -> None:
-    game = new_game("crane")
-    game.step("[crane]")
-    with pytest.raises(RuntimeError, match="over"):
-        game.step("[slate]")
-
-
 def test_a_refusal_that_costs_nothing_leaves_the_guesses() -> None:
     game = new_game("crane", dictionary=Dictionary.APP)
     game.step("[qzxwv]")
@@ -130,8 +123,3 @@ def test_guesses_already_on_the_board_stand_in_the_history() -> None:
     begun = TextArenaGame(WordleEnv("crane", load_words(), Prompter(Style.TEXTARENA), ["slate"]))
     assert begun.history == played.history
     assert begun.prompt == begun.history.strip()
-
-
-def test_only_the_style_of_the_texts_is_played() -> None:
-    with pytest.raises(ValueError, match="style english"):
-        TextArenaGame(WordleEnv("crane", load_words(), Prompter()))

@@ -81,20 +81,3 @@ def test_strict_feedback_is_that_of_the_last_turn_or_none(name: str) -> None:
     marks = "" if turn.marks is None or repeated else turn.marks
     counts = extract_feedback_counts(extract_wordle_feedback(history(ours)))
     assert counts == (marks.count("G"), marks.count("Y"))
-
-
-def test_feedback_of_textarena_0_6_is_read_too() -> None:
-    """One message a turn, which shows the whole board; in it the last guess counts."""
-    board = "C R A N E\nX Y X X X\n\nS P A R E\nG X X G X"
-    answer = f"Player 0 submitted [spare].\nFeedback:\n{board}\n\nYou have 4 guesses left."
-    feedback = extract_wordle_feedback(observed("[spare]", answer))
-    assert extract_feedback_counts(feedback) == (2, 0)
-
-
-@pytest.mark.parametrize("feedback", ["", "G G G G G", "nothing\nto see", "C R A N E\nX Y X X"])
-def test_counts_need_letters_above_marks(feedback: str) -> None:
-    assert extract_feedback_counts(feedback) in ((0, 0), (0, 1))
-
-
-def test_an_observation_without_messages_has_no_feedback() -> None:
-    assert extract_wordle_feedback(observed()) == extract_wordle_feedback(observed(), lenient=True) == ""

@@ -84,19 +84,6 @@ def test_a_wrong_address_has_a_defined_answer(client: TestClient, path: str, sta
     assert status == 404 or response.json()["error"]
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"[]", b"1", b'{"player": 5}', b'{"player": "nobody"}', b'{"player": "/etc"}', b'{"player": "../x"}',
-     b'{"player": "solver", "secret": "zzzzz"}', b'{"player": "solver", "temperature": 9}',
-     b'{"player": "solver", "part": "test"}', b'{"player": "solver", "extra": 1}', b'{"player": "\xff"}', b"x" * 5000],
-)  # fmt: skip
-def test_a_wrong_request_for_a_game_is_refused(client: TestClient, body: bytes) -> None:
-    headers = {"content-type": "application/json"}
-    response = client.post("/watch/api/watch", content=body, headers=headers)
-    assert response.status_code == 400
-    assert response.json()["error"]
-
-
 def test_another_sites_form_cannot_begin_a_game(client: TestClient) -> None:
     response = client.post("/watch/api/play", content=b"{}", headers={"content-type": "text/plain"})
     assert response.status_code == 400
@@ -127,14 +114,6 @@ def test_two_secrets_that_are_marked_alike_are_told_alike(client: TestClient, si
             told.setdefault(tuple(seen), set()).add(json.dumps(event))
     assert len(told) > 60
     assert all(len(versions) == 1 for versions in told.values())
-
-
-def test_the_same_seed_is_the_same_game(client: TestClient) -> None:
-    def game(seed: int) -> list[tuple]:
-        return [(event.get("guess"), event.get("secret")) for event in events(client, player="consistent", seed=seed)]
-
-    assert game(3) == game(3)
-    assert len({game(seed)[-1] for seed in range(8)}) > 2
 
 
 def test_a_game_by_hand_says_nothing_of_its_secret_before_the_end(client: TestClient, sixty) -> None:
@@ -189,9 +168,3 @@ def test_only_parts_that_the_owner_allows_are_drawn_from(word_directory: Path, t
         last = json.loads(list(response.iter_lines())[-1])
     assert last["secret"] in split.test
     assert last["turns_used"] <= 6
-
-
-def test_the_report_of_a_run_links_to_the_games_of_the_page(client: TestClient) -> None:
-    page = client.get("/watch/runs/one/report.html").text
-    assert 'data-watch="../../#run=one&amp;"' in page
-    assert "default-src 'none'" in page

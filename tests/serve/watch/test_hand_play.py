@@ -44,28 +44,6 @@ def test_nothing_before_the_end_holds_the_secret(games: HandGames, sixty) -> Non
         assert (end["won"], end["secret"], end["outcome"]) == (False, secret, "unlisted")
 
 
-@pytest.mark.parametrize(("dictionary", "left"), [(Dictionary.APP, 6), (Dictionary.STRICT, 5)])
-@pytest.mark.parametrize(
-    ("word", "outcome"), [("zzzzz", "unlisted"), ("abc", "wrong_length"), ("ab1de", "malformed"), ("", "malformed")]
-)
-def test_an_unlisted_word_is_refused_as_the_rules_say(
-    games: HandGames, dictionary: Dictionary, left: int, word: str, outcome: str
-) -> None:
-    opened = games.open(dictionary, False, seed=0)
-    told = games.guess(opened["id"], word)
-    assert (told["outcome"], told["turns_left"], told["marks"]) == (outcome, left, None)
-    assert told["costs_turn"] is (left == 5)
-
-
-def test_hard_mode_asks_for_every_hint(games: HandGames, sixty) -> None:
-    opened = games.open(Dictionary.APP, True, seed=0)
-    secret = secret_of(games, opened["id"])
-    hinting = next(word for word in sixty.guesses if word != secret and set(score_guess(secret, word)) - {"X"})
-    ignoring = next(word for word in sixty.guesses if not set(word) & set(hinting))
-    games.guess(opened["id"], hinting)
-    assert games.guess(opened["id"], ignoring)["outcome"] == "hard_mode"
-
-
 def test_the_same_seed_draws_the_same_secret(games: HandGames) -> None:
     drawn = {
         seed: {secret_of(games, games.open(Dictionary.APP, False, seed)["id"]) for _ in range(2)} for seed in range(9)

@@ -31,10 +31,6 @@ def test_only_listed_players_are_seated(context, tmp_path: Path, name: str) -> N
         Players(tmp_path, context).seat(name, 0.0, 1)
 
 
-def test_players_that_the_owner_names_are_listed(context, tmp_path: Path) -> None:
-    assert "openai:gpt" in Players(tmp_path, context, others=["openai:gpt"]).ids()
-
-
 def test_a_model_of_a_run_says_its_likeliest_guesses(context, finished_run: Path) -> None:
     pytest.importorskip("torch")
     from worded_models import teach_run

@@ -56,19 +56,6 @@ def test_a_board_is_read_as_it_is_written() -> None:
     assert (empty.guess, empty.marks) == (None, None)
 
 
-@pytest.mark.parametrize(
-    "text", ["salet", "salet.GG", "salet.ABCDE", "sa1et.XGXGX", "saleté.", "toolong.GGGGG", ",,", "x" * 80 + "."]
-)
-def test_what_is_no_board_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="no board"):
-        parse_board(text, 5)
-
-
-def test_a_board_has_a_longest_length() -> None:
-    with pytest.raises(ValueError, match="65 turns"):
-        parse_board(",".join(["."] * 65), 5)
-
-
 @given(st.text(max_size=60))
 def test_any_text_is_a_board_or_refused(text: str) -> None:
     try:

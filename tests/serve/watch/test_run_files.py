@@ -6,18 +6,14 @@ from pathlib import Path
 import pytest
 from report_runs import make_run, training_game
 
-from wordle_rl.runs import RunError
 from wordle_rl.serve.watch import run_files
 from wordle_rl.serve.watch.run_files import (
     every_game,
     find_runs,
     games_of,
-    last_metrics,
     mark_of,
-    read_evaluation,
     read_lines,
     sources_of,
-    summary_of,
     version_of,
 )
 
@@ -106,28 +102,12 @@ def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path, line: s
     assert fault in told
 
 
-def test_no_number_is_sent_that_a_browser_cannot_read(tmp_path: Path) -> None:
-    path = tmp_path / "games.jsonl"
-    path.write_text('{"secret": "crane", "turns": [], "reward": NaN}\n')
-    assert read_lines(path, 0)["games"][0]["reward"] is None
-
-
 def test_runs_are_found_by_name_in_a_directory_or_as_one(tmp_path: Path) -> None:
     run = make_run(tmp_path / "runs" / "one")
     (tmp_path / "runs" / "notes").mkdir()
     assert find_runs(tmp_path / "runs") == {"one": run}
     assert find_runs(run) == {"one": run}
     assert find_runs(tmp_path / "nothing") == {}
-
-
-def test_a_summary_says_what_can_be_read(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "one")
-    found = summary_of(run)
-    assert [source["id"] for source in found["sources"]] == ["games", "eval/grpo", "eval/sft"]
-    assert found["split"]["test"] == ["grape", "speed"]
-    assert found["metrics"][-1]["step"] == 8
-    assert found["finished"]
-    assert len(read_evaluation(sources_of(run)["eval/grpo"].path)["games"]) == 5
 
 
 def test_a_change_of_any_file_changes_the_mark(tmp_path: Path) -> None:
@@ -139,17 +119,3 @@ def test_a_change_of_any_file_changes_the_mark(tmp_path: Path) -> None:
         marks.append(mark_of(run))
     (run / "eval" / "sft.json").unlink()
     assert len({*marks, mark_of(run)}) == 4
-
-
-def test_what_is_no_evaluation_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    path.write_text("{}")
-    with pytest.raises(RunError, match="no records"):
-        read_evaluation(path)
-
-
-def test_last_metrics_are_numbers_of_whole_lines(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"stage": "sft", "step": 1, "loss": 2.0, "note": "x"}\n{"stage": "sft", "step": 2, "lo')
-    assert last_metrics(path) == [{"stage": "sft", "step": 1, "loss": 2.0}]
-    assert last_metrics(tmp_path / "none") == []
