@@ -51,7 +51,7 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
 SAMPLING = SamplingSettings(max_completion_tokens=12)
-MODEL = ModelSettings(path="tiny", hidden_size=64, num_heads=4, intermediate_size=128, max_length=256)
+MODEL = ModelSettings(path="tiny", hidden_size=64, max_length=256)
 
 
 @dataclass(frozen=True)

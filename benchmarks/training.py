@@ -72,7 +72,9 @@ def main() -> None:
     """Time SFT against the loop, then GRPO, and print both."""
     parser = argparse.ArgumentParser(description="Time training.")
     parser.add_argument("--games", type=int, default=6000, help="teacher games per epoch")
-    parser.add_argument("--batch-size", type=int, default=CONFIG.sft.batch_size, help="games per optimizer step")
+    parser.add_argument(
+        "--batch-size", type=int, default=CONFIG.sft_training.batch_size, help="games per optimizer step"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="epochs of each side; the median is shown")
     parser.add_argument("--grpo-steps", type=int, default=3, help="GRPO steps after the first; 0: none")
     parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
@@ -83,7 +85,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     if options.float32:  # Muon asks the processor, too
         torch.cpu.get_capabilities = dict
-    lesson = prepare(options.games, CONFIG.sft.model_copy(update={"batch_size": options.batch_size}))
+    lesson = prepare(options.games, CONFIG.sft_training.model_copy(update={"batch_size": options.batch_size}))
     if len(lesson.batches()) <= WARM_UP_STEPS:
         parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")
     with tempfile.TemporaryDirectory() as directory:

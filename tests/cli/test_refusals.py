@@ -36,7 +36,7 @@ BAD = {
     ),
     "missing model to play": (
         "play --player {here}/nowhere",
-        "other players are solver, consistent, random and openai:MODEL",
+        "solver, consistent, random and openai:MODEL",
     ),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
@@ -82,7 +82,7 @@ BAD = {
     "unknown command": ("nosuch", "error: no command nosuch"),
     "rules with an unknown word to fill in": (
         "traces --out {here}/t.jsonl --teacher openai --model m --game.system-prompt {{tag}}",
-        "error: game.system_prompt: unknown placeholder {{tag}}; use {{word_length}}, ",
+        "system_prompt: unknown placeholder {{tag}}; use {{word_length}}, ",
     ),
     "misspelt flag": (RUN + " --rl.group-sise 4", "(did you mean --rl.group-size"),
     "no turn left": (RUN + " --rl.starts.max-prefix-guesses 6", "leaves none of 6 turns"),

@@ -147,7 +147,7 @@ def _told(box: str, function: Callable[..., Any]) -> str:
         missing = re.findall(r"(?<=, )--[\w-]+|^--[\w-]+", found[2])
         what = missing[-1] if missing else found[2].partition(" ")[2].partition(" (required)")[0]
         return f"{found[1]} needs {what}"
-    text = re.sub(r"^Error parsing \S*with_arguments\S*: ", "", text)
+    text = re.sub(r"^(?:Value error )?Error parsing (?!--)\S+: ", "", text)
     return re.sub(r"\d+ validation errors? for \w+ (?:([\w.]+) )?(?:Value error, )?", r"\1: ", text).removeprefix(": ")
 
 
