@@ -3,7 +3,7 @@
     python benchmarks/way_to_the_loss.py
 
 A file counts once a function of it has been called; `imported` are all our modules loaded by then. Frames are those of
-`src/wordle_rl` on the stack when a game of GRPO marks a guess (`game.score_guess`), that one included.
+`src/wordle_rl` on the stack when a game of GRPO takes a reply (`Game.play`), and one more, which marks it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from wordle_rl.cli import main
 
 SOURCE = str(Path(wordle_rl.__file__).parent)
 SMALL = (
-    "--traces.num-games 64 --model.hidden-size 32 --model.num-layers 1 --sft.batch-size 32 --grpo.steps 1 "
-    "--grpo.groups-per-step 2 --rl.group-size 4 --grpo.probe-every-steps 0 --eval.max-games 1 --eval.also []"
+    "--traces.num-games 32 --model.hidden-size 32 --model.num-layers 1 --sft.batch-size 32 --grpo.steps 1 "
+    "--grpo.groups-per-step 1 --rl.group-size 2 --grpo.probe-every-steps 0 --eval.max-games 1 --eval.also []"
 )
 
 
@@ -45,7 +45,7 @@ class Way:
                     str(getattr(module, "__file__", "")).startswith(SOURCE) for module in sys.modules.values()
                 )
                 self.at_loss = len(self.files), imported
-        elif not self.frames and code.co_name == "score_guess":
+        elif not self.frames and name == "game.py" and code.co_name == "play":
             above: FrameType | None = frame
             stack = []
             while above is not None:
@@ -65,5 +65,5 @@ if __name__ == "__main__":
         finally:
             sys.setprofile(None)
     print("files before the first loss: {} called, {} imported".format(*(way.at_loss or (0, 0))))
-    print(f"frames when a letter is marked: {len(way.frames)}")
+    print(f"frames when a letter is marked: {len(way.frames) + 1}")
     print("  " + "\n  ".join(reversed(way.frames)))
