@@ -1,8 +1,8 @@
 # Training, evaluation and the environment server, for a processor or for GPUs:
 #   docker build --tag wordle-rl:cpu .
 #   docker build --tag wordle-rl:cuda --build-arg DEVICE=cuda .
-#   docker run --rm --volume wordle-runs:/runs wordle-rl:cpu run configs/quickstart.toml --out /runs/quickstart
-#   docker run --rm --gpus all --volume wordle-runs:/runs wordle-rl:cuda run configs/gpu.toml --out /runs/gpu
+#   docker run --rm --volume wordle-runs:/runs wordle-rl:cpu run quickstart --out /runs/quickstart
+#   docker run --rm --gpus all --volume wordle-runs:/runs wordle-rl:cuda run gpu --out /runs/gpu
 ARG DEVICE=cpu
 
 FROM python:3.11-slim AS base
@@ -25,12 +25,11 @@ COPY src ./src
 RUN pip install --no-cache-dir --constraint constraints.txt ".[train,openai,serve]" \
     && useradd --create-home --uid 1000 player \
     && install --directory --owner 1000 /runs
-COPY configs ./configs
 
 USER 1000
 VOLUME /runs
 EXPOSE 8000
 # Without a shell, so that a stop reaches the run, which then saves a checkpoint.
 ENTRYPOINT ["wordle-rl"]
-CMD ["run", "configs/quickstart.toml", "--out", "/runs/quickstart"]
+CMD ["run", "quickstart", "--out", "/runs/quickstart"]
 STOPSIGNAL SIGINT

@@ -25,7 +25,7 @@ MINIMUM_TORCH ?= torch==2.11.0
   benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
-	$(BIN)/wordle-rl run configs/quickstart.toml --out runs/quickstart
+	$(BIN)/wordle-rl run quickstart --out runs/quickstart
 
 test: $(VENV)/.installed-dev  ## lint, types and every test that is neither slow nor needs vLLM or other trainers
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ import time
 
 import uvicorn.config
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
 
 
 def speed_up(speed: float) -> None:

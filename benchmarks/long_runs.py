@@ -49,16 +49,14 @@ thinking = "off"
 [model]
 hidden_size = 32
 num_layers = 1
-num_heads = 2
-intermediate_size = 64
 [traces]
 num_games = 4000
 [sft]
 batch_size = 32
 validations_per_epoch = 0
 [sft.optimizer]
-name = "muon"
 learning_rate = 3e-3
+muon_learning_rate = 0.02
 [grpo]
 groups_per_step = 2
 save_steps = 250

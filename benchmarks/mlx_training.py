@@ -27,7 +27,7 @@ from wordle_rl.config import (
     RLOptimizerSettings,
     RunConfig,
     SamplingSettings,
-    SFTSettings,
+    SFTTraining,
     TeacherSettings,
     TraceSettings,
 )
@@ -51,7 +51,7 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
 SAMPLING = SamplingSettings(max_completion_tokens=12)
-MODEL = ModelSettings(path="tiny", hidden_size=64, num_heads=4, intermediate_size=128, max_length=256)
+MODEL = ModelSettings(path="tiny", hidden_size=64, max_length=256)
 
 
 @dataclass(frozen=True)
@@ -122,13 +122,11 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     prompter = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF).prompter(5)
     split, solver = split_secrets(words), Solver(words, use_cache=False)
     context = GameContext(words, split, prompter, solver)
-    traces = TraceSettings(
-        num_games=games, outside_rate=0.2, teacher=TeacherSettings(stray_rate=0.0, random_opener_rate=0.3)
-    )
+    traces = TraceSettings(num_games=games, outside_rate=0.2, teacher=TeacherSettings(random_opener_rate=0.3))
     taught = solver_traces(words, draw_secrets(words, split, traces, 0), SolverTeacher(solver), traces, 0)
     model, codec = load_model(MODEL, 0)
     examples = encode_traces(taught, prompter, codec, 256).examples
-    sft = SFTSettings(batch_size=64, optimizer=OptimizerSettings(learning_rate=3e-3), precision="fp32")
+    sft = SFTTraining(batch_size=64, optimizer=OptimizerSettings(learning_rate=3e-3), precision="fp32")
     start = train_sft(
         TorchLearner(model, codec, precision="fp32"), examples, sft, Run.create(place / "start", RunConfig(), split)
     )

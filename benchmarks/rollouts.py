@@ -46,7 +46,7 @@ from wordle_rl.config import (
     OptimizerSettings,
     RunConfig,
     SamplingSettings,
-    SFTSettings,
+    SFTTraining,
     TeacherSettings,
     TraceSettings,
 )
@@ -345,18 +345,18 @@ def say_anything() -> tuple[PreTrainedModel, ChatCodec]:
 
 def teach(words: WordList, prompter: Prompter, num_games: int = 8_000) -> tuple[PreTrainedModel, ChatCodec]:
     """The embedded model after a short lesson on solver games: enough to write well-formed replies."""
-    teacher = TeacherSettings(random_opener_rate=0.2, noise_rate=0.1, stray_rate=0.0)
+    teacher = TeacherSettings(random_opener_rate=0.2, noise_rate=0.1)
     traces = TraceSettings(num_games=num_games, teacher=teacher)
     split = split_secrets(words, seed=0)
     secrets = draw_secrets(words, split, traces, seed=0)
     games = solver_traces(words, secrets, SolverTeacher(Solver(words)), traces, seed=0)
     model, codec = load_model(ModelSettings(), seed=0)
     examples = encode_traces(games, prompter, codec, max_length=1024).examples
-    optimizer = OptimizerSettings(name="muon", learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
+    optimizer = OptimizerSettings(learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
     game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, max_turns=prompter.rules.max_turns)
     with tempfile.TemporaryDirectory() as directory:
         run = Run.create(Path(directory), RunConfig(game=game, traces=traces), split)
-        train_sft(TorchLearner(model, codec), examples, SFTSettings(optimizer=optimizer, batch_size=64), run)
+        train_sft(TorchLearner(model, codec), examples, SFTTraining(optimizer=optimizer, batch_size=64), run)
     return model, codec
 
 

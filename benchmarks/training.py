@@ -33,7 +33,7 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, SamplingSettings, SFTSettings, load_config
+from wordle_rl.config import GRPOTraining, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
@@ -48,7 +48,7 @@ from wordle_rl.train.sft import Plan, train_sft
 
 WARM_UP_STEPS = 2
 SEED = 0
-CONFIG = load_config(Path(__file__).parents[1] / "configs" / "quickstart.toml")
+CONFIG = load_config(Path(__file__).parents[1] / "src" / "wordle_rl" / "config" / "presets" / "quickstart.toml")
 CLOCKS = ("rollout", "reward", "forward", "backward", "update")
 
 
@@ -58,7 +58,7 @@ class Lesson:
 
     context: GameContext
     examples: Sequence[Example]
-    settings: SFTSettings
+    settings: SFTTraining
 
     def batches(self) -> list[list[Example]]:
         """The batches of the epoch, in the order in which `train_sft` meets them."""
@@ -72,7 +72,9 @@ def main() -> None:
     """Time SFT against the loop, then GRPO, and print both."""
     parser = argparse.ArgumentParser(description="Time training.")
     parser.add_argument("--games", type=int, default=6000, help="teacher games per epoch")
-    parser.add_argument("--batch-size", type=int, default=CONFIG.sft.batch_size, help="games per optimizer step")
+    parser.add_argument(
+        "--batch-size", type=int, default=CONFIG.sft_training.batch_size, help="games per optimizer step"
+    )
     parser.add_argument("--repeats", type=int, default=3, help="epochs of each side; the median is shown")
     parser.add_argument("--grpo-steps", type=int, default=3, help="GRPO steps after the first; 0: none")
     parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
@@ -83,7 +85,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     if options.float32:  # Muon asks the processor, too
         torch.cpu.get_capabilities = dict  # type: ignore[assignment]  # called for its mapping alone
-    lesson = prepare(options.games, CONFIG.sft.model_copy(update={"batch_size": options.batch_size}))
+    lesson = prepare(options.games, CONFIG.sft_training.model_copy(update={"batch_size": options.batch_size}))
     if len(lesson.batches()) <= WARM_UP_STEPS:
         parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")
     with tempfile.TemporaryDirectory() as directory:
@@ -95,7 +97,7 @@ def main() -> None:
     show_rates(title, "tokens", rates, timings, as_json=options.json)
 
 
-def prepare(num_games: int, settings: SFTSettings) -> Lesson:
+def prepare(num_games: int, settings: SFTTraining) -> Lesson:
     """Play the teacher's games and turn them into tokens."""
     context = GameContext.of(CONFIG).for_training
     words = context.solver.words

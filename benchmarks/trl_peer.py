@@ -29,7 +29,7 @@ from measure import rate_of, ratio_of, show_rates, take_turns
 from transformers import TrainerCallback
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, ModelSettings, SamplingSettings, SFTSettings, load_config
+from wordle_rl.config import GRPOTraining, ModelSettings, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.models.loading import load_model
@@ -87,7 +87,7 @@ class Peer:
     def our_sft(self) -> float:
         """Processor seconds of an epoch by `train_sft`, the first step left out."""
         model, codec = self.fresh()
-        settings = SFTSettings(batch_size=self.options.batch_size, epochs=1)
+        settings = SFTTraining(batch_size=self.options.batch_size, epochs=1)
         ends: list[float] = []
         train_sft(
             TorchLearner(model, codec, precision="fp32"),

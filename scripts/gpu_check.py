@@ -1,11 +1,11 @@
-"""Train and evaluate configs/gpu.toml, then load a model of Qwen3-1.7B's shape: one call, ten minutes at most.
+"""Train and evaluate gpu, then load a model of Qwen3-1.7B's shape: one call, ten minutes at most.
 
     python scripts/gpu_check.py --out runs/gpu-check
     python scripts/gpu_check.py --out runs/small-check --small
 
 Stages, each a process of its own, so that none holds memory when the next begins:
 
-    embedded   `wordle-rl run configs/gpu.toml`, with fewer games and steps, evaluation included
+    embedded   `wordle-rl run gpu`, with fewer games and steps, evaluation included
     weights    random weights in the shape of Qwen3-1.7B, bfloat16
     play       games with them: tokens a second, memory; by vLLM where it is installed, else by our own sampler
     sft        a few steps of SFT with them: memory, beside what preflight counts
@@ -57,9 +57,9 @@ SHORTER = (
 SMALLER = (
     "--traces.num-games 60 --sft.epochs 1 --sft.batch-size 32 --model.hidden-size 32 --model.num-heads 2 "
     "--model.num-kv-heads 1 --model.intermediate-size 64 --grpo.steps 1 --grpo.groups-per-step 2 "
-    "--rl.group-size 4 --grpo.micro-batch-size 8 --grpo.validate-every-steps 0 --grpo.interpolation-alphas 1 "
+    "--rl.group-size 4 --model.micro-batch-size 8 --grpo.validate-every-steps 0 --grpo.interpolation-alphas 1 "
     "--grpo.probe-every-steps 0 --grpo.prioritized-fraction 0 --eval.max-games 4 --traces.no-pseudo-secrets "
-    "--traces.outside-rate 0 --grpo.outside-rate 0"
+    "--traces.outside-rate 0 --rl.outside-rate 0"
 )
 QWEN_SFT = """\
 max_completion_tokens = 256
@@ -222,12 +222,12 @@ def facts_of_this_machine() -> dict[str, Any]:
     from wordle_rl.config.context import GameContext
     from wordle_rl.runs.provenance import manifest
 
-    config = load_config(ROOT / "configs" / "gpu.toml")
+    config = load_config(ROOT / "src" / "wordle_rl" / "config" / "presets" / "gpu.toml")
     facts = manifest(config, GameContext.of(config).split)
     kept = ("wordle_rl", "git_commit", "seed", "libraries", "python", "hardware")
     return {
         "command": shlex.join(["python", *sys.argv]),
-        "config": "configs/gpu.toml",
+        "config": "gpu",
         **{name: facts[name] for name in kept},
     }
 
@@ -243,7 +243,7 @@ def stages(out: Path, small: bool) -> tuple[Stage, ...]:
     dtype = () if small else ("--model.dtype", "bfloat16")
     weights = ("--model.path", str(out / "weights"), *dtype)
     found = (
-        Stage("embedded", (*run, "configs/gpu.toml", "--out", str(gpu), *changed), 120, 270, lambda: of_run(gpu)),
+        Stage("embedded", (*run, "gpu", "--out", str(gpu), *changed), 120, 270, lambda: of_run(gpu)),
         Stage("weights", (*own, "--stage", "weights"), 30, 60, dict),
         Stage("play", (*own, "--stage", "play"), 60, 150, lambda: read(out / "play.json"), "weights"),
         Stage(

@@ -157,9 +157,7 @@ def test_a_component_from_outside_pays_the_turns_of_a_played_game(own) -> None:
     assert found.values["my_pkg:vowels"] == pytest.approx(6 / 15)
 
 
-def test_a_reward_may_switch_to_one_from_outside_and_others_trainers_take_it_too(own) -> None:
-    config = config_of(own, '[rl.reward]\nthen_weights = {"my_pkg:vowels" = 1.0}')
-    assert "my_pkg:vowels" in config.rl.reward.schedule().rubric(1.0).weights
+def test_other_trainers_take_a_reward_from_outside_too(own) -> None:
     assert "my_pkg:vowels" in FixedRewardSettings(reward_weights={"my_pkg:vowels": 1.0}).rubric().weights
 
 
@@ -297,7 +295,6 @@ def test_a_player_that_returns_something_else_is_refused(own, cli) -> None:
 
 SETTINGS = {
     "reward": ('[rl.reward]\nweights = {{"{}" = 1.0}}', "rl.reward"),
-    "reward of another trainer": ('[rl.reward]\nthen_weights = {{"{}" = 1.0}}', "rl.reward"),
     "credit": ('[grpo]\ncredit = "{}"', "grpo: credit"),
     "style": ('[game]\nstyle = "{}"', "style"),
     "teacher": ('[traces.teacher]\nname = "{}"', "traces.teacher: name"),

@@ -9,8 +9,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 
 ORDER = (
-    "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs", "samplers",
-    "rollout", "data", "models", "teachers", "train", "evaluate", "preflight", "report", "pipeline", "cli",
+    "errors", "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs",
+    "samplers", "rollout", "data", "models", "teachers", "train", "evaluate", "preflight", "report", "pipeline", "cli",
 )  # fmt: skip
 """Rooms; each may import from those before it. A package is one room."""
 

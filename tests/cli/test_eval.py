@@ -8,59 +8,52 @@ from pathlib import Path
 import pytest
 from scripted_evaluations import ANSWERS, WORDS
 
-from wordle_rl.cli.eval_request import EvalRequest, Outputs, Wording
-from wordle_rl.cli.eval_secrets import Source
-from wordle_rl.config import LARGEST_SEED, PatienceSettings, SamplingSettings, WordSettings
+from wordle_rl.cli import eval as evaluating
+from wordle_rl.cli.eval import EvalRequest
+from wordle_rl.config import LARGEST_SEED, WordSettings
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.runs import read_object, write_json
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
+from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
 
 def test_a_bound_on_all_secrets_is_one_on_each_part() -> None:
     split = split_secrets(WORDS, val_size=2, test_size=4)
-    assert Source("solver", "", 0, "all", 2).secrets(split) == [*split.train[:2], *split.val, *split.test[:2]]
-    assert Source("solver", "", 0, "val", 1, 2).secrets(split) == [split.val[0]] * 2
-    assert sorted(Source("solver", "", 0, "all", 0).secrets(split)) == sorted(ANSWERS)
+    some = EvalRequest("solver", split="all", max_games=2).chosen(split, WORDS)
+    assert some == [*split.train[:2], *split.val, *split.test[:2]]
+    twice = EvalRequest("solver", split="val", max_games=1, games_per_secret=2)
+    assert twice.chosen(split, WORDS) == [split.val[0]] * 2
+    assert sorted(EvalRequest("solver", split="all").chosen(split, WORDS)) == sorted(ANSWERS)
 
 
 @pytest.mark.parametrize(
-    ("player", "temperature", "endpoint_default_sampling", "draws"),
+    ("player", "temperature", "draws"),
     [
-        ("solver", 0.0, False, False),
-        ("solver", 1.0, False, False),
-        ("random", 0.0, False, True),
-        ("runs/a", 0.0, False, False),
-        ("runs/a", 0.5, False, True),
-        ("openai:m", 0.0, False, False),
-        ("openai:m", 0.5, False, True),
-        ("openai:m", 0.0, True, True),
+        ("solver", 0.0, False),
+        ("solver", 1.0, False),
+        ("random", 0.0, True),
+        ("runs/a", 0.0, False),
+        ("runs/a", 0.5, True),
+        ("openai:m", 0.0, False),
+        ("openai:m", 0.5, True),
+        ("openai:m", None, True),
     ],
 )
-def test_games_are_repeated_only_by_players_that_draw(
-    player: str, temperature: float, endpoint_default_sampling: bool, draws: bool
-) -> None:
-    sampling = SamplingSettings(temperature=temperature)
-    asked = EvalRequest(
-        player,
-        None,
-        Wording(None, None, None),
-        sampling,
-        PatienceSettings(),
-        endpoint_default_sampling=endpoint_default_sampling,
-    )
-    assert asked.draws == draws
+def test_games_are_repeated_only_by_players_that_draw(player: str, temperature: float | None, draws: bool) -> None:
+    assert EvalRequest(player, temperature=temperature).draws == draws
 
 
-def test_games_gone_on_with_have_a_seed_that_can_be_taken(tmp_path: Path) -> None:
-    sampling = SamplingSettings(temperature=1.0)
-    asked = EvalRequest("m", None, Wording(None, None, None), sampling, PatienceSettings(), seed=LARGEST_SEED)
-    outputs = Outputs(tmp_path / "x.json", None, overwrite=False)
-    assert asked.going_on(outputs).seed == LARGEST_SEED
+def test_games_gone_on_with_have_a_seed_that_can_be_taken(tmp_path: Path, monkeypatch) -> None:
+    seeds = []
+    monkeypatch.setattr(evaluating, "make_player", lambda *_, seed, **__: seeds.append(seed))
+    asked = EvalRequest("openai:m", temperature=1.0, seed=LARGEST_SEED, out=tmp_path / "x.json")
+    asked.make(WORDS, Solver(WORDS))
     (tmp_path / "x.games.jsonl").write_text("settings\ngame\ngame\n")
-    assert asked.going_on(outputs).seed == 1
+    asked.make(WORDS, Solver(WORDS))
+    assert seeds == [LARGEST_SEED, 1]
 
 
 def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:

@@ -21,14 +21,20 @@ BAD = {
     "missing model": ("eval --player {here}/nowhere", "nowhere"),
     "human to evaluate": ("eval --player human", "human for `wordle-rl play` alone"),
     "missing model to merge": (
-        "merge {here}/nowhere --out {here}/out",
+        "export {here}/nowhere --out {here}/out",
         "no model or run directory '{here}/nowhere'; name what `wordle-rl run` wrote, or a model in it\n",
     ),
-    "missing model to describe": ("card {here}/nowhere", "name what `wordle-rl run` wrote, or a model in it\n"),
-    "missing model to push": ("push {here}/nowhere --repo a/b", "name what `wordle-rl run` wrote, or a model in it\n"),
+    "missing model to describe": (
+        "report {here}/nowhere --cards",
+        "name what `wordle-rl run` wrote, or a model in it\n",
+    ),
+    "missing model to push": (
+        "export {here}/nowhere --repo a/b",
+        "name what `wordle-rl run` wrote, or a model in it\n",
+    ),
     "missing model to play": (
         "play --player {here}/nowhere",
-        "other players are solver, consistent, random and openai:MODEL",
+        "solver, consistent, random and openai:MODEL",
     ),
     "empty model directory": ("eval --player {here}/empty", "holds no trained model"),
     "truncated model": ("eval --player {here}/truncated", "model.safetensors is damaged"),
@@ -45,69 +51,49 @@ BAD = {
     "wrong TOML key": ("run {here}/misspelt.toml --out {here}/out", "grpo.groupsize (did you mean grpo.group_size?)"),
     "group of one in TOML": ("run {here}/lonely.toml --out {here}/out", "rl.group_size 1 leaves no baseline"),
     "group of one": (RUN + " --rl.group-size 1", "rl.group_size 1 leaves no baseline"),
-    "setting of [rl] in another section": (
-        RUN + " --grpo.optimizer.learning-rate 1e-4",
-        "--rl.optimizer.learning-rate",
-    ),
     "report of an earlier development version": ("report {here}/older", "older/config.json"),
-    "card of an earlier development version": ("card {here}/older", "older/config.json"),
-    "audit of an earlier development version": ("audit {here}/older", "older/config.json"),
+    "card of an earlier development version": ("report {here}/older --cards", "older/config.json"),
+    "audit of an earlier development version": ("report {here}/older --audit", "older/config.json"),
     "player of an earlier development version": ("eval --player {here}/older", "older/config.json"),
     "run of an earlier development version": ("run {here}/mini.toml --out {here}/older", "older/config.json"),
     "settings of an earlier development version": (
         "run {here}/older/config.json --out {here}/out",
         "unknown setting grpo.max_given",
     ),
-    "unknown flag": (RUN + " --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
+    "unknown flag": (RUN + " --nosuch 3", "error: unrecognized options: --nosuch"),
     "misspelt setting": (
         RUN + " --grpo.groups-per-steps 4",
-        "Unrecognized options: --grpo.groups-per-steps, 4 (did you mean --grpo.groups-per-step",
+        "unknown setting --grpo.groups-per-steps (did you mean --grpo.groups-per-step",
     ),
     "unknown choice": (
         RUN + " --algorithm ppo",
-        "error: invalid choice 'ppo' for argument '--algorithm'. Expected one of ('grpo', ",
+        "error: algorithm: ",
     ),
-    "no number": (RUN + " --seed abc", "error: Error parsing --seed: invalid literal for int() with base 10: 'abc'\n"),
-    "no value": (RUN + " --sft.epochs", "error: Missing value for argument '--sft.epochs'."),
+    "no number": (RUN + " --seed abc", "error: seed: "),
+    "no value": (RUN + " --sft.epochs", "error: --sft.epochs has no value"),
     "a stage for a command": (
         "sft {here}/mini.toml --out {here}/out",
-        "error: sft is a stage of a run; use: wordle-rl run CONFIG.toml --out DIR --until sft\n",
+        "--until sft",
     ),
-    "two config files": ("run {here}/mini.toml --out {here}/out own.toml", "error: Unrecognized options: own.toml\n"),
-    "unknown flag of a smaller command": ("audit {run} --nosuch 3", "error: Unrecognized options: --nosuch, 3\n"),
-    "unknown command": ("nosuch", "error: Unrecognized options: nosuch; Available subcommands: words, solve, "),
-    "no repository": (
-        "push {run}",
-        "error: Missing from wordle-rl push: --repo STR USER/NAME; made if it is not there.",
-    ),
-    "rate of a teacher out of range": (
-        "traces --out {here}/t.jsonl --teacher.stray-rate -1",
-        "error: teacher.stray_rate: Input should be greater than or equal to 0\n",
-    ),
+    "two config files": ("run {here}/mini.toml --out {here}/out own.toml", "error: unrecognized options: own.toml"),
+    "unknown flag of a smaller command": ("report {run} --nosuch 3", "error: unrecognized options: --nosuch"),
+    "unknown command": ("nosuch", "error: no command nosuch"),
     "rules with an unknown word to fill in": (
         "traces --out {here}/t.jsonl --teacher openai --model m --game.system-prompt {{tag}}",
-        "error: game.system_prompt: unknown placeholder {{tag}}; use {{word_length}}, ",
+        "system_prompt: unknown placeholder {{tag}}; use {{word_length}}, ",
     ),
     "misspelt flag": (RUN + " --rl.group-sise 4", "(did you mean --rl.group-size"),
     "no turn left": (RUN + " --rl.starts.max-prefix-guesses 6", "leaves none of 6 turns"),
     "slips where nothing is unlisted": (RUN + " --traces.slip-rate 0.1 --game.dictionary lenient", "strict dictionary"),
     "rate out of range": (RUN + " --traces.slip-rate 2", "error: traces.slip_rate: Input should be less than 1"),
     "rate of a part out of range": (
-        RUN + " --traces.teacher.stray-rate -1",
-        "error: traces.teacher.stray_rate: Input should be greater than or equal to 0",
+        RUN + " --traces.teacher.noise-rate -1",
+        "error: traces.teacher.noise_rate: Input should be greater than or equal to 0",
     ),
     "directory as config": ("run {here} --out {here}/out", "is a directory; name a config file in it"),
     "reply budget": (RUN + " --max-completion-tokens 3", "takes up to 8 tokens"),
     "context": (RUN + " --model.max-length 90", "the model takes 90"),
     "unknown reward": (RUN + " --rl.reward.preset gold", "'gold'"),
-    "preset beside weights": (
-        "run {here}/own.toml --out {here}/out --rl.reward.preset sparse",
-        "error: {here}/own.toml and options: grpo.reward: preset 'sparse' and weights (win, format) both",
-    ),
-    "weights beside preset": (
-        "preflight {here}/preset.toml --rl.reward.weights win 1",
-        "grpo.reward: preset 'solver' and weights (win) both set the reward; leave one of them out",
-    ),
     "missing tracker": (RUN + " --report-to trackio", "pip install trackio"),
     "negative seed": (RUN + " --seed -1", "seed"),
     "seed beyond 32 bits": (RUN + " --seed 4294967296", "seed: Input should be less than or equal to 4294967295"),
@@ -136,19 +122,17 @@ BAD = {
     "a file for a run": ("run {here}/mini.toml --out {here}/mini.toml", "is a file, not a run directory; name another"),
     "a run below a file": ("run {here}/mini.toml --out {here}/mini.toml/run", "choose another place"),
     "unknown words": ("solve --words klingon", "klingon"),
-    "words of nobody": ("words show ~no-such-user/lists", "no word list '~no-such-user/lists'"),
+    "words of nobody": ("solve --words ~no-such-user/lists", "no word list '~no-such-user/lists'"),
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
     "more games than can be counted": (
         RUN + " --traces.num-games 99999999999999999999",
         "error: traces.num_games: Input should be less than or equal to 100000000",
     ),
     "no games": ("traces --out {here}/out --num-games 0", "num_games"),
-    "no games to summarise": ("analyze {here}/none.jsonl", "none.jsonl holds no games"),
+    "no games to summarise": ("dataset {here}/none.jsonl", "none.jsonl holds no games"),
     "no games for a dataset": ("dataset {here}/none.jsonl --out {here}/set", "none.jsonl holds no games"),
-    "damaged traces": ("analyze {here}/bad.jsonl", "bad.jsonl:2"),
+    "damaged traces": ("dataset {here}/bad.jsonl", "bad.jsonl:2"),
     "no opener to list": ("solve --top -1", "--top -1 lists no opener"),
-    "no opener at all": ("solve --top 0", "give at least 1"),
-    "no turn to import": ("import {here}/bad.json --out {here}/o --format grpo --max-turns 0", "give at least 1"),
     "fewer words than none": (
         "compare {run}/eval/sft.json {run}/eval/grpo.json --top -1",
         "give at least 1, or 0: none",
@@ -160,11 +144,11 @@ BAD = {
     ),
     "a text to compare": ("compare {here}/taken {here}/taken", "name a file that `wordle-rl eval --out` wrote"),
     "a text to analyze": (
-        "analyze {here}/taken",
+        "dataset {here}/taken",
         "taken:1 is no JSON (Expecting value: line 1 column 1 (char 0)); name a file of JSON lines",
     ),
     "report of no run": ("report {here}/empty", "no part of a run"),
-    "audit of no run": ("audit {here}/empty", "no run directory"),
+    "audit of no run": ("report {here}/empty --audit", "no run directory"),
 }
 
 
@@ -218,9 +202,8 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     ("option", "command"),
     [
         ("--out", "run {here}/mini.toml"),
-        ("--out", "run --traces.num-games 3"),
-        ("--out", "merge {run}"),
-        ("--out", "consolidate {run}/sft"),
+        ("--out", "run quickstart --traces.num-games 3"),
+        ("--out", "export {run}"),
         ("--out", "eval --player random"),
         ("--csv", "eval --player random --system-prompt="),
         ("--player", "eval"),
@@ -251,7 +234,7 @@ def test_only_the_value_of_its_option_may_be_empty(cli, here) -> None:
 
 def test_what_may_be_empty_is_taken(cli, word_directory, tmp_path: Path) -> None:
     run = ("run", write_config(tmp_path / "mini.toml", word_directory), "--out", tmp_path / "run", "--until", "traces")
-    assert cli(*run, "--game.system-prompt", "", "--model.template-kwargs", "tools", "")[0] == 0
+    assert cli(*run, "--game.system-prompt", "")[0] == 0
     assert cli(*run, "--game.system_prompt=", "--overwrite")[0] == 0
 
 

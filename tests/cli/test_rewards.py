@@ -45,7 +45,7 @@ def test_a_reward_of_ones_own_that_pays_form_alone_is_refused(cli, word_director
     ("arguments", "told"),
     [
         (("spars",), "unknown reward 'spars'; name a config file, or one of sparse"),
-        (("missing.toml",), "no config file missing.toml"),
+        (("missing.toml",), "no config file or preset missing.toml"),
         (("sparse", "--attack", "--secrets", "0"), "must be at least 1"),
     ],
 )

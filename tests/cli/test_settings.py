@@ -1,4 +1,4 @@
-"""Laws of settings on the command line: file and options in any order, validated together, faults with their source."""
+"""Laws of settings on the command line: laid over a preset or file in any order, validated together, faults named."""
 
 import itertools
 import json
@@ -8,18 +8,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from pydantic import BaseModel
-from training_fixtures import write_config
-
 from wordle_rl.cli import main, preflight, run
-from wordle_rl.cli.settings import options_of
-from wordle_rl.config import RunConfig
+from wordle_rl.cli.settings import take_settings
+from wordle_rl.config import ConfigError, RunConfig, load_config
 
-COMPLETED = """
+HALF = """
 [sft]
 epochs = 0
-[eval]
-regret = false
 [grpo]
 credit = "game"
 reward = { weights = { win = 2.0, format = 1.0 } }
@@ -30,7 +25,7 @@ reward = { weights = { win = 2.0, format = 1.0 } }
 def file(tmp_path: Path) -> Path:
     """A config file that says it begins with GRPO, and not with which model."""
     path = tmp_path / "half.toml"
-    path.write_text(COMPLETED)
+    path.write_text(HALF)
     return path
 
 
@@ -53,150 +48,117 @@ def read(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("command", ["run", "preflight"])
-def test_the_config_file_stands_anywhere_among_the_options(command: str, read, file: Path) -> None:
-    parts = [[file], ["--model.path", "/some/model"], ["--sft.batch_size=8"], ["--grpo.no-scale-advantages"]]
+def test_the_file_stands_anywhere_among_the_settings(command: str, read, file: Path) -> None:
+    parts = [[file], ["--model.path", "/some/model"], ["--sft.batch_size=8"], ["--grpo.scale-advantages"]]
     found = [read(command, *itertools.chain(*order))[0] for order in itertools.permutations(parts)]
-    assert found[0].model_dump()["model"]["path"] == "/some/model"
     assert (found[0].sft.epochs, found[0].sft.batch_size, found[0].grpo.credit) == (0.0, 8, "game")
+    assert (found[0].model.path, found[0].grpo.scale_advantages) == ("/some/model", True)
     assert all(config == found[0] for config in found)
 
 
-def test_a_file_is_validated_together_with_the_options_that_complete_it(read, file: Path) -> None:
-    assert read("run", file)[1].startswith(f"error: {file}: config: sft.epochs is 0 and model.path 'tiny'")
+def test_a_preset_is_found_by_its_bare_name_and_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    preset = load_config("quickstart")
+    assert preset == load_config("quickstart.toml")
+    assert preset.grpo.steps == 40
+    (tmp_path / "quickstart").mkdir()
+    assert load_config("quickstart") == preset, "a run's directory is no file"
+    (tmp_path / "quickstart.toml").write_text("seed = 7")
+    assert load_config("quickstart.toml") == RunConfig(seed=7)
+    with pytest.raises(ConfigError, match="did you mean quickstart"):
+        load_config("quikstart")
+
+
+def test_a_file_is_validated_together_with_the_settings_that_complete_it(read, file: Path) -> None:
+    assert "sft.epochs is 0 and model.path 'tiny'" in read("run", file)[1]
     assert read("run", file, "--model.path", "/some/model")[0].start == "base"
     assert read("run", "--sft.epochs", 2, file)[0].start == "sft"
 
 
-@pytest.mark.parametrize(
-    ("options", "error"),
-    [
-        ("--rl.group-size 0", "rl.group_size: Input should be greater than or equal to 1"),
-        ("--rl.group-size 1", "{file} and options: config: rl.group_size 1 leaves no baseline"),
-        ("--sft.epochs 1 --game.max-turns 5", "{file} and options: config: traces.teacher.max_turns 6 exceeds"),
-        ("--sft.epochs 1 --rl.reward.preset sparse", "{file} and options: grpo.reward: preset 'sparse' and weights"),
-        ("--sft.epochs 1 --rl.reward.preset solver", "{file} and options: grpo.reward: preset 'solver' and weights"),
-        ("--sft.epochs 1 --rl.starts.fraction 2", "rl.starts.fraction: Input should be less than or equal to 1"),
-        ("--report-to wandb {file}", "invalid choice '{file}' for argument '--report-to'"),
-        ("--model.template-kwargs a 1 {file}", "Error parsing --model.template-kwargs"),
-    ],
-)
-def test_a_fault_is_told_with_where_it_comes_from(options: str, error: str, read, file: Path, monkeypatch) -> None:
-    monkeypatch.chdir(file.parent)
-    given = options.format(file=file.name).split()
-    arguments = given if file.name in given else [file.name, *given]
-    assert read("run", *arguments)[1].startswith(f"error: {error.format(file=file.name)}")
-
-
-def test_faults_of_file_and_options_are_told_in_one_line(read, tmp_path: Path) -> None:
+def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(read, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("seed = -1\n[grpo]\ngroupsize = 4\n[sft]\nbatch_size = 0\n")
     told = read("run", "--grpo.epsilon", 0, path)[1]
-    assert "grpo.epsilon: Input should be greater than 0" in told
-    assert f"{path}: sft.batch_size: Input should be" in told
+    assert f"{path}: seed: " in told
+    assert f"{path}: sft.batch_size: " in told
     assert f"{path}: unknown setting grpo.groupsize (did you mean grpo.group_size?)" in told
-    assert told.count(str(path)) == 2, "once for faults in a row"
+    assert "; grpo.epsilon: " in told
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {("seed",): 1, ("sft", "batch_size"): 1, ("grpo", "steps"): "many"})
+    assert caught.value.setting == "grpo.steps"
 
 
-def test_an_option_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: Path) -> None:
+def test_a_setting_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("seed = -1\n")
     assert read("run", path, "--seed", 3)[0].seed == 3
     path.write_text("sft = 3\n")
-    assert f"{path} and options: sft: Input should be a valid dictionary" in read("run", path, "--sft.epochs", 3)[1]
-    path.write_text("[model]\npath = 3\n")
-    assert f"{path}: model.path: Input should be a valid string" in read("run", path, "--sft.epochs", 3)[1]
-
-
-def test_after_an_option_of_several_values_two_dashes_lead_to_the_file(read, file: Path) -> None:
-    model = ("--model.path", "/some/model")
-    config = read("run", *model, "--report-to", "wandb", "trackio", "--", file)[0]
-    assert (config.report_to, config.sft.epochs) == (("wandb", "trackio"), 0.0)
-    config = read("run", "--report-to", "wandb", *model, file)[0]
-    assert (config.report_to, config.sft.epochs) == (("wandb",), 0.0)
-
-
-def test_a_flag_is_turned_either_way_whatever_the_file_says(read, file: Path) -> None:
-    given = ("run", file, "--model.path", "/some/model")
-    assert [read(*given, *flag)[0].eval.regret for flag in ((), ("--eval.regret",), ("--eval.no-regret",))] == [
-        False, True, False,
-    ]  # fmt: skip
-    assert [read("run", *flag)[0].eval.regret for flag in ((), ("--eval.no-regret",))] == [True, False]
+    assert "sft: Input should be a valid dictionary" in read("run", path, "--sft.epochs", 3)[1]
 
 
 def test_values_of_every_kind_are_read(read) -> None:
     config = read(
-        "run", "--grpo.max-importance-ratio", "None", "--game.style", "compact", "--traces.file", "some.jsonl",
-        "--model.template-kwargs", "enable_thinking", "False", "depth", 5, "--rl.reward.weights", "win", 2,
-        "--grpo.interpolation-alphas", 1.0, "--game.system-prompt", "None",
+        "run", "original", "--grpo.validate-every-steps", 5, "--grpo.max-importance-ratio", "None",
+        "--traces.file", "some.jsonl", "--report-to",
+        "wandb,trackio", "--model.template-kwargs.enable_thinking", "false", "--model.template_kwargs.depth=5",
+        "--rl.reward.weights", "{win = 2}", "--grpo.interpolation-alphas", "[0.5, 1.0]", "--game.system-prompt", "none",
+        "--model.gradient-checkpointing", "--traces.pseudo-secrets", "false", "--rl.optimizer.learning-rate", "1e-4",
     )[0]  # fmt: skip
     assert config.grpo.max_importance_ratio is None
-    assert (config.game.style, config.traces.file) == ("compact", Path("some.jsonl"))
+    assert (config.traces.file, config.report_to) == (Path("some.jsonl"), ("wandb", "trackio"))
     assert config.model.template_kwargs == {"enable_thinking": False, "depth": 5}
     assert config.rl.reward.weights == {"win": 2.0}
-    assert "interpolation_alphas" in config.grpo.model_fields_set, "given, though it is the default"
-    assert "epsilon" not in config.grpo.model_fields_set
+    assert config.grpo.interpolation_alphas == (0.5, 1.0)
+    assert config.game.system_prompt is None
+    assert (config.model.gradient_checkpointing, config.traces.pseudo_secrets) == (True, False)
+    assert config.rl.optimizer.learning_rate == 1e-4
 
 
-def test_weights_on_the_command_line_replace_those_of_the_file(read, file: Path) -> None:
-    config = read("run", file, "--sft.epochs", 1, "--rl.reward.weights", "win", 3)[0]
-    assert config.rl.reward.weights == {"win": 3.0}
+def test_one_weight_is_laid_over_those_of_the_file_and_a_table_replaces_them(read, file: Path) -> None:
+    one = read("run", file, "--sft.epochs", 1, "--rl.reward.weights.win", 3)[0]
+    assert one.rl.reward.weights == {"win": 3.0, "format": 1.0}
+    table = read("run", file, "--sft.epochs", 1, "--rl.reward.weights", "{win = 3}")[0]
+    assert table.rl.reward.weights == {"win": 3.0}
 
 
-def test_an_option_leaves_the_other_defaults_of_its_section_alone(read, tmp_path: Path) -> None:
-    (tmp_path / "dpo.toml").write_text('algorithm = "dpo"\n[dpo]\nrounds = 1\n')
-    for given in ((), (tmp_path / "dpo.toml",)):
-        ours = read("run", *given, "--rl.optimizer.warmup-steps", 3)[0].rl.optimizer
-        assert ours == RunConfig().rl.optimizer.model_copy(update={"warmup_steps": 3})
+def test_a_setting_of_rl_may_be_named_by_the_algorithm(read, file: Path) -> None:
+    given = ("run", file, "--sft.epochs", 1)
+    assert read(*given, "--grpo.group-size", 4)[0] == read(*given, "--rl.group-size", 4)[0]
 
 
-def test_the_settings_that_a_run_stores_are_taken_with_options(read, file: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "setting"),
+    [
+        ("--grpo.nosuch 3", "grpo.nosuch"),
+        ("--grpo 3", "grpo"),
+        ("--sft.epochs.more 3", "sft.epochs.more"),
+        ("--sft.epochs", "sft.epochs"),
+        ("--grpo.interpolation-alphas [0.5", "grpo.interpolation_alphas"),
+        ("--lr 3", "lr"),
+    ],
+)
+def test_a_setting_that_cannot_be_read_is_refused_by_its_name(words: str, setting: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        take_settings(words.split())
+    assert caught.value.setting == setting
+
+
+def test_the_settings_that_a_run_stores_are_taken_with_others(read, file: Path, tmp_path: Path) -> None:
     stored = read("run", file, "--sft.epochs", 1)[0]
     path = tmp_path / "config.json"
     path.write_text(json.dumps(stored.stored()))
     assert read("run", path)[0] == stored
     assert read("run", "--seed", 5, path)[0] == stored.model_copy(update={"seed": 5})
-    assert f"{path} and options: rl.reward: preset" in read("run", path, "--rl.reward.preset", "solver")[1]
     path.write_text(json.dumps({**stored.stored(), "older": 1}))
     assert "earlier development version" in read("run", path)[1]
     path.write_text(json.dumps(stored.stored()))
     assert "earlier development version" not in read("run", path, "--seed", -1)[1], "the option is at fault"
 
 
-def test_a_run_directory_is_named_for_its_config_file(monkeypatch, file: Path) -> None:
+def test_a_run_directory_is_named_for_its_preset_or_file(monkeypatch, file: Path) -> None:
     asked = []
     monkeypatch.setattr(run, "run_chain", lambda _, out, *__: asked.append(out))
-    assert main(["run", "--sft.epochs", "1", str(file)]) == 0
-    assert main(["run"]) == 0
-    assert asked == [Path("runs/half"), Path("runs/run")]
-
-
-def test_help_shows_the_settings_of_the_file(capsys, tmp_path: Path, word_directory: Path) -> None:
-    path = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="77", eval__regret="false")
-    for arguments in (["run", str(path), "--help"], ["run", "-h", "--seed", "3", str(path)]):
-        with pytest.raises(SystemExit) as done:
-            main(arguments)
-        assert done.value.code == 0
-        shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
-        assert "(default: 77)" in shown
-        assert "--eval.regret " in shown
-    with pytest.raises(SystemExit):
-        main(["run", "--help", "--seed"])
-    shown = capsys.readouterr().out
-    assert "(default: 77)" not in shown
-    assert "--eval.no-regret" in shown
-    assert main(["run", str(tmp_path / "nowhere.toml"), "--help"]) == 2
-
-
-def test_options_have_the_names_types_and_defaults_of_the_settings() -> None:
-    def compare(options: object, settings: BaseModel) -> None:
-        fields = type(settings).model_fields
-        assert list(options.__dataclass_fields__) == list(fields)
-        for name in fields:
-            ours, theirs = getattr(options, name), getattr(settings, name)
-            if isinstance(theirs, BaseModel):
-                compare(ours, theirs)
-            else:
-                assert (ours, type(ours)) == (theirs, type(theirs))
-
-    compare(options_of(RunConfig)(), RunConfig())
-    assert options_of(RunConfig)().rl.reward.weights is not options_of(RunConfig)().rl.reward.weights
+    for given in (["--sft.epochs", "1", str(file)], ["quickstart"], ["qwen3-1.7b"]):
+        assert main(["run", *given]) == 0
+    assert asked == [Path("runs/half"), Path("runs/quickstart"), Path("runs/qwen3-1.7b")]
+    assert main(["run"]) == 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faulty_games import WORDS
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
 from wordle_rl.conformance.checks import CHECKS
 
 

@@ -19,7 +19,7 @@ def made(cli, word_directory, tmp_path: Path):
     traces, stem = tmp_path / "traces.jsonl", tmp_path / "set"
     common = ("--words", word_directory)
     command = ("traces", "--out", traces, "--num-games", 60, "--outside-rate", 0, "--narrate", *common)
-    assert cli(*command, "--teacher.stray-rate", 0)[0] == 0
+    assert cli(*command, "--teacher.noise-rate", 0.2)[0] == 0
 
     def run(*options: object) -> tuple[dict, Path]:
         code, out, err = cli("dataset", traces, "--out", stem, *common, *options, "--json")

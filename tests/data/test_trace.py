@@ -129,7 +129,7 @@ def test_a_probe_is_never_called_possible() -> None:
     answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch", "abbey")
     words = WordList("rhymes", answers, (*answers, "clamp", "whelm", "clmpw"))
     settings = TraceSettings(
-        num_games=40, narrate=True, outside_rate=0.0, teacher=TeacherSettings(probe_gain=1, noise_rate=0.0)
+        num_games=40, narrate=True, outside_rate=0.0, teacher=TeacherSettings(plan="probes", noise_rate=0.0)
     )
     secrets = draw_secrets(words, split_secrets(words), settings, 0)
     kinds = Counter()

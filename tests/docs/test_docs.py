@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
+from wordle_rl.cli.settings import take_settings
 from wordle_rl.config import RunConfig, load_config, setting_names
+from wordle_rl.config.files import find_config
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.simple import OwnSampler
@@ -43,7 +45,7 @@ COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path
 def help_of(name: str) -> str:
     """Everything that a command prints of itself."""
     with redirect_stdout(io.StringIO()) as printed, pytest.raises(SystemExit) as done:
-        main([name, "--help"])
+        main([name, "--help-all" if name in ("run", "preflight") else "--help"])
     assert done.value.code == 0
     return printed.getvalue()
 
@@ -51,12 +53,17 @@ def help_of(name: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_and_option_shown_exists(command: str) -> None:
     name, *arguments = shlex.split(command)[1:]
+    if name.startswith("--") or name.isupper():
+        return
     described = help_of(name)
     for argument in arguments:
-        if argument.startswith("--"):
+        setting = argument.startswith("--") and ("." in argument or name == "run")
+        if argument.startswith("--") and not setting:
             assert re.search(rf"(?<![\w-]){re.escape(argument.split('=')[0])}(?![\w-])", described), argument
-        elif argument.startswith("configs/"):
-            assert (ROOT / argument).is_file()
+    if name in ("run", "preflight"):
+        _, own = take_settings(arguments)
+        preset = next((word for word in own if not word.startswith("-")), "")
+        assert not preset or preset.endswith(".toml") or preset.isupper() or find_config(preset).is_file(), preset
 
 
 def test_settings_that_a_document_names_exist() -> None:

@@ -16,6 +16,7 @@ from markdown_blocks import blocks
 
 from wordle_rl.cli import main
 from wordle_rl.cli import run as run_command
+from wordle_rl.config import PRESETS_DIRECTORY
 
 ROOT = Path(__file__).resolve().parents[2]
 EIGHT_GPUS = ROOT / "docs" / "guides" / "eight-gpus.md"
@@ -32,8 +33,8 @@ def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
 def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, monkeypatch) -> None:
     text = blocks(EIGHT_GPUS, "text")[ahead]
     (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
-    shutil.copytree(ROOT / "configs", tmp_path / "configs")
-    shutil.copy(ROOT / "configs" / "recipes" / "qwen3-1.7b.toml", tmp_path / "CONFIG.toml")
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    shutil.copy(PRESETS_DIRECTORY / "qwen3-1.7b.toml", tmp_path / "CONFIG.toml")
     monkeypatch.chdir(tmp_path)
     asked = []
     monkeypatch.setattr(run_command, "run_chain", lambda config, out, *_: asked.append((config, out)))
@@ -58,8 +59,8 @@ def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, m
 def trainings(path: Path) -> list[str]:
     """The commands of a document that train by a preset, each on one line."""
     text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    within = re.findall(r"`(wordle-rl run configs/[^`]*)`", text)
-    alone = re.findall(r"^(wordle-rl run configs/.*)$", text, flags=re.MULTILINE)
+    within = re.findall(r"`(wordle-rl run [a-z][^`]*)`", text)
+    alone = re.findall(r"^(wordle-rl run [a-z].*)$", text, flags=re.MULTILINE)
     return [" ".join(command.split()) for command in (*within, *alone)]
 
 

@@ -29,13 +29,11 @@ from fake_endpoint import chat
 from markdown_blocks import blocks
 from shards import write_shards
 from torch.distributed.run import get_args_parser as torchrun_parser
-from training_fixtures import TINY
 from transformers import AutoModelForCausalLM
 
-from wordle_rl.__main__ import further_commands
 from wordle_rl.chat.templates import training_template
-from wordle_rl.cli import main, preflight, run
-from wordle_rl.cli.program import Program
+from wordle_rl.cli import COMMANDS, main, preflight, run
+from wordle_rl.cli.arguments import read
 from wordle_rl.config import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,10 +52,10 @@ HUB = {
 """Hub name -> chat family of the small model in its place."""
 
 _RUN = shlex.split(
-    "--traces.num-games 8 --sft.batch-size 8 --sft.gradient-accumulation-steps 1 --sft.max-length 8192 --grpo.steps 1 "
-    "--grpo.groups-per-step 1 --rl.group-size 4 --grpo.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 "
-    "--eval.no-regret --model.max-length 8192"
-) + [part for name, size in TINY.items() for part in (f"--model.{name.replace('_', '-')}", str(size))]
+    "--traces.num-games 8 --sft.batch-size 8 --grpo.steps 1 "
+    "--grpo.groups-per-step 1 --rl.group-size 4 --model.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 "
+    "--model.max-length 8192 --model.hidden-size 32 --model.num-layers 1"
+)
 
 SMALLER = {
     **dict.fromkeys(("run", "preflight"), _RUN),
@@ -104,7 +102,7 @@ class Workspace:
 
     def __init__(self, root: Path, words: Path, endpoint: str, cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
         self.root, self.words, self.endpoint, self.cli, self.monkeypatch = root, words, endpoint, cli, monkeypatch
-        shutil.copytree(ROOT / "configs", root / "configs")
+        shutil.copytree(ROOT / "scripts", root / "scripts")
         for name, family in HUB.items():
             make_model(root / name, family)
         monkeypatch.chdir(root)
@@ -128,12 +126,12 @@ class Workspace:
     def wordle_rl(self, arguments: list[str]) -> None:
         name = arguments[0]
         if name in SERVING and "--export" not in arguments:
-            Program("wordle-rl", further_commands()).read(arguments)
+            read(COMMANDS[name].load(), f"wordle-rl {name}", arguments[1:])
             return
         added = self.smaller(name, arguments)
         if name in ("run", "preflight") and self.settings(arguments).max_completion_tokens > LONGEST:
             added.append(f"--max-completion-tokens={LONGEST}")
-        if name == "consolidate":
+        if name == "export" and "checkpoint" in arguments[1]:
             make_shards(self.root / arguments[1])
         code, out, err = self.cli(*arguments, *added)
         assert code == 0, (arguments, err, out[-2000:])
@@ -150,7 +148,7 @@ class Workspace:
             added += ["--secret", listed]
         if name in ("run", "preflight"):
             added += ["--words.source", str(self.words), "--traces.teacher.opener", listed]
-        if name in ("eval", "play", "traces", "analyze", "dataset"):
+        if name in ("eval", "play", "traces", "dataset"):
             added += ["--words", str(self.words)]
         return added
 

@@ -10,9 +10,9 @@ pytest.importorskip("torch")
 from markdown_blocks import blocks
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
-from wordle_rl.__main__ import further_commands
 from wordle_rl.cli import COMMANDS
-from wordle_rl.cli.program import Program
+from wordle_rl.cli.arguments import read
+from wordle_rl.config import load_config
 from wordle_rl.train.capabilities import needs
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "mac.md"
@@ -23,17 +23,17 @@ LINES = [line for block in blocks(GUIDE, "bash") for line in block.splitlines() 
 def workspace(tmp_path, monkeypatch):
     (text,) = blocks(GUIDE, "toml")
     (tmp_path / "mac.toml").write_text(text)
-    (tmp_path / "configs").symlink_to(GUIDE.parents[2] / "configs")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 @pytest.mark.parametrize("line", LINES)
 def test_a_command_is_understood_and_followed_by_mlx(workspace, line: str) -> None:
-    call = Program("wordle-rl", {**COMMANDS, **further_commands()}).read(shlex.split(line)[1:])
-    settings = call.arguments.get("settings")
-    if line.split()[1] in ("run", "preflight"):
-        config = settings.config()
+    name, *arguments = shlex.split(line)[1:]
+    call = read(COMMANDS[name].load(), f"wordle-rl {name}", arguments)
+    if name in ("run", "preflight"):
+        bound = {**call.keywords}
+        config = load_config(call.args[0] if call.args else bound["config"], bound["overrides"])
         assert config.backend == "mlx"
         assert needs(config).keys() <= {"adapters", "four bits", "gradient checkpointing"}  # those of `MLXLearner`
 
@@ -49,15 +49,15 @@ def test_the_config_trains_a_small_gemma_as_published(workspace, word_directory,
     whole = Gemma3ForConditionalGeneration(Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=4))
     whole.bfloat16().save_pretrained("gemma")
     codec.tokenizer.save_pretrained("gemma")
-    smaller = "--model.path gemma --traces.num-games 4 --sft.max-length 4096 --grpo.steps 1 --grpo.groups-per-step 1 "
-    smaller += "--eval.max-games 1 --eval.no-regret --max-completion-tokens 200 --grpo.max-refills 0"
+    smaller = "--model.path gemma --traces.num-games 4 --model.max-length 4096 --grpo.steps 1 --grpo.groups-per-step 1 "
+    smaller += "--eval.max-games 1 --max-completion-tokens 200 --grpo.max-refills 0"
     code, _, err = cli(
         "run", "mac.toml", "--out", "runs/gemma", *shlex.split(smaller), "--words.source", word_directory
     )
     assert code == 0, err
     assert (workspace / "runs/gemma/grpo/adapter_model.safetensors").is_file()
-    code, out, err = cli("fuse", "runs/gemma", "--out", "models/whole")
+    code, out, err = cli("export", "runs/gemma", "--out", "models/whole", "--backend", "mlx")
     assert code == 0, err
     assert "standard deviations" in out
-    code, _, err = cli("plot", "wins", "runs/gemma", "--out", "wins.svg")
+    code, _, err = cli("report", "runs/gemma", "--wins", "wins.svg")
     assert code == 0, err

@@ -143,7 +143,7 @@ def test_the_same_command_goes_on_with_a_model(
 def test_the_evaluation_of_a_run_goes_on(finished_run: Path, tmp_path: Path, monkeypatch) -> None:
     """A game a batch: an untrained model's choices are near ties, and a batch of other games rounds them otherwise."""
     directory, config = tmp_path / "run", load_config(finished_run / "config.json")
-    config = config.model_copy(update={"eval": config.eval.model_copy(update={"max_batch_size": 1})})
+    config = config.model_copy(update={"max_batch_size": 1})
     shutil.copytree(finished_run, directory)
     for path in (directory / "config.json", directory / "eval" / "grpo.json"):
         path.unlink()

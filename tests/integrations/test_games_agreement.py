@@ -88,7 +88,7 @@ def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
 def weights_of_rows(name: str) -> list[float]:
     """Our weight of a token of each game."""
     counts = [sum(mask) for mask in expected().masks]
-    return PolicyLoss(settings_of(name).loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    return PolicyLoss(settings_of(name).aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -103,7 +103,7 @@ def test_our_loss_gives_the_losses_of_the_table(name: str) -> None:
         table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS])[mask],
         torch.tensor(weights_of_rows(name))[rows],
         **CLIP,
-        rows=rows if settings.sequence_importance else None,
+        rows=rows if settings.by_sequence else None,
         reference_logprobs=table.padded(table.reference_logprobs)[mask],
         beta=settings.beta,
     )
@@ -167,7 +167,7 @@ def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size
             batch.advantages,
             batch.weights,
             **CLIP,
-            rows=batch.rows if settings.sequence_importance else None,
+            rows=batch.rows if settings.by_sequence else None,
             reference_logprobs=reference(batch)[0].detach(),
             beta=settings.beta,
         )
@@ -205,7 +205,7 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
     policy, reference = on_mlx
     settings, examples = settings_of(name), mlx_examples(credit_of(name))
     counts = [sum(example.loss_mask) for example in examples]
-    weights = PolicyLoss(settings.loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    weights = PolicyLoss(settings.aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
     loss = 0.0
     for first in range(0, len(examples), micro_batch_size):
         part = slice(first, first + micro_batch_size)
@@ -216,7 +216,7 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
             batch.advantages,
             batch.weights,
             **CLIP,
-            rows=batch.rows if settings.sequence_importance else None,
+            rows=batch.rows if settings.by_sequence else None,
             num_rows=batch.num_rows,
             reference_logprobs=score(reference, batch).logprobs,
             beta=settings.beta,
@@ -301,7 +301,7 @@ def test_verl_gives_the_losses_of_the_table(name: str) -> None:
 
     table, settings = expected(), settings_of(name)
     mask = table.padded(table.masks)
-    how = _AGGREGATION[settings.loss_type]
+    how = _AGGREGATION[settings.aggregation]
     divisor = LONGEST if settings.loss_type == "dr_grpo" else None
     config = SimpleNamespace(
         clip_ratio=CLIP["epsilon"],

@@ -35,7 +35,7 @@ from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 
-FEW = SETTINGS.model_copy(update={"epochs": 1.0, "gradient_accumulation_steps": 2, "batch_size": 8})
+FEW = SETTINGS.model_copy(update={"epochs": 1.0, "micro_batch_size": 8, "batch_size": 16})
 SAMPLING = SamplingSettings(max_completion_tokens=6)
 GRPO = GRPOTraining(
     steps=3,

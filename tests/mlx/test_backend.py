@@ -19,7 +19,7 @@ from wordle_rl.models import loading
 @pytest.fixture(scope="module")
 def run(word_directory, tmp_path_factory):
     """A whole run in miniature, from words to report."""
-    from wordle_rl.__main__ import main
+    from wordle_rl.cli import main
 
     place = tmp_path_factory.mktemp("mlx")
     config = write_config(
@@ -68,7 +68,7 @@ def test_a_run_of_the_other_backend_is_not_continued(run, cli) -> None:
 
 
 def test_the_quickstart_can_be_trained_on_mlx() -> None:
-    quickstart = Path(__file__).parents[2] / "configs" / "quickstart.toml"
+    quickstart = Path(__file__).parents[2] / "src" / "wordle_rl" / "config" / "presets" / "quickstart.toml"
     MLXBackend().check(load_config(quickstart, {("backend",): "mlx"}))
 
 

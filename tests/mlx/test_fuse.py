@@ -89,9 +89,11 @@ def test_a_model_that_changed_in_fusing_is_not_left_behind(trained, tmp_path, mo
 
 def test_the_command_prints_the_distance_and_keeps_the_lineage(trained, cli, tmp_path) -> None:
     run, _ = trained
-    code, out, _ = cli("fuse", run / "sft", "--out", tmp_path / "whole", "--dtype", "bfloat16", "--json")
+    code, out, _ = cli(
+        "export", run / "sft", "--out", tmp_path / "whole", "--dtype", "bfloat16", "--json", "--backend", "mlx"
+    )
     assert code == 0
     assert 0 < json.loads(out)["logits_differ_by"] < 0.1
-    code, _, err = cli("fuse", run / "sft", "--out", tmp_path / "whole")
+    code, _, err = cli("export", run / "sft", "--out", tmp_path / "whole", "--backend", "mlx")
     assert code == 2
     assert "is not empty" in err

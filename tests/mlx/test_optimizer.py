@@ -19,7 +19,8 @@ STEPS = 5
 
 
 def settings(name: str, **changes: object) -> OptimizerSettings:
-    return OptimizerSettings(name=name, learning_rate=3e-3, weight_decay=0.1, warmup_fraction=0.3, **changes)
+    muon = 0.02 if name == "muon" else None
+    return OptimizerSettings(learning_rate=3e-3, muon_learning_rate=muon, warmup=0.3, **changes)
 
 
 def tree(made: dict[str, torch.Tensor]):

@@ -184,8 +184,6 @@ def test_a_merge_needs_an_adapter_and_an_empty_place(adapter, base, tmp_path) ->
 def test_an_adapter_that_does_not_fit_is_refused_in_one_line(adapter, base, codec, tmp_path) -> None:
     with pytest.raises(ConfigError, match=r"rank 8 is not that of the adapter .* 4"):
         load_model(ModelSettings(path=str(adapter), lora=LoraSettings(rank=8)), 0)
-    with pytest.raises(ConfigError, match="target_modules 'nose_proj' does not fit"):
-        load_model(ModelSettings(path=str(base), lora=LoraSettings(rank=4, target_modules="nose_proj")), 0)
     weights = load_file(adapter / "adapter_model.safetensors")
     weights.pop(sorted(weights)[0])
     save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})

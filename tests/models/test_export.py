@@ -73,11 +73,11 @@ def test_the_command_does_it_and_keeps_where_the_model_comes_from(checkpoint, tm
     lesson = lesson_of(WordSettings(split_seed=3), split_secrets(load_words(), 3))
     lineage = Lineage(game=GameSettings(style=Style.COMPACT), lessons=(lesson,))
     save_lineage(checkpoint, lineage)
-    code, out, err = cli("consolidate", checkpoint, "--out", tmp_path / "model")
+    code, out, err = cli("export", checkpoint, "--out", tmp_path / "model")
     assert (code, err) == (0, "")
     assert "weights" in out
     assert lineage_of(tmp_path / "model") == lineage
-    code, _, err = cli("merge", tmp_path / "model", "--out", tmp_path / "merged")
+    code, _, err = cli("export", tmp_path / "model", "--out", tmp_path / "merged")
     assert code == 2
     assert "there is nothing to merge" in err
 

@@ -128,7 +128,7 @@ def test_what_is_counted_is_what_is_loaded(lora: LoraSettings, published: Path) 
 
 def run_of(tmp_path: Path, word_directory: Path, model: Path, **changes: str) -> Pipeline:
     small = {
-        "traces__num_games": "48", "sft__batch_size": "8", "sft__max_length": "1024", "eval__max_games": "3",
+        "traces__num_games": "48", "sft__batch_size": "8", "model__max_length": "1024", "eval__max_games": "3",
         "max_completion_tokens": "24", "grpo__steps": "1",
         "model__path": json.dumps(str(model)), "model__dtype": '"auto"',
     }  # fmt: skip

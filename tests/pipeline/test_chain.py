@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import NUM_ANSWERS, rows, write_config
+from training_fixtures import NUM_ANSWERS, log_every_step, rows, write_config
 
 import wordle_rl.pipeline.work as work_module
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
@@ -66,7 +66,7 @@ def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
     directory = tmp_path / "constrained"
     shutil.copytree(finished_run, directory)
     settings = json.loads((directory / "config.json").read_text())
-    settings["eval"]["constrained"] = True
+    settings["eval"]["also"] = ["constrained"]
     (directory / "config.json").write_text(json.dumps(settings))
     before = results_of(finished_run)
     results = Pipeline(load_config(directory / "config.json"), directory, QUIET)()
@@ -209,7 +209,7 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
         if name == "metrics.jsonl" and row["step"] == 1:
             os.kill(os.getpid(), signal.SIGINT)
 
-    config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
+    log_every_step(monkeypatch)
     (directory / "config.json").unlink()
     monkeypatch.setattr(Run, "append", interrupting)
     with pytest.raises(KeyboardInterrupt):
@@ -236,7 +236,7 @@ def test_ctrl_c_in_training_goes_on_with_the_same_command(stage, finished_run, t
 
 
 def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty, tmp_path: Path) -> None:
-    changes = {"traces__rl_only_fraction": "0.3", "grpo__sample_games": "0"}
+    changes = {"traces__rl_only_fraction": "0.3"}
     directory = tmp_path / "run"
     Pipeline(mini(tmp_path, word_directory, **changes), directory, QUIET)("grpo")
     train = split_secrets(sixty).train
@@ -257,8 +257,8 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     shutil.copytree(finished_run / "sft", directory / "sft")
     shutil.copytree(finished_run / "eval", directory / "eval")
     (directory / "eval" / "grpo.json").unlink()
-    section = getattr(stored, name).model_copy(update={"rounds": 2, "groups_per_round": 8})
-    config = stored.model_copy(update={"algorithm": name, name: section})
+    shared = stored.rl.model_copy(update={"rounds": 2, "groups_per_round": 8, "group_size": None})
+    config = stored.model_copy(update={"algorithm": name, "rl": shared})
     results = Pipeline(config, directory, QUIET)()
     assert results is not None
     assert set(results) == {"sft", name, "seconds", "peak_memory_gib", "memory"}

@@ -60,7 +60,7 @@ def test_checkpoints_are_selected_by_the_validation_file_and_nothing_is_trained_
     split, run, path = split_secrets(sixty), tmp_path / "run", tmp_path / "val.jsonl"
     wanted = (*split.train[:3], split.val[0])
     write_jsonl(path, [{"prompt": "p", "answer": word} for word in (*wanted, split.test[0], wanted[0], "zzzzz")])
-    options = {"grpo__validation_file": f"'{path}'", "grpo__validate_every_steps": "1", "rl__sample_games": "20"}
+    options = {"grpo__validation_file": f"'{path}'", "grpo__validate_every_steps": "1"}
     config = settings(tmp_path, word_directory, **options)
     assert preflight(config, 0).numbers is not None
     Pipeline(config, run, QUIET)("sft")

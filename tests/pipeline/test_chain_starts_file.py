@@ -18,6 +18,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import Run, write_jsonl
 from wordle_rl.runs.audit import audit
+from wordle_rl.train import starts_file
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -39,12 +40,18 @@ def file(sixty, tmp_path: Path) -> Path:
     return path
 
 
-def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", share: float = 1.0, **changes: str):
-    rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2", "precision": '"fp32"'}
+def settings(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", **changes: str):
+    rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2"}
     for name in ("expert_iteration", "dpo", "distill"):
         changes |= {f"{name}__{key}": value for key, value in rounds.items()}
-    changes |= {"rl.starts__file": f"'{file}'", "rl.starts__fraction": str(share), "algorithm": f"'{algorithm}'"}
+    changes |= {"rl.starts__file": f"'{file}'", "algorithm": f"'{algorithm}'"}
     return load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
+
+
+@pytest.fixture(autouse=True)
+def all_from_boards(monkeypatch) -> None:
+    """Every group starts from a board of the file, where half of them do by default."""
+    monkeypatch.setattr(starts_file, "_BOARD_FRACTION", 1.0)
 
 
 def begun(finished_run: Path, directory: Path) -> Path:

@@ -38,7 +38,7 @@ WILD = TraceSettings(
     pseudo_secrets=True,
     slip_rate=0.5,
     narrate=True,
-    teacher=TeacherSettings(random_opener_rate=0.5, noise_rate=0.4, stray_rate=0.4, probe_gain=1),
+    teacher=TeacherSettings(random_opener_rate=0.5, noise_rate=0.4, plan="probes"),
 )
 """A teacher that says whatever it may, as often as it can."""
 
@@ -103,7 +103,7 @@ def test_in_training_a_strict_word_may_be_said_and_is_no_answer(sixty, strict_sp
     assert len(training.solver.candidates(seen)) == len(whole.solver.candidates(seen)) - 3
 
 
-ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4", "precision": '"fp32"'}
+ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4"}
 
 
 def settings(path: Path, words: Path, algorithm: str) -> RunConfig:
@@ -114,7 +114,7 @@ def settings(path: Path, words: Path, algorithm: str) -> RunConfig:
         "words__strict_fraction": str(FRACTION),
         "traces__slip_rate": "0.3",
         "rl.starts__max_prefix_guesses": "2",
-        "eval__constrained": "true",
+        "eval__also": '["constrained"]',
     }
     if algorithm == "grpo":
         changes |= {"grpo__outside_rate": "0.4", "grpo.reward__weights": "{ quick_regret = -1.0 }"}
@@ -188,7 +188,7 @@ def test_the_audit_finds_a_strict_word_in_any_record(
     found = audit(directory)
     assert not found.clean
     assert found.strict_leaks == ((record, strict_split.strict[0]),)
-    assert main(["audit", str(directory)]) == 2
+    assert main(["report", str(directory), "--audit"]) == 2
     assert f"strict words were named in training: {strict_split.strict[0]} in {record}" in capsys.readouterr().err or (
         record == "secrets.jsonl"  # which is a held-out secret as well
     )

@@ -91,7 +91,7 @@ def test_games_that_are_replayed_are_on_the_card_and_proven(taught, word_directo
         algorithm='"expert_iteration"',
         expert_iteration__rounds="1",
         expert_iteration__groups_per_round="4",
-        expert_iteration__precision='"fp32"',
+        model__precision='"fp32"',
     )
     config = load_config(path)
     Pipeline(config, run, QUIET)()
@@ -116,7 +116,7 @@ def test_preflight_finds_games_that_cannot_be_replayed(taught, word_directory, s
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
-    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", f"{name}__precision": '"fp32"'}
+    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", "model__precision": '"fp32"'}
     path = write_config(
         tmp_path / "without.toml",
         word_directory,
@@ -145,7 +145,7 @@ def test_adapters_are_put_on_the_base_and_it_is_evaluated_without(taught, word_d
 
 def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    path = write_config(tmp_path / "beside.toml", word_directory, eval__base="true", model__path=f"'{taught}'")
+    path = write_config(tmp_path / "beside.toml", word_directory, eval__also='["base"]', model__path=f"'{taught}'")
     results = Pipeline(load_config(path), run, QUIET)()
     assert results is not None
     assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "sft", "grpo"]

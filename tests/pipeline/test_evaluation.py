@@ -29,7 +29,7 @@ def sampled_run(finished_run, tmp_path: Path) -> Path:
     directory = tmp_path / "sampled"
     shutil.copytree(finished_run, directory)
     settings = json.loads((directory / "config.json").read_text())
-    settings["eval"] |= {"sampled": True, "max_batch_size": 20}
+    settings["eval"]["also"], settings["max_batch_size"] = ["sampled"], 20
     (directory / "config.json").write_text(json.dumps(settings))
     return directory
 

@@ -17,13 +17,11 @@ from wordle_rl.preflight import before_run, checks, report
 REFUSED = {
     "a tracker that is not installed": (["--report-to", "wandb"], "pip install wandb"),
     "another": (["--report-to", "trackio"], "pip install trackio"),
-    "kernels that are not installed": (["--model.liger-kernels"], "pip install liger-kernel"),
     "an engine that is not installed": (["--grpo.engine", "vllm"], "vllm"),
     "an attention that nobody knows": (["--model.attn-implementation", "fast"], "attn_implementation 'fast'"),
     "a model that is not there": (["--model.path", "./nowhere"], "no model directory"),
     "a budget without room for a guess": (["--max-completion-tokens", "2"], "max_completion_tokens 2"),
     "games longer than the model": (["--model.max-length", "40"], "the model takes 40"),
-    "teacher games that are all too long": (["--sft.max-length", "8"], "sft.max_length 8"),
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
     "teacher games that are not there": (["--traces.file", "nothing.jsonl"], "nothing.jsonl"),
     "boards that are not there": (["--rl.starts.file", "nothing.jsonl"], "nothing.jsonl"),
@@ -45,7 +43,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     """An installation without the packages that some settings need."""
     for tracker in ("wandb", "trackio"):
         monkeypatch.setitem(sys.modules, tracker, None)
-    find, missing = importlib.util.find_spec, {"liger_kernel", "vllm"}
+    find, missing = importlib.util.find_spec, {"vllm"}
 
     def found(name: str, package: str | None = None):
         return None if name.partition(".")[0] in missing else find(name, package)
@@ -82,11 +80,11 @@ def test_a_space_is_refused_where_the_hub_cannot_be_reached(cli, config: Path, t
     trackio.__file__ = "trackio/__init__.py"
     monkeypatch.setitem(sys.modules, "trackio", trackio)
     monkeypatch.setattr("huggingface_hub.HfApi", lambda: SimpleNamespace(whoami=whoami))
-    options = ("--report-to", "trackio", "--trackio-space", "me/space")
+    options = ("--report-to", "trackio:me/space")
     assert cli("preflight", config, *options, "--groups", 0)[0] == 2
     code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
     assert code == 2
-    assert err.startswith("error: trackio_space 'me/space'")
+    assert err.startswith("error: report_to trackio:me/space")
     assert not (tmp_path / "run").exists(), "it is refused before anything is written"
 
 

@@ -14,7 +14,7 @@ from training_fixtures import write_config
 
 import wordle_rl.models.device as device_module
 from wordle_rl.chat.lengths import longest_game
-from wordle_rl.config import ConfigError, VLLMSettings, load_config
+from wordle_rl.config import ConfigError, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import Device
@@ -26,7 +26,7 @@ from wordle_rl.preflight.memory import MemoryEstimate, Work, estimate
 from wordle_rl.runs.distributed import Sharding, sharding
 
 GIB = 1024**3
-LAUNCHES = Path(__file__).parents[2] / "configs" / "accelerate"
+LAUNCHES = Path(__file__).parents[2] / "scripts" / "launch"
 WHOLE = MemoryEstimate(15 * GIB, 0, 15 * GIB, 30 * GIB, GIB, 0, 0, 0)
 EIGHT = Device("card", 24 * GIB, count=8)
 
@@ -87,7 +87,7 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     assert check_memory({"sft": needs(gib, gib)}, device) == []
     (rough,) = check_memory({"grpo": needs(gib, 4 * gib)}, device)
     assert rough.level == "warning"
-    assert "grpo may take about 5.0 GiB, the card has 4.0 GiB; lower grpo.micro_batch_size" in rough.message
+    assert "grpo may take about 5.0 GiB, the card has 4.0 GiB; lower model.micro_batch_size" in rough.message
     (hopeless,) = check_memory({"grpo": needs(gib, 8 * gib)}, device)
     assert hopeless.level == "problem", "half of what is rough is too much"
     (unknown,) = check_memory({"grpo": needs(gib, 8 * gib)}, device, rough_refuses=False)
@@ -97,21 +97,18 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     assert check_memory({"sft": needs(5 * gib, 0)}, Device("unknown", None)) == []
 
 
-def test_an_engine_beside_the_training_takes_its_share_unless_it_sleeps() -> None:
+def test_an_engine_beside_the_training_takes_its_share() -> None:
     gib, device = 1024**3, Device("the card", 10 * 1024**3)
-    engine = VLLMSettings(gpu_memory_utilization=0.3)
+    engine = 0.3
     training = replace(needs(6 * gib, 2 * gib), engine_weights=gib)
     assert check_memory({"grpo": training}, device) == []
-    assert check_memory({"grpo": training}, device, engine.model_copy(update={"sleep": True})) == []
     (rough,) = check_memory({"grpo": training}, device, engine)
     assert rough.level == "warning"
     assert "30% of it vLLM's" in rough.message
     assert check_memory({"sft": training}, device, engine) == []
     (small,) = check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, engine)
     assert small.level == "problem"
-    assert "grpo.vllm.gpu_memory_utilization 0.3 leaves vLLM 3.0 GiB" in small.message
-    split = engine.model_copy(update={"tensor_parallel_size": 2})
-    assert check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, split) == []
+    assert "grpo.gpu_memory_utilization 0.3 leaves vLLM 3.0 GiB" in small.message
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -146,17 +146,17 @@ def works(config: RunConfig, **changes: object):
 
 
 def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
-    shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4}}
-    section = {"groups_per_round": 3, "judge": "outcome"}
+    shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4, "groups_per_round": 3}}
+    section = {"judge": "outcome"}
     bf16 = {"sft": False, "dpo": False}
     work = works(RunConfig.model_validate({**shared, "dpo": section}), bf16=bf16)["dpo"]
     assert (work.rows, work.cached_games) == (16, 12), "a pair is two rows"
     assert estimate(SMALL, work).reference == 4000
     adapted = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4), work)
     assert (adapted.reference, adapted.gradients) == (4000, 40), "it is a copy of all, adapters or not"
-    sampled = section | {"judge": "regret", "boards_per_round": 5, "guesses_per_board": 6}
+    sampled = section | {"judge": "regret"}
     work = works(RunConfig.model_validate({**shared, "dpo": sampled}), bf16=bf16)["dpo"]
-    assert work.cached_games == 30
+    assert work.cached_games == 512 * 8
 
 
 def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:

@@ -31,8 +31,7 @@ def test_play_that_teaches_nothing_is_told_with_its_mend() -> None:
     assert check_play(good, 32) == []
     alike = check_play(Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), 32)
     assert [f.message for f in alike] == [
-        "75% of the groups teach nothing, since all their games earn the same; "
-        "raise rl.sampling.temperature or rl.group_size"
+        "75% of the groups teach nothing, since all their games earn the same; raise rl.temperature or rl.group_size"
     ]
     lost = check_play(Played(64, 0.0, 0.1, 0.5, 1.0, 32.0), 32)
     assert [finding.level for finding in lost] == ["warning"] * 3

@@ -42,8 +42,8 @@ def test_the_gpu_has_two_thirds_of_a_small_mac_and_three_quarters_of_a_large_one
         unified_memory(0)
 
 
-SMALL = {"rl__group_size": 2, "grpo__micro_batch_size": 1, "sft__batch_size": 1, "rl__gradient_checkpointing": True,
-         "sft__gradient_checkpointing": True, "eval__max_batch_size": 2}  # fmt: skip
+SMALL = {"rl__group_size": 2, "model__micro_batch_size": 1, "sft__batch_size": 1, "model__gradient_checkpointing": True,
+         "max_batch_size": 2}  # fmt: skip
 
 
 def test_gemma_4b_trained_whole_is_refused_on_both_and_adapters_fit_the_larger_one() -> None:
@@ -52,7 +52,7 @@ def test_gemma_4b_trained_whole_is_refused_on_both_and_adapters_fit_the_larger_o
         assert any("sft may take" in message and "it would swap" in message for message in whole)
     adapted = numbers(**LORA)
     assert problems(48, adapted, **SMALL) == []
-    assert problems(16, adapted, **{**SMALL, "rl__group_size": 16, "grpo__micro_batch_size": 8}) != []
+    assert problems(16, adapted, **{**SMALL, "rl__group_size": 16, "model__micro_batch_size": 8}) != []
 
 
 def test_a_larger_group_is_what_fills_it() -> None:

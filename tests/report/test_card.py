@@ -106,7 +106,7 @@ def test_a_run_writes_over_no_card_and_the_command_does(finished_run, tmp_path, 
     (run / "sft" / "README.md").write_text("mine")
     (run / "grpo" / "README.md").unlink()
     assert [path.read_text() == "mine" for path in write_cards(run, anew=False)] == [True, False]
-    code, out, _ = cli("card", run / "sft", "--json")
+    code, out, _ = cli("report", run / "sft", "--cards", "--json")
     assert code == 0
     assert json.loads(out) == {"cards": [str(run / "sft" / "README.md")]}
     assert (run / "sft" / "README.md").read_text() != "mine"
@@ -116,6 +116,6 @@ def test_a_model_without_its_run_is_refused_in_one_line(finished_run, tmp_path, 
     shutil.copytree(finished_run / "grpo", tmp_path / "alone")
     with pytest.raises(ConfigError, match="lies in no run directory"):
         models_of(tmp_path / "alone")
-    code, _, err = cli("card", tmp_path / "nothing")
+    code, _, err = cli("report", tmp_path / "nothing", "--cards")
     assert code == 2
     assert len(err.strip().splitlines()) == 1

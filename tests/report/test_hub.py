@@ -83,7 +83,7 @@ def test_a_missing_card_is_written_and_one_of_the_users_own_is_sent_as_it_is(mod
 
 def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> None:
     (model / "README.md").unlink()
-    code, out, _ = cli("push", model, "--repo", "me/wordle", "--dry-run", "--json")
+    code, out, _ = cli("export", model, "--repo", "me/wordle", "--dry-run", "--json")
     assert code == 0
     assert json.loads(out) == {"repo": "me/wordle", "sent": False, "files": sorted([*files_of(model), "README.md"])}
     assert not (model / "README.md").exists()
@@ -98,7 +98,7 @@ def test_of_a_checkpoint_the_state_of_the_training_stays_here(model) -> None:
 
 
 def test_without_a_token_nothing_is_tried(model, no_token, cli) -> None:
-    code, out, err = cli("push", model, "--repo", "me/wordle")
+    code, out, err = cli("export", model, "--repo", "me/wordle")
     assert (code, out) == (2, "")
     assert "no token for the hub: set HF_TOKEN" in err
 

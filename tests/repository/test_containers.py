@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from wordle_rl.__main__ import further_commands
 from wordle_rl.cli import COMMANDS
-from wordle_rl.cli.program import Program
+from wordle_rl.cli.arguments import read
+from wordle_rl.config.files import find_config
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -48,10 +48,10 @@ def test_the_package_can_be_built_from_what_is_copied() -> None:
 
 
 @pytest.mark.parametrize("place", CALLS)
-def test_every_command_is_one_of_ours_that_takes_these_arguments(place: str, monkeypatch) -> None:
-    monkeypatch.chdir(ROOT)  # the image has configs/ where it starts
-    program = Program("wordle-rl", {**COMMANDS, **further_commands()})
-    assert program.read([str(word) for word in CALLS[place]]).command is not None
+def test_every_command_is_one_of_ours_that_takes_these_arguments(place: str) -> None:
+    name, *arguments = [str(word) for word in CALLS[place]]
+    read(COMMANDS[name].load(), f"wordle-rl {name}", arguments)
     for word in CALLS[place]:
         assert isinstance(word, str), "YAML reads a bare number as one"
-        assert not word.startswith("configs/") or (ROOT / word).is_file()
+    if name == "run":
+        assert find_config(arguments[0]).is_file()

@@ -89,7 +89,14 @@ def test_the_wheel_holds_the_package_with_its_data_and_notices(built: Path) -> N
 
 def test_the_sdist_holds_the_repository_and_nothing_made_in_it(built: Path) -> None:
     names = in_sdist(built)
-    assert {"LICENSE", "README.md", "PKG-INFO", "Makefile", "configs/quickstart.toml", "docs/index.md"} <= names
+    assert {
+        "LICENSE",
+        "README.md",
+        "PKG-INFO",
+        "Makefile",
+        "src/wordle_rl/config/presets/quickstart.toml",
+        "docs/index.md",
+    } <= names
     assert {"src/wordle_rl/py.typed", "tests/repository/test_packaging.py", ".github/workflows/test.yml"} <= names
     made = {
         ".venv",

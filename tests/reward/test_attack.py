@@ -47,7 +47,9 @@ def test_no_preset_pays_a_policy_that_never_wins_what_it_pays_honest_play(name: 
     assert found.replies > 3000
 
 
-@pytest.mark.parametrize("path", [*sorted((ROOT / "configs").rglob("*.toml"))], ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path", [*sorted((ROOT / "src" / "wordle_rl" / "config" / "presets").rglob("*.toml"))], ids=lambda path: path.stem
+)
 def test_no_shipped_config_does(path: Path) -> None:
     schedule = load_config(path).rl.reward.schedule()
     own = [weights for weights in (schedule.start, schedule.end) if weights is not None]

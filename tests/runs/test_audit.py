@@ -50,7 +50,7 @@ def test_a_secret_is_one_leak_in_however_many_records(cli, run: Run) -> None:
     run.append("traces.jsonl", {"secret": SPLIT.test[0]})
     run.append("games.jsonl", {"secret": SPLIT.test[0]})
     run.append("games.jsonl", {"secret": SPLIT.val[0]})
-    code, _, err = cli("audit", run.directory)
+    code, _, err = cli("report", run.directory, "--audit")
     first, second = SPLIT.test[0], SPLIT.val[0]
     assert code == 2
     assert (
@@ -85,7 +85,7 @@ def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(
     (run.directory / record).unlink()
     if emptied:
         (run.directory / record).touch()
-    code, out, err = cli("audit", run.directory)
+    code, out, err = cli("report", run.directory, "--audit")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"not proven clean: {model} was trained, and {record}" in err
 

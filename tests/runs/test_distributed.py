@@ -165,7 +165,6 @@ def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> 
 @pytest.mark.parametrize(
     ("launch", "settings", "named"),
     [
-        ({"WORLD_SIZE": "3"}, {"grpo": {"engine": "vllm", "vllm": {"tensor_parallel_size": 2}}}, "divide the 3"),
         ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed"),
         (

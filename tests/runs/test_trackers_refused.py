@@ -79,6 +79,6 @@ def test_an_unreachable_hub_and_a_token_without_rights_are_refused(trackio, monk
     )
     for refusal in refusals:
         monkeypatch.setattr(hub, "HfApi", FakeHub(refusal))
-        with pytest.raises(ConfigError, match="trackio_space 'me/space'") as refused:
+        with pytest.raises(ConfigError, match="trackio:me/space") as refused:
             check_trackers(["trackio"], Tracking("first", None, "me/space"))
         assert len(str(refused.value).splitlines()) == 1

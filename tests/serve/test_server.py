@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
 from wordle_rl.serve.client import WordleClient
 from wordle_rl.serve.server import listen
 from wordle_rl.serve.types import WordleAction

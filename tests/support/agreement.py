@@ -49,7 +49,7 @@ LOSSES = {
     "dr_grpo": {"loss_type": "dr_grpo"},
     "grpo": {"loss_type": "grpo"},
     "dapo with a penalty": {"loss_type": "dapo", "beta": 0.1},
-    "grpo by sequence": {"loss_type": "grpo", "sequence_importance": True},
+    "grpo by sequence": {"loss_type": "gspo"},
 }
 """Name -> settings of GRPO. Advantages are those of turn credit, by sequence those of game credit."""
 LONGEST = 16
@@ -135,7 +135,7 @@ class Expected:
 
 def credit_of(name: str) -> str:
     """Credit of the advantages of a loss."""
-    return "game" if LOSSES[name].get("sequence_importance") else "turn"
+    return "game" if LOSSES[name].get("loss_type") == "gspo" else "turn"
 
 
 @cache

@@ -25,7 +25,7 @@ SETTINGS = DistillTraining(
     optimizer=fast(),
     precision="fp32",
 )
-PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
+PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0))
 
 
 def change(**changes: object) -> DistillTraining:

@@ -148,7 +148,7 @@ def _be_the_command(asked: dict[str, Any], count: Path) -> None:
             _kill_at(asked["kill_at"])
         writes = _Writes(asked["directory"], asked["kill_at_write"])
         sys.addaudithook(writes)
-        from wordle_rl.__main__ import main
+        from wordle_rl.cli import main
 
         code = main(asked["arguments"])
         writes.directory = "\0"

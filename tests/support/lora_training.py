@@ -17,7 +17,7 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from wordle_rl.config import LoraSettings, SFTSettings
+from wordle_rl.config import LoraSettings, SFTTraining
 from wordle_rl.models.loading import save_model
 
 torch = pytest.importorskip("torch")
@@ -26,7 +26,7 @@ torch = pytest.importorskip("torch")
 LORA = LoraSettings(rank=4, alpha=16)
 
 
-SFT = SFTSettings(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
+SFT = SFTTraining(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
 
 
 SIZE = {

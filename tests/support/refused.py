@@ -6,9 +6,10 @@ from wordle_rl.config import ConfigError
 
 
 def names(error: ConfigError, setting: str) -> bool:
-    """True if an error in one line names a setting, by `error.setting` or as one of the settings of that section."""
-    own = setting.removeprefix(error.setting).lstrip(".")
-    return setting.startswith(error.setting) and own in str(error) and "\n" not in str(error)
+    """True if an error in one line names a setting, as `error.setting` or in its text."""
+    section, _, own = setting.rpartition(".")
+    named = error.setting == setting or setting in str(error) or (section == error.setting and own in str(error))
+    return named and "\n" not in str(error)
 
 
 def refusal(read: Callable[[], object], *errors: type[Exception]) -> str:

@@ -7,12 +7,12 @@ import pytest
 torch = pytest.importorskip("torch")
 from training_fixtures import compact, fast
 
-from wordle_rl.config import SFTSettings
+from wordle_rl.config import SFTTraining
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 
-SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
+SETTINGS = SFTTraining(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
 
 
 @pytest.fixture(scope="session")

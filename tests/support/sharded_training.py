@@ -3,7 +3,7 @@
 accelerate gives sharding to processes on GPUs alone: to others it leaves the launch file's plan unread, and they would
 train as under DDP. `shard_on_cpu` has them read it; all else is accelerate's, torch's and ours as on a GPU, over gloo.
 
-accelerate launch --config_file configs/accelerate/fsdp2.yaml \
+accelerate launch --config_file scripts/launch/fsdp2.yaml \
     tests/support/sharded_training.py WORDS GAMES OUT STOP_AFTER
 """
 
@@ -18,7 +18,7 @@ from accelerate.utils import DistributedType
 from training_fixtures import TINY, StopAt, fast
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import RunConfig, SFTSettings
+from wordle_rl.config import RunConfig, SFTTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import Run
@@ -54,7 +54,7 @@ def train(words: str, games: Path, out: Path, stop_after: int = 0) -> torch.nn.M
         Run.create(out, RunConfig(), split_secrets(load_words(words)))
     wait_for_all()
     examples = [Example(**example) for example in json.loads(games.read_text())]
-    settings = SFTSettings(
+    settings = SFTTraining(
         batch_size=BATCH // num_processes(), epochs=EPOCHS, optimizer=fast(), precision="fp32", logging_steps=1,
         save_each_epoch=True,
     )  # fmt: skip

@@ -81,9 +81,9 @@ def solver(sixty) -> Solver:
 
 @pytest.fixture(scope="session")
 def traces(sixty, split, solver) -> list[GameRecord]:
-    """200 narrated games of a teacher that strays often."""
+    """200 narrated games of a teacher that often plays less than its best."""
     settings = TraceSettings(
-        num_games=200, narrate=True, teacher=TeacherSettings(stray_rate=0.3, noise_rate=0.3, random_opener_rate=0.5)
+        num_games=200, narrate=True, teacher=TeacherSettings(noise_rate=0.3, random_opener_rate=0.5)
     )
     secrets = draw_secrets(sixty, split, settings, 0)
     return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
@@ -91,8 +91,8 @@ def traces(sixty, split, solver) -> list[GameRecord]:
 
 @pytest.fixture(scope="session")
 def plain_traces(sixty, split, solver) -> list[GameRecord]:
-    """64 games without thinking or strays."""
-    settings = TraceSettings(num_games=64, teacher=TeacherSettings(stray_rate=0.0))
+    """64 games without thinking."""
+    settings = TraceSettings(num_games=64, teacher=TeacherSettings())
     secrets = draw_secrets(sixty, split, settings, 0)
     return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
 
@@ -127,7 +127,15 @@ def weights_of(model) -> dict[str, object]:
 
 
 def fast(name: str = "adamw", **settings: object) -> RLOptimizerSettings:
-    return RLOptimizerSettings(name=name, learning_rate=3e-3, warmup_fraction=0.0, schedule="constant", **settings)
+    muon = 0.02 if name == "muon" else None
+    return RLOptimizerSettings(learning_rate=3e-3, muon_learning_rate=muon, warmup=0.0, schedule="constant", **settings)
+
+
+def log_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the SFT of runs write the metrics of every step."""
+    made = RunConfig.sft_training.fget
+    often = property(lambda config: made(config).model_copy(update={"logging_steps": 1}))
+    monkeypatch.setattr(RunConfig, "sft_training", often)
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -144,9 +152,9 @@ def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
         "words": {"source": json.dumps(str(word_directory))},
         "game": {"style": '"compact"', "thinking": '"off"'},
         "traces": {"num_games": "200"},
-        "model": {**{name: str(size) for name, size in TINY.items()}, "max_length": "128"},
-        "sft": {"batch_size": "32", "precision": '"fp32"'},
-        "grpo": {"steps": "2", "groups_per_step": "2", "group_size": "4", "precision": '"fp32"'},
+        "model": {"hidden_size": "32", "num_layers": "1", "max_length": "128", "precision": '"fp32"'},
+        "sft": {"batch_size": "32"},
+        "grpo": {"steps": "2", "groups_per_step": "2", "group_size": "4"},
     }
     for name, text in changes.items():
         *section, key = name.split("__")
@@ -179,7 +187,7 @@ def finished_run(word_directory, tmp_path_factory) -> Path:
 def cli(capsys):
     """Run a command; its exit code, standard output and standard error."""
 
-    from wordle_rl.__main__ import main
+    from wordle_rl.cli import main
 
     def run(*arguments: object) -> tuple[int, str, str]:
         capsys.readouterr()

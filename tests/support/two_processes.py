@@ -14,7 +14,7 @@ from contexts import context_for
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, RLOptimizerSettings, RunConfig, SamplingSettings, SFTSettings
+from wordle_rl.config import GRPOTraining, RLOptimizerSettings, RunConfig, SamplingSettings, SFTTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import Run
@@ -32,7 +32,7 @@ from wordle_rl.words.split import split_secrets
 SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
 LAST_BATCH = 5
 """Games that are left for the last step of SFT: fewer than one of two processes takes."""
-OPTIMIZER = RLOptimizerSettings(learning_rate=3e-3, warmup_fraction=0.0, schedule="constant")
+OPTIMIZER = RLOptimizerSettings(learning_rate=3e-3, warmup=0.0, schedule="constant")
 GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
 
 
@@ -83,7 +83,7 @@ def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
     wait_for_all()
     run = Run(out)
     processes = num_processes()
-    sft = SFTSettings(batch_size=BATCH // processes, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
+    sft = SFTTraining(batch_size=BATCH // processes, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
     models = [make_model(tokenizer, **SIZE, seed=seed) for seed in (0, 1)]
     learnt, validation = ([Example(**example) for example in found[name]] for name in ("examples", "validation"))
     train_sft(TorchLearner(models[0], codec, precision="fp32"), learnt, sft, run, validation=validation)

@@ -1,4 +1,4 @@
-"""`wordle-rl verl` on this machine: Ray nodes whose GPUs are places for a process, and the command in a process."""
+"""our command for verl on this machine: Ray nodes whose GPUs are places for a process, and the command in a process."""
 
 import os
 import subprocess
@@ -51,7 +51,7 @@ def environment() -> Mapping[str, str]:
 
 
 def command(config: Path, run: Path, address: str, options: tuple[str, ...], overrides: tuple[str, ...]) -> list[str]:
-    """The words of `wordle-rl verl` on such nodes.
+    """The words of `python -m wordle_rl.integrations.verl` on such nodes.
 
     Args:
         config: The run's config file.
@@ -60,8 +60,15 @@ def command(config: Path, run: Path, address: str, options: tuple[str, ...], ove
         options: Of the command.
         overrides: Of verl, after those of the platform.
     """
-    words = ("verl", config, "--out", run, *options, "--overrides", *OVERRIDES)
-    return [sys.executable, "-m", "wordle_rl", *map(str, words), f"++ray_kwargs.ray_init.address={address}", *overrides]
+    words = (config, "--out", run, *options, "--overrides", *OVERRIDES)
+    return [
+        sys.executable,
+        "-m",
+        "wordle_rl.integrations.verl",
+        *map(str, words),
+        f"++ray_kwargs.ray_init.address={address}",
+        *overrides,
+    ]
 
 
 def train(config: Path, run: Path, address: str, *overrides: str, options: tuple[str, ...]) -> None:

@@ -104,11 +104,11 @@ def test_failed_games_are_kept_as_errors_and_played_again(serve, buy, cli, word_
     assert (json.loads(out)["num_games"], json.loads(out)["num_errors"], json.loads(out)["num_missing"]) == (1, 1, 1)
     assert "failed and are no losses" in err
     assert [row.get("error") is None for row in rows(Path("t.jsonl"))] == [False, True]
-    code, out, _ = cli("analyze", "t.jsonl", "--words", word_directory, "--json")
+    code, out, _ = cli("dataset", "t.jsonl", "--words", word_directory, "--json")
     found = json.loads(out)
     assert (found["num_games"], found["num_wins"], found["num_errors"]) == (1, 0, 1)
     assert buy(endpoint, "--max-secrets", 2)[0] == 0
-    _, out, _ = cli("analyze", "t.jsonl", "--words", word_directory, "--json")
+    _, out, _ = cli("dataset", "t.jsonl", "--words", word_directory, "--json")
     assert (json.loads(out)["num_games"], json.loads(out)["num_errors"]) == (2, 0)
     code, _, err = buy(serve(lambda *_: (400, {"error": {"message": "no"}})), "--seed", 5, "--max-secrets", 2)
     assert code == 2

@@ -32,7 +32,7 @@ SETTINGS = TraceSettings(
     invented_rate=0.5,
     pseudo_secrets=True,
     narrate=True,
-    teacher=TeacherSettings(opener="salet", stray_rate=0.0),
+    teacher=TeacherSettings(opener="salet"),
 )
 
 

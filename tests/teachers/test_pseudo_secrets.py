@@ -20,9 +20,7 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
 
 WORDS = load_words("default")
-PSEUDO = TraceSettings(
-    num_games=6000, pseudo_secrets=True, slip_rate=0.1, teacher=TeacherSettings(opener="salet", stray_rate=0.0)
-)
+PSEUDO = TraceSettings(num_games=6000, pseudo_secrets=True, slip_rate=0.1, teacher=TeacherSettings(opener="salet"))
 
 
 @settings(max_examples=150)

@@ -16,7 +16,7 @@ from wordle_rl.teachers.solver import SolverTeacher, misspelt
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
 
-TEACHER = TeacherSettings(random_opener_rate=0.3, noise_rate=0.3, stray_rate=0)
+TEACHER = TeacherSettings(random_opener_rate=0.3, noise_rate=0.3)
 
 
 def played(

@@ -12,10 +12,9 @@ ASKED = [
         "four bits",
         "model.load_in_4bit",
     ),
-    ({"sft": {"gradient_checkpointing": True}}, "gradient checkpointing", "sft.gradient_checkpointing"),
-    ({"sft": {"precision": "bf16"}, "rl": {"precision": "bf16"}}, "autocast", "sft.precision and rl.precision"),
+    ({"model": {"gradient_checkpointing": True}}, "gradient checkpointing", "model.gradient_checkpointing"),
+    ({"model": {"precision": "bf16"}}, "autocast", "model.precision"),
     ({"model": {"attn_implementation": "sdpa"}}, "kernels", "model.attn_implementation"),
-    ({"model": {"liger_kernels": True}}, "liger", "model.liger_kernels"),
     ({"model": {"path": "somewhere", "compile": True}}, "compile", "model.compile"),
     ({"grpo": {"engine": "vllm"}}, "vllm", "grpo.engine"),
     ({"eval": {"engine": "vllm"}}, "vllm", "eval.engine"),
@@ -37,8 +36,7 @@ def test_a_setting_asks_for_its_capability(changes, capability, setting) -> None
     [
         {},
         {"algorithm": "dpo", "grpo": {"engine": "vllm"}},  # a stage that does not run asks for nothing
-        {"grpo": {"steps": 0}, "rl": {"precision": "bf16"}},
-        {"model": {"dtype": "bfloat16"}, "sft": {"precision": "bf16"}},  # weights are computed with as they are held
+        {"model": {"dtype": "bfloat16", "precision": "bf16"}},  # weights are computed with as they are held
         {"report_to": ("tensorboard",), "grpo": {"max_importance_ratio": 2.0, "save_steps": 1, "save_total_limit": 2}},
     ],
 )

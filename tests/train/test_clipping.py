@@ -15,13 +15,13 @@ from grpo_training import Training
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
 import wordle_rl.train.learner as learner_module
-from wordle_rl.config import SFTSettings
+from wordle_rl.config import SFTTraining
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 
 TINY_NORM, HUGE_NORM = 1e-3, 1e6
-SFT = SFTSettings(batch_size=8, gradient_accumulation_steps=2, epochs=1, precision="fp32", logging_steps=1)
+SFT = SFTTraining(batch_size=16, micro_batch_size=8, epochs=1, precision="fp32", logging_steps=1)
 STAGES = ("sft", "grpo")
 
 

@@ -145,7 +145,7 @@ def test_a_mask_shows_the_teachers_reply_in_place_of_the_policys(sixty, codec, a
 def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> None:
     prompter = Prompter(Style.ENGLISH, Shape.TRANSCRIPT, Thinking.REQUIRED)
     aloud = PURE.model_copy(update={"narrate": True})
-    aloud = aloud.model_copy(update={"teacher": PURE.teacher.model_copy(update={"probe_gain": 1})})
+    aloud = aloud.model_copy(update={"teacher": PURE.teacher.model_copy(update={"plan": "probes"})})
     replies = [f"<think>a</think><guess>{word}</guess>" for word in (sixty.answers[3], "zzzzz", sixty.answers[4])]
     games = games_of(
         sixty, codec, sixty.answers[::7], lambda _, turns: [*replies, "hm", "hm", "hm"][len(turns)], prompter
@@ -190,7 +190,7 @@ def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_te
 
 
 def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, tokenizer, tmp_path) -> None:
-    quick = RLOptimizerSettings(learning_rate=1e-2, warmup_fraction=0.0, schedule="constant")
+    quick = RLOptimizerSettings(learning_rate=1e-2, warmup=0.0, schedule="constant")
     settings = change(rounds=4, groups_per_round=12, epochs=12.0, batch_size=16, optimizer=quick)
     train(small_model(tokenizer), codec, sixty, tmp_path, settings, secrets=split.train[:6], turns=2)
     found = rows(tmp_path / "metrics.jsonl")

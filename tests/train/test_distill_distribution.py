@@ -196,7 +196,7 @@ def test_the_policy_comes_nearer_to_the_teachers_distribution(
 ) -> None:
     """With teacher games beside it, whose tokens are no distributions."""
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
-    quick = RLOptimizerSettings(learning_rate=1e-2, warmup_fraction=0.0, schedule="constant")
+    quick = RLOptimizerSettings(learning_rate=1e-2, warmup=0.0, schedule="constant")
     settings = change(
         rounds=2, groups_per_round=12, epochs=8.0, targets="distribution", replay_fraction=0.25, optimizer=quick
     )

@@ -13,6 +13,7 @@ from wordle_rl.config import GameSettings, GRPOTraining, StartSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Style, Thinking
+from wordle_rl.reward import CURRICULA
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.train.groups import GroupRollouts, _pass_at
 
@@ -103,12 +104,13 @@ def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
 
 
 def test_a_switch_waits_for_compliance(roll) -> None:
-    reward = {"weights": {"format": 1.0}, "then_weights": {"win": 1.0}, "threshold": 0.5, "keep_order": False}
+    reward = {"preset": "shaped_curriculum", "keep_order": False}
     played = roll(settings=GRPOTraining.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward}))
     played(0)
-    played.rollouts.best_compliance = 0.6
+    played.rollouts.best_compliance = 0.95
     played(1)
-    assert [set(games[0].reward.weights) for games in played.games] == [{"format"}, {"win"}]
+    curriculum = CURRICULA["shaped_curriculum"]
+    assert [dict(games[0].reward.weights) for games in played.games] == [curriculum.start, curriculum.end]
 
 
 def test_constant_groups_are_counted_and_remembered(roll) -> None:

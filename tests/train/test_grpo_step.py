@@ -76,7 +76,7 @@ CASES: dict[str, tuple[dict, Shape, list]] = {
     "penalty": ({"beta": 0.5, "steps": 2}, Shape.TRANSCRIPT, GAMES),
     "penalty, grpo": ({"beta": 0.5, "steps": 2, "loss_type": "grpo"}, Shape.STATE, GAMES),
     "sequences, penalty": (
-        {"beta": 0.5, "steps": 2, "sequence_importance": True, "credit": "game", "loss_type": "grpo"},
+        {"beta": 0.5, "steps": 2, "credit": "game", "loss_type": "gspo"},
         Shape.TRANSCRIPT,
         GAMES,
     ),

@@ -23,7 +23,7 @@ from wordle_rl.train.expert_iteration import train_expert_iteration
 from wordle_rl.train.games import GameSetup
 from wordle_rl.words.split import split_secrets, words_of_text
 
-PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0, stray_rate=0))
+PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0))
 
 
 class Saying:

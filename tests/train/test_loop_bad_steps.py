@@ -17,7 +17,7 @@ from round_training import learner_of
 from sft_training import fine_tune, same_bits
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of
 
-from wordle_rl.config import ExpertIterationTraining, ModelSettings, SFTSettings
+from wordle_rl.config import ExpertIterationTraining, ModelSettings, SFTTraining
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.loading import load_model
 from wordle_rl.report.curves import stage_curves
@@ -30,7 +30,7 @@ from wordle_rl.train.games import GameSetup
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
-SFT = SFTSettings(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
+SFT = SFTTraining(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
 LABELS = ExpertIterationTraining.model_validate(
     EXPERT_ITERATION.model_dump(exclude_unset=True, exclude={"keep_per_group"})
     | {"labels": "secret", "groups_per_round": 4, "group_size": 1, "rounds": 2}

@@ -296,7 +296,7 @@ class Fitting(Counting):
 
 
 def test_one_schedule_of_the_rate_spans_all_rounds(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    falling = RLOptimizerSettings(learning_rate=1e-3, warmup_fraction=0.0, schedule="linear")
+    falling = RLOptimizerSettings(learning_rate=1e-3, warmup=0.0, schedule="linear")
     settings = SETTINGS.model_copy(update={"batch_size": 1, "rounds": 2, "optimizer": falling})
     training = Training(tokenizer, codec, sixty, tmp_path, settings)
     rates, update = [], training.learner.update

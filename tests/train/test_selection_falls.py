@@ -5,12 +5,11 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from grpo_training import SETTINGS, same, train_fixture, update  # noqa: F401  # a fixture
-from training_fixtures import make_run, rows, small_model, weights_of
+from training_fixtures import make_run, rows
 
-from wordle_rl.runs import read_object
 from wordle_rl.train.learner import TorchWeights
 from wordle_rl.train.selection import BestWeights
-from wordle_rl.train.validation import Validated, Validation
+from wordle_rl.train.validation import Validated
 
 
 def costing(greedy: float, won: tuple[bool, ...]) -> Validated:
@@ -47,23 +46,7 @@ def falling(sixty, tmp_path):
 
 
 def test_a_fall_below_the_start_is_told_while_it_lasts(falling) -> None:
-    said, stopped, probabilities = falling()
+    said, _, probabilities = falling()
     assert [bool(text) for text in said] == [False, True, False]
     assert "0.004" in said[1]
-    assert stopped == [False, False]
     assert probabilities == [1.0, pytest.approx(1 / 2**8), 1.0]
-
-
-def test_a_fall_below_the_start_ends_the_training_if_asked_to(falling) -> None:
-    assert falling(stop_below_start=True)[1] == [True, False]
-
-
-def test_a_training_that_ended_early_gives_back_its_best_weights(train, split, tmp_path, monkeypatch) -> None:
-    played = iter([costing(3.0, won=WON), costing(9.0, won=LOST)])
-    monkeypatch.setattr(Validation, "__call__", lambda *_: next(played))
-    start = weights_of(small_model(train.tokenizer))
-    settings = update(SETTINGS, steps=5, validate_every_steps=2, stop_below_start=True)
-    model = train(tmp_path, settings, setup=train.setup(secrets=split.train, validation=split.val))
-    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "grpo"] == [1, 2]
-    assert same(start, weights_of(model))
-    assert read_object(tmp_path / "grpo" / "selected.json")["step"] == 0

@@ -86,7 +86,7 @@ def test_accumulated_batches_make_the_step_of_a_large_one(examples, tokenizer, c
     models, found = [], []
     for size, count in ((16, 1), (5, 3), (4, 4)):
         models.append(small_model(tokenizer))
-        sizes = {"batch_size": size, "gradient_accumulation_steps": count, "epochs": 1}
+        sizes = {"batch_size": size * count, "micro_batch_size": size, "epochs": 1}
         settings = SETTINGS.model_copy(update=sizes)
         run = make_run(tmp_path / str(size), sixty)
         fine_tune(models[-1], codec, examples[: size * count * 3], settings, run)
@@ -130,7 +130,7 @@ VARIANTS: dict[str, dict[str, object]] = {
     "muon": {"optimizer": fast("muon")},
     "adapters with dropout": {},
     "validated": {"validations_per_epoch": 2},
-    "a model per epoch": {"save_each_epoch": True, "gradient_accumulation_steps": 2, "batch_size": 8},
+    "a model per epoch": {"save_each_epoch": True, "micro_batch_size": 8, "batch_size": 16},
 }
 
 

@@ -1,4 +1,4 @@
-"""Laws of launches with accelerate: the files in configs/accelerate start what they say, on two processes of a CPU.
+"""Laws of launches with accelerate: the files in scripts/launch start what they say, on two processes of a CPU.
 
 FSDP2's shards, its checkpoints and what gathers them are the real ones; that accelerate shards on a CPU at all is the
 doing of `sharded_training`.
@@ -33,7 +33,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def launch(file: str, *arguments: object) -> str:
     """Start two processes with a launch file, at a port that is free, and wait for them; what they said."""
     command = [sys.executable, "-m", "accelerate.commands.launch", "--num_processes", "2", "--main_process_port", "0"]
-    command += ["--config_file", str(ROOT / "configs" / "accelerate" / file), *map(str, arguments)]
+    command += ["--config_file", str(ROOT / "scripts" / "launch" / file), *map(str, arguments)]
     environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -137,7 +137,7 @@ def test_the_shards_of_a_checkpoint_gather_to_the_whole_model_of_that_step(train
     assert not (trained.stopped / "sft" / "model.safetensors").exists(), "it was stopped"
     assert len(list((trained.checkpoint / "pytorch_model_fsdp_0").glob("*.distcp"))) == 2
     assert not list(trained.checkpoint.glob("*.safetensors"))
-    code, out, err = cli("consolidate", trained.checkpoint, "--out", tmp_path / "gathered")
+    code, out, err = cli("export", trained.checkpoint, "--out", tmp_path / "gathered")
     assert code == 0, (out, err)
     assert_alike(tmp_path / "gathered", trained.stopped / "sft" / "epochs" / "epoch-1", trained.games, 0.0)
 
@@ -156,7 +156,7 @@ def test_a_sharded_training_goes_on_where_it_stopped_and_ends_as_one_process_doe
 
 
 def test_the_launch_file_of_ddp_starts_two_processes_that_train_together(word_directory, tmp_path) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16", sft__logging_steps="1")
+    config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16")
     said = launch("ddp.yaml", "-m", "wordle_rl.cli", "run", config, "--until", "sft", "--out", tmp_path / "run")
     found = rows(tmp_path / "run" / "metrics.jsonl")
     steps = [row["step"] for row in found if "loss" in row]

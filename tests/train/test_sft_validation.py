@@ -10,7 +10,7 @@ from rich.console import Console
 torch = pytest.importorskip("torch")
 
 from sft_training import SETTINGS, fine_tune, loss_of, same_bits
-from training_fixtures import compact, make_run, rows, small_model, weights_of
+from training_fixtures import compact, log_every_step, make_run, rows, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config import TraceSettings, load_config
@@ -104,7 +104,9 @@ def accuracy_of(model, examples: list[Example]) -> float:
 def test_it_is_taken_so_many_times_per_epoch_and_at_the_end(
     per_epoch, epochs, accumulation, steps, games, tokenizer, codec, sixty, tmp_path
 ) -> None:
-    changes = {"validations_per_epoch": per_epoch, "epochs": epochs, "gradient_accumulation_steps": accumulation}
+    size = SETTINGS.batch_size
+    changes = {"validations_per_epoch": per_epoch, "epochs": epochs}
+    changes |= {"batch_size": size * accumulation, "micro_batch_size": size}
     learnt, held_out = games
     settings = SETTINGS.model_copy(update=changes)
     fine_tune(small_model(tokenizer), codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
@@ -159,10 +161,12 @@ def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, t
     assert "validation_loss" not in row
 
 
-def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(finished_run, split, tmp_path) -> None:
+def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(
+    finished_run, split, tmp_path, monkeypatch
+) -> None:
     """Whatever stands in a directory that someone has put together by hand."""
     config = load_config(finished_run / "config.json")
-    config = config.model_copy(update={"sft": config.sft.model_copy(update={"logging_steps": 1})})
+    log_every_step(monkeypatch)
     taught = [row for row in rows(finished_run / "traces.jsonl") if row["secret"] in split.train]
     held_out = rows(finished_run / "validation_traces.jsonl")
     losses = []

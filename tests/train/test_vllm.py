@@ -1,16 +1,17 @@
 """Laws of vLLM beside the trainer: it plays with the weights of the step, awake for a rollout; nobody waits in vain."""
 
+import inspect
 import sys
-import threading
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from fake_vllm import FakeLLM, SamplingParams, fake_vllm
+from fake_vllm import FakeLLM, fake_vllm
 from grpo_training import SETTINGS, Training, train_fixture  # noqa: F401  # a fixture
-from training_fixtures import compact, rows, small_model, weights_of
+from training_fixtures import compact, rows, small_model, weights_of, write_config
 from transformers import AutoModelForCausalLM
+from trl.generation.vllm_generation import VLLMGeneration
 
 import wordle_rl.train.vllm as module
 from wordle_rl.chat.lengths import longest_game
@@ -20,13 +21,13 @@ from wordle_rl.config import (
     LoraSettings,
     ModelSettings,
     OptimizerSettings,
-    VLLMSettings,
 )
 from wordle_rl.models.adapters import add_adapters, has_adapters
 from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.runs.distributed import check_sharded, check_sharded_play
 from wordle_rl.samplers.transformers import TransformersSampler
-from wordle_rl.train.vllm import SharedEngine, engine_length
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.vllm import engine_length, open_engine
 
 
 def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:
@@ -93,39 +94,15 @@ def test_an_engine_with_old_weights_would_be_seen(engine, tmp_path, monkeypatch)
     assert abs(row["importance_ratio/mean"] - 1) > 0.05
 
 
-def test_the_engine_is_awake_for_a_rollout_and_asleep_while_the_policy_learns(engine) -> None:
-    events = engine(steps=2, vllm=VLLMSettings(sleep=True)).llm.events
-    turns = events.index("sleep 2") - events.index("wake kv_cache") - 1
-    assert turns == 3, "woken for all turns, not for each"
-    one_step = ["wake weights", "weights", "wake kv_cache", *["generate"] * 3, "sleep 2"]
-    assert events[: len(one_step)] == one_step
-    assert events == [*one_step, *one_step, "shutdown"]
-
-
-@pytest.mark.parametrize("sleep", [False, True])
-def test_validation_is_played_by_the_engine_with_the_weights_of_its_step(
-    sleep, engine, train, tmp_path, monkeypatch
-) -> None:
+def test_validation_is_played_by_the_engine_with_the_weights_of_its_step(engine, train, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)
     setup = train.setup(validation=train.words.answers[:3])
-    found = engine(setup=setup, steps=2, validate_every_steps=1, vllm=VLLMSettings(sleep=sleep))
+    found = engine(setup=setup, steps=2, validate_every_steps=1)
     written = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]
     assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 2, abs=1e-3)
     weights, events = found.llm.events.count("weights"), found.llm.events
-    if not sleep:
-        assert weights == 3, "before the first step and after each, once"
+    assert weights == 3, "before the first step and after each, once"
     assert events[-1] == "shutdown"
-    if sleep:
-        assert all("weights" in events[last:here] for last, here in spans(events, "sleep 2", "generate"))
-
-
-def spans(events: list[str], first: str, then: str) -> list[tuple[int, int]]:
-    """From each `first` to the next `then` after it, where there is one."""
-    found = []
-    for place, event in enumerate(events):
-        if event == first and then in events[place:]:
-            found.append((place, events.index(then, place)))
-    return found
 
 
 def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, codec, engine) -> None:
@@ -133,78 +110,25 @@ def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, cod
     expected = longest_game(sixty, prompter, codec, VLLM.sampling.max_completion_tokens)
     assert expected < engine_length(VLLM, sixty, prompter, codec, None) < 2 * expected
     assert engine_length(VLLM, sixty, prompter, codec, 50) == 50
-    found = engine(steps=1, vllm=VLLMSettings(max_length=99, gpu_memory_utilization=0.5, sleep=True))
+    found = engine(steps=1, gpu_memory_utilization=0.5)
     assert found.given == {
         "mode": "colocate",
         "tensor_parallel_size": 1,
         "gpu_memory_utilization": 0.5,
-        "max_model_length": 99,
+        "max_model_length": found.given["max_model_length"],
         "max_num_seqs": VLLM.groups_per_step * VLLM.group_size,
-        "enable_sleep_mode": True,
+        "enable_sleep_mode": False,
     }
 
 
-def test_games_that_outgrow_the_engine_are_truncated_as_those_that_outgrow_the_model(engine, train) -> None:
-    found = engine(steps=1, vllm=VLLMSettings(max_length=20))
-    assert max(map(len, found.llm.prompts)) <= 20 - VLLM.sampling.max_completion_tokens
-    stops = {game.trajectory.transcript.stop_reason.value for game in train.games[0]}
-    assert "token_budget" in stops
-    assert all(game.trajectory.error is None for game in train.games[0])
+def test_tokens_are_weighed_where_vllm_plays_unless_that_is_turned_off() -> None:
+    assert GRPOTraining().importance_cap == 0
+    assert GRPOTraining(engine="vllm").importance_cap == 2
+    assert GRPOTraining(engine="vllm", max_importance_ratio=0).importance_cap == 0
+    assert GRPOTraining(max_importance_ratio=3).importance_cap == 3
 
 
 # --- several processes ----------------------------------------------------------------------------------------------
-
-
-class Meeting:
-    """Threads in the place of processes: each gives something and takes what all have given."""
-
-    def __init__(self, size: int) -> None:
-        self.barrier, self.given = threading.Barrier(size, timeout=20), [None] * size
-        self.local = threading.local()
-
-    def gather(self, everyone: list, mine: object, group: object) -> None:
-        self.given[self.local.rank] = mine
-        self.barrier.wait()
-        everyone[:] = self.given
-        self.barrier.wait()
-
-
-def test_processes_with_games_of_different_length_share_an_engine(monkeypatch) -> None:
-    """Three processes ask 3, 0 and 1 times; each gets its own answers, all make the same calls, and all end."""
-    meeting = Meeting(3)
-    monkeypatch.setattr(torch.distributed, "all_gather_object", meeting.gather)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda _: 3)
-    monkeypatch.setattr(torch.distributed, "get_rank", lambda _: meeting.local.rank)
-    calls: list[list[list[str]]] = [[], [], []]
-    answers: list[list[list[str]]] = [[], [], []]
-
-    class Echo:
-        def __init__(self, rank: int) -> None:
-            self.rank = rank
-
-        def generate(self, prompts, sampling_params, *, use_tqdm) -> list[str]:
-            calls[self.rank].append(list(prompts))
-            pairs = zip(prompts, sampling_params, strict=True)
-            return [f"{prompt} answered with {params.seed}" for prompt, params in pairs]
-
-    def work(rank: int, turns: list[list[str]]) -> None:
-        meeting.local.rank = rank
-        engine = SharedEngine(Echo(rank), object())
-        for asked in turns:
-            params = [SamplingParams(seed=rank) for _ in asked]
-            answers[rank].append(list(engine.generate(asked, params, use_tqdm=False)))
-        engine.finish()
-
-    plans = [[["a", "b"], ["c"], ["d"]], [], [["x"]]]
-    threads = [threading.Thread(target=work, args=(rank, plan)) for rank, plan in enumerate(plans)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(timeout=20)
-        assert not thread.is_alive()
-    for rank, plan in enumerate(plans):
-        assert answers[rank] == [[f"{prompt} answered with {rank}" for prompt in turn] for turn in plan]
-    assert calls[0] == calls[1] == calls[2] == [["a", "b", "x"], ["c"], ["d"]]
 
 
 def test_an_engine_that_others_wait_with_is_kept(engine, monkeypatch) -> None:
@@ -214,6 +138,22 @@ def test_an_engine_that_others_wait_with_is_kept(engine, monkeypatch) -> None:
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
+
+
+def test_a_missing_vllm_is_named_before_anything_is_trained(train, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    with pytest.raises(ConfigError, match=r'grpo.engine "vllm" needs .*wordle-rl\[vllm\]'):
+        train(tmp_path, VLLM)
+
+
+def test_a_run_is_refused_before_its_teacher_plays(word_directory, tmp_path, cli, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "vllm", None)
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    for setting in ("grpo", "eval"):
+        code, _, err = cli("run", config, "--out", tmp_path / "out", f"--{setting}.engine", "vllm")
+        assert code == 2
+        assert f'{setting}.engine "vllm" needs a package that is not installed' in err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("is_packed", [True, False])
@@ -237,6 +177,12 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
     assert FakeGeneration.last.llm.events == []
 
 
+def test_a_model_that_was_never_saved_is_refused(engine, train, codec, sixty) -> None:
+    learner = TorchLearner(small_model(train.tokenizer), codec)
+    with pytest.raises(ConfigError, match="directory"):
+        open_engine(learner, VLLM, sixty, compact())
+
+
 def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(tokenizer) -> None:
     model = small_model(tokenizer)
     check_sharded_play(VLLM, has_adapters(model))
@@ -248,5 +194,14 @@ def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_wh
     ):
         with pytest.raises(ConfigError, match=named):
             check_sharded_play(settings, has_adapters(policy))
-    with pytest.raises(ConfigError, match=r"rl\.optimizer\.name 'muon' needs whole matrices"):
-        check_sharded(OptimizerSettings(name="muon"), "rl")
+    with pytest.raises(ConfigError, match=r"rl\.optimizer\.muon_learning_rate: Muon needs whole matrices"):
+        check_sharded(OptimizerSettings(muon_learning_rate=0.02), "rl")
+
+
+def test_trl_still_has_what_is_used_of_it() -> None:
+    source = inspect.getsource(VLLMGeneration)
+    for name in (
+                 "self.llm.llm_engine.model_executor.driver_worker.model_runner.model",
+                 'logprobs_mode="processed_logprobs"', "external_launcher"):  # fmt: skip
+        assert name in source, name
+    assert callable(VLLMGeneration.sync_weights)

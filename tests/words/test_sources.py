@@ -133,7 +133,7 @@ def test_a_list_changed_in_the_cache_is_refused(tmp_path: Path, own_cache: Path)
     import_words(toy_pair(tmp_path / "mine"))
     with (own_cache / "words" / "mine" / "guesses.txt").open("a", encoding="utf-8") as file:
         file.write("aback\n")
-    with pytest.raises(WordListError, match="was changed: run `wordle-rl words import` again"):
+    with pytest.raises(WordListError, match="was changed: run `wordle-rl solve --save --words` again"):
         load_words("mine")
 
 

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
+from wordle_rl.errors import UserError
 from wordle_rl.prompt import Message
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ PLAIN_TEMPLATE = """\
 ends a text, as no reply holds it inside."""
 
 
-class ChatTemplateError(ValueError):
+class ChatTemplateError(UserError):
     """A chat template from which the borders of a turn cannot be read."""
 
 

@@ -1,102 +1,155 @@
-"""The `wordle-rl` command: each command's arguments, and under them what it does and prints.
+"""The `wordle-rl` command: a table of commands, each a function whose signature is its options.
 
-program.py       a command as a value; reading its arguments, carrying it out, exit codes
-settings.py      a config file, and options that complete it
-options.py       options shared by several commands
-refusals.py      wrong arguments in one line
+arguments.py     a command's arguments, and wrong ones in one line
+settings.py      `--section.key value`: settings of a run, and their help
 console.py       where commands print
-words.py         words, solve
-traces.py        traces
-data.py          analyze, dataset, import
-run.py           run
-preflight.py     preflight
-eval.py          eval; its request: eval_request.py
-compare.py       compare
-report.py        report, card, push
-plot.py          plot
-audit.py         audit
-rewards.py       rewards
-doctor.py        doctor, power
-export.py        merge, consolidate
-play.py          play
+
+A command's module is imported when it is given, so that `wordle-rl --help` takes a moment and no torch.
 """
 
 from __future__ import annotations
 
+import difflib
+import importlib
+import os
 import sys
-from collections.abc import Mapping
-from typing import get_args
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from wordle_rl import __version__
-from wordle_rl.cli import (
-    audit,
-    compare,
-    data,
-    doctor,
-    export,
-    play,
-    plot,
-    preflight,
-    report,
-    rewards,
-    run,
-    traces,
-    words,
-)
-from wordle_rl.cli import eval as evaluating
-from wordle_rl.cli.program import Command, Program
-from wordle_rl.config import RunStage
-
-COMMANDS = {
-    "words": Command(words.words),
-    "solve": Command(words.solve),
-    "rewards": Command(rewards.rewards),
-    "traces": Command(traces.traces, traces.resumes),
-    "analyze": Command(data.analyze),
-    "dataset": Command(data.dataset),
-    "import": Command(data.import_data),
-    "eval": Command(evaluating.eval_player, evaluating.resumes),
-    "compare": Command(compare.compare),
-    "report": Command(report.report),
-    "card": Command(report.card),
-    "push": Command(report.push),
-    "plot": Command(plot.plot),
-    "audit": Command(audit.audit),
-    "doctor": Command(doctor.doctor),
-    "power": Command(doctor.power),
-    "merge": Command(export.merge),
-    "consolidate": Command(export.consolidate),
-    "play": Command(play.play),
-    "run": Command(run.run, lambda **_: True),
-    "preflight": Command(preflight.preflight),
-}
+from wordle_rl.errors import UserError
 
 
-def main(arguments: list[str] | None = None, further: Mapping[str, Command] | None = None) -> int:
-    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C.
+@dataclass(frozen=True)
+class Command:
+    """A command.
 
-    Args:
-        arguments: Those of the command line, if left out.
-        further: Commands of rooms that this one must not import, by name.
-
-    Raises:
-        ValueError: If a further command has the name of another.
+    Attributes:
+        target: `module:function` below `wordle_rl`; the function returns an exit code, or None for 0.
+        summary: Its line in the list of all commands.
+        resumes: True if the same command, stopped by Ctrl-C, resumes where it was; with an option's name, if that was
+            given.
     """
-    if taken := COMMANDS.keys() & (further or {}).keys():
-        raise ValueError(f"commands {sorted(taken)} are already defined; give other names")
-    program = Program(
-        "wordle-rl",
-        {**COMMANDS, **(further or {})},
-        "Teach language models to play Wordle, and measure honestly what they learned. `wordle-rl COMMAND --help` "
-        "explains a command with all its options, `wordle-rl --version` prints the version.",
-        version=__version__,
-        hint=_stage_hint,
-    )
-    return program((sys.argv[1:] if arguments is None else arguments) or ["--help"])
+
+    target: str
+    summary: str
+    resumes: bool | str = False
+
+    def load(self) -> Callable[..., int | None]:
+        """Import the function."""
+        module, _, name = self.target.partition(":")
+        function: Callable[..., int | None] = getattr(importlib.import_module(f"wordle_rl.{module}"), name)
+        return function
 
 
-def _stage_hint(word: str) -> str:
-    """Error message if the name of a stage is given for a command, else ''."""
-    if word in COMMANDS or word not in get_args(RunStage):
-        return ""
-    return f"{word} is a stage of a run; use: wordle-rl run CONFIG.toml --out DIR --until {word}"
+GROUPS = {
+    "Play": {
+        "play": Command("cli.play:play", "Play in the terminal yourself, or watch a player"),
+        "watch": Command("serve.watch.commands:watch", "Replay a run's games in the browser, or play there"),
+        "solve": Command("cli.solve:solve", "Word lists, the best openers, the solver's tree"),
+    },
+    "Train": {
+        "run": Command("cli.run:run", "Teacher games, SFT, RL, evaluation, report", resumes=True),
+        "preflight": Command("cli.preflight:preflight", "Check before you train whether a run will work"),
+        "doctor": Command("cli.doctor:doctor", "Say why a run does not learn, and which page mends it"),
+    },
+    "Games as data": {
+        "traces": Command("cli.traces:traces", "Have a teacher play games", resumes=True),
+        "dataset": Command("cli.dataset:dataset", "Summarise games, or turn them into rows for training"),
+    },
+    "Measure": {
+        "eval": Command("cli.eval:eval_player", "Have any player play secrets, and measure", resumes="--out"),
+        "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
+        "power": Command("cli.doctor:power", "Games that a difference of two win rates needs to show"),
+        "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for pay without winning"),
+    },
+    "Share": {
+        "report": Command("cli.report:report", "A run's page, model cards, audit and figures"),
+        "export": Command("cli.export:export", "A whole model from an adapter or shards, or to the hub"),
+        "serve": Command("serve.commands:serve", "Serve Wordle to other trainers (OpenEnv, TextArena)"),
+        "conformance": Command("conformance.commands:conformance", "Check a Wordle environment from outside"),
+    },
+}
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+_ELSEWHERE = {
+    "train": "wordle-rl run quickstart",
+    "evaluate": "wordle-rl eval --player PLAYER",
+    "test": "wordle-rl eval --player PLAYER",
+    "help": "wordle-rl --help",
+    "push": "wordle-rl export RUN --repo USER/NAME",
+    "merge": "wordle-rl export RUN --out DIR",
+    "fuse": "wordle-rl export RUN --out DIR --backend mlx",
+    "words": "wordle-rl solve --words LIST",
+    "audit": "wordle-rl report RUN --audit",
+    "verl": "python -m wordle_rl.integrations.verl CONFIG --out RUN",
+}
+"""What people type for a command -> what they mean."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] in ("-h", "--help"):
+        sys.stdout.write(overview())
+        return 0
+    if given == ["--version"]:
+        sys.stdout.write(f"wordle-rl {__version__}\n")
+        return 0
+    name, *rest = given
+    if name not in COMMANDS:
+        return _refuse(f"no command {name}{_hint(name)}; wordle-rl --help lists them")
+    return execute(COMMANDS[name], f"wordle-rl {name}", rest)
+
+
+def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
+    """Import a command, read its arguments and carry it out; the exit code."""
+    try:
+        from wordle_rl.cli.arguments import read
+
+        return read(command.load(), program, arguments)() or 0
+    except BrokenPipeError:  # whoever read our output has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (UserError, OSError) as error:
+        return _refuse(str(error))
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{_stopped(command, arguments)}\n")
+        return 130
+
+
+def overview() -> str:
+    """The list of all commands."""
+    lines = ["usage: wordle-rl COMMAND [OPTIONS]", "", "Teach language models to play Wordle, and measure honestly."]
+    for title, commands in GROUPS.items():
+        lines += ["", f"{title}:", *(f"  {name:<12} {command.summary}" for name, command in commands.items())]
+    lines += ["", "wordle-rl COMMAND --help explains a command, wordle-rl --version prints the version.", ""]
+    lines += ["Begin with: wordle-rl play, or wordle-rl run quickstart", ""]
+    return "\n".join(lines)
+
+
+def _refuse(message: str) -> int:
+    red, plain = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
+    sys.stderr.write(f"{red}error:{plain} {' '.join(message.split())}\n")
+    return 2
+
+
+def _hint(name: str) -> str:
+    from wordle_rl.config import ALGORITHM_NAMES
+
+    if name in _ELSEWHERE:
+        return f" (did you mean: {_ELSEWHERE[name]})"
+    if name in ("sft", *ALGORITHM_NAMES):
+        return f", a stage of a run (did you mean: wordle-rl run CONFIG --until {name})"
+    close = difflib.get_close_matches(name, COMMANDS, n=1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def _stopped(command: Command, arguments: Sequence[str]) -> str:
+    resumes = command.resumes
+    if isinstance(resumes, str):
+        resumes = any(word.partition("=")[0] == resumes for word in arguments) and "random" not in arguments
+    if not resumes:
+        return "stopped"
+    without = " without --overwrite" if "--overwrite" in arguments else ""
+    return f"stopped; what was finished is kept, and the same command{without} resumes from there"

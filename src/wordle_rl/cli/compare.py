@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json
+from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
 from wordle_rl.evaluate.controls import controls_at

@@ -9,7 +9,7 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json
+from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate.stats import StatsError, games_needed
 from wordle_rl.report.doctor import diagnose, lines_of

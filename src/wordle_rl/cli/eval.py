@@ -1,157 +1,683 @@
-"""`eval`: play secrets and measure."""
+"""`eval`: any player plays secrets; its games are kept, measured and shown."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.eval_checkpoints import evaluate_checkpoints
-from wordle_rl.cli.eval_games import evaluate_player
-from wordle_rl.cli.eval_request import EvalRequest, Outputs, Wording, game_for
-from wordle_rl.cli.eval_secrets import Source
-from wordle_rl.cli.options import Address, Json, PlayersWords, Seed
+from wordle_rl.cli.arguments import Address, Json, PlayersWords, Seed
 from wordle_rl.config import (
     ConfigError,
     Constrain,
     EngineName,
+    GameSettings,
     PatienceSettings,
-    PlayerEvalSettings,
+    PrefixChoice,
     SamplingSettings,
+    WordSettings,
+    check_seed,
+    seed_after,
 )
-from wordle_rl.evaluate import ControlFacts
+from wordle_rl.evaluate import (
+    GAME_COLUMNS,
+    ControlFacts,
+    EvalConditions,
+    Evaluation,
+    EvaluationError,
+    Figures,
+    Journal,
+    Scorer,
+    check_table,
+    differences,
+    evaluate,
+    evaluate_concurrently,
+    journal_path,
+    measure,
+    num_kept,
+    occurrences,
+    save_csv,
+    with_regret,
+)
+from wordle_rl.evaluate.boards import by_earlier_turns, prefix_boards
 from wordle_rl.evaluate.entropy import match_models
-from wordle_rl.evaluate.players import reply_bound
-from wordle_rl.models.directory import is_model
-from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.samplers.simple import RANDOM_PLAYERS
-from wordle_rl.words.split import SplitName
+from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
+from wordle_rl.evaluate.rewards import RewardFigures, commonest_guesses, reward_figures
+from wordle_rl.evaluate.secrets import OUTSIDE, marked, named_secrets
+from wordle_rl.evaluate.stats import smallest_difference
+from wordle_rl.game import Dictionary, Rules
+from wordle_rl.import_paths import source_mark
+from wordle_rl.models.directory import find_model, game_of, is_model, weights_mark
+from wordle_rl.preflight.template import check_wording
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
+from wordle_rl.report import terminal
+from wordle_rl.report.rewards import guesses_line, reward_table
+from wordle_rl.reward import named_schedule
+from wordle_rl.runs import STEPS, is_run, trained_model
+from wordle_rl.runs.store import repaired
+from wordle_rl.samplers.base import ConcurrentSampler
+from wordle_rl.samplers.endpoint.providers import bare_address
+from wordle_rl.samplers.simple import PLAYER_NAMES, RANDOM_PLAYERS, is_own_player
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList, load_words
+from wordle_rl.words.split import Split, SplitName
 
 
-def eval_player(
-    player: Annotated[str, tyro.conf.arg(aliases=["--model"])],
-    words: PlayersWords = None,
-    split: SplitName = "held_out",
-    split_seed: int | None = None,
-    out: Path | None = None,
-    name: str | None = None,
-    temperature: float | None = 0.0,
-    constrain: Constrain = "none",
-    match_entropy_of: Path | None = None,
-    checkpoints: bool = False,
-    base_url: Address = None,
-    settings: Annotated[PlayerEvalSettings, tyro.conf.arg(name="")] = PlayerEvalSettings(),
-    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings(),
-    csv: Path | None = None,
-    overwrite: bool = False,
-    style: Style | str | None = None,
-    shape: Shape | None = None,
-    thinking: Thinking | None = None,
-    system_prompt: str | None = None,
-    seed: Seed = 0,
-    as_json: Json = False,
-) -> None:
-    """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries.
+@dataclass(frozen=True)
+class EvalRequest:
+    """What to evaluate: the options of `eval`."""
+
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
+    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL to call it ALIAS in tables), a model or run
+    directory, a model of the hub (USER/NAME, or USER/NAME@REVISION), or module:attribute, a player of yours."""
+    out: Path | None = None
+    """Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it holds
+    an evaluation of the same player under the same conditions, on the same secrets or fewer. Finished games are stored
+    beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command continues with what is
+    missing. Once the file is written the stored games are removed; those of an endpoint stay, so that only games that
+    were errors are played again."""
+    csv: Path | None = None
+    """Write a row per game to this file, unless it holds something else."""
+    overwrite: bool = False
+    """Discard games played before, and replace whatever --out names."""
+    name: str | None = None
+    """What to call the player in tables."""
+    words: PlayersWords = None
+    split: SplitName = "held_out"
+    """Which secrets to play. Of `all` with --max-games the figures are those of each part by itself."""
+    split_seed: int | None = None
+    """Seed of the split; left out: that of the model's run, else 0."""
+    secrets: str | None = None
+    """Play other secrets than a part of the split: `outside` (listed words that are no answers) or a file with a word
+    per line, such as a public list. Those that the player was trained on have a column of their own."""
+    max_games: int = 0
+    """Play at most this many secrets of each part; 0: all."""
+    games_per_secret: int = 1
+    """Games per secret: more of them give more power to compare players that sample."""
+    prefix_turns: int = 0
+    """Begin each game at a board with 0 to this many earlier turns; figures stand apart by their number."""
+    prefix_choice: PrefixChoice = "consistent"
+    """Earlier guesses of prefix_turns: answers that fit all marks before them, or `random` ones, as in training."""
+    temperature: float | None = 0.0
+    """0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models accept none
+    but their defaults."""
+    max_completion_tokens: int | None = None
+    """Token limit of a completion; left out: that of the model's run, else 512."""
+    constrain: Constrain = "none"
+    """`words` limits a model's guesses to listed words, greedy play to the likeliest of them; such results are kept
+    apart from all others."""
+    match_entropy_of: Path | None = None
+    """Draw the player at the temperature at which its games are as random as this model's at temperature 1, or at
+    --temperature: a control for a gain in sampled play. It is found by bisection over games of validation secrets."""
+    checkpoints: bool = False
+    """Of a run: evaluate its start, every checkpoint that grpo.save_total_limit kept, and its end, each in a file of
+    the directory --out (left out: eval/steps of the run), for `compare` to plot."""
+    no_regret: bool = False
+    """Do not measure regret against the solver."""
+    reward: str | None = None
+    """Score the games by this reward preset too, and show the distribution: mean, range, share below zero, histogram.
+    """
+    top_guesses: int = 5
+    """Show this many of the words guessed most."""
+    reading: Literal["strict", "lenient"] = "strict"
+    """`lenient` finds a guess in its tags whatever stands around it, such as prose before it or a full stop after it,
+    and the table shows the share of malformed turns by both readings. For models that were not trained here; results
+    are quoted for `strict`."""
+    dictionary: Dictionary | None = None
+    """Cost of an unlisted guess; left out: as the model was trained, else strict."""
+    hard_mode: bool = False
+    """Every revealed hint must be used in later guesses; left out: as the model was trained. Not for the solver."""
+    style: Style | str | None = None
+    """Wording, a built-in style or `module:attribute`; left out: the model's own, else english."""
+    shape: Shape | None = None
+    """Conversation shape; left out: the model's own, else transcript."""
+    thinking: Thinking | None = None
+    """Left out: the model's own, else optional."""
+    system_prompt: str | None = None
+    """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are filled
+    in. Empty: no system message. Left out: the model's own, else the style's."""
+    engine: EngineName = "transformers"
+    """Engine that draws a model's tokens: `transformers`, `vllm`, which computes in 16 bits on a GPU, or `mlx`."""
+    device_map: str | None = None
+    """Devices of a model on this machine, as transformers places them: `auto` over all GPUs and main memory, `cpu`,
+    `cuda:1`. Left out: the first GPU, else the processor."""
+    max_batch_size: int = 1024
+    """Most games played at once; fewer where memory has no room for them."""
+    base_url: Address = None
+    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = field(default_factory=PatienceSettings)
+    """Concurrency and time-outs."""
+    seed: Seed = 0
+    as_json: Json = False
+
+    def check(self) -> None:
+        """Refuse what can be seen to fail before any game is played.
+
+        Raises:
+            ConfigError: If an option is out of range or does not go with another, or a file cannot be written.
+            RunError: If `csv` holds anything but an earlier evaluation.
+        """
+        check_seed(self.seed)
+        for name, least in (("max_games", 0), ("games_per_secret", 1), ("max_batch_size", 1), ("prefix_turns", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least {least}", name)
+        if self.player == "solver" and self.hard_mode:
+            raise ConfigError(
+                "the solver does not keep to hard mode: its best guess may leave out a hint; give a model", "hard_mode"
+            )
+        if self.games_per_secret > 1 and not self.draws:
+            raise ConfigError(
+                f"{self.player} plays the same game again as long as it does not draw its words; leave out "
+                "--games-per-secret, or have a model draw with --temperature above 0",
+                "games_per_secret",
+            )
+        if self.prefix_choice != "consistent" and not self.prefix_turns:
+            raise ConfigError(
+                "--prefix-choice is for boards with earlier turns; give --prefix-turns, 4 is usual", "prefix_choice"
+            )
+        for path in (self.out, self.csv):
+            if path is None:
+                continue
+            nearest = next(parent for parent in path.absolute().parents if parent.exists())
+            if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
+                raise ConfigError(f"{path} cannot be written; name another file", "out")
+        if self.out is not None and self.out == self.csv:
+            raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own", "csv")
+        if self.csv is not None:
+            check_table(self.csv, GAME_COLUMNS)
+
+    @property
+    def word_settings(self) -> WordSettings:
+        """The word list and the seed of the split; those left out are what the player was trained with.
+
+        Raises:
+            ConfigError: If there is no such player, or its own words are not here.
+        """
+        settings = words_of(self.player, self.words)
+        return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
+
+    @property
+    def game(self) -> GameSettings | None:
+        """Rules and wording that were asked for, over the player's own; None: nothing was."""
+        asked = {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt", "dictionary")}
+        return game_for(self.player, {**asked, "hard_mode": self.hard_mode or None})
+
+    @cached_property
+    def sampling(self) -> SamplingSettings:
+        """How a model's tokens are drawn."""
+        return SamplingSettings(
+            temperature=self.temperature or 0.0,
+            max_completion_tokens=reply_bound(self.player, self.max_completion_tokens),
+            max_batch_size=self.max_batch_size,
+        )
+
+    @property
+    def leaves_sampling(self) -> bool:
+        """True if an endpoint draws as it does by default."""
+        return self.temperature is None
+
+    @property
+    def draws(self) -> bool:
+        """True if the player may draw its words at random, and so play a secret differently the next time."""
+        if self.player in RANDOM_PLAYERS or is_own_player(self.player):
+            return True
+        return self.player != "solver" and (self.leaves_sampling or bool(self.temperature))
+
+    def parts(self, split: Split) -> tuple[SplitName, ...]:
+        """The parts that are played. A bound cuts every part to the same count: an `all` figure would be skewed."""
+        if self.secrets is not None:
+            return ()
+        bounded = self.split == "all" and len(split.of_each_part(self.max_games)) < len(split.named("all"))
+        return ("train", "val", "held_out") if bounded else (self.split,)
+
+    def chosen(self, split: Split, words: WordList) -> list[str]:
+        """The secrets to play, each as often as asked for.
+
+        Raises:
+            ConfigError: If there are none.
+        """
+        if self.secrets is not None:
+            found = named_secrets(self.secrets, words, self.max_games, split.seed)
+            if found.left_out:
+                console.messages.print(f"{self.secrets}: left out {found.left_out}", highlight=False, markup=False)
+            return list(found.words) * self.games_per_secret
+        if self.split == "strict" and not split.strict:
+            raise ConfigError(
+                "this split has no strict words; train with words.strict_fraction above 0, or play another part",
+                "split",
+            )
+        if self.split == "all":
+            return split.of_each_part(self.max_games) * self.games_per_secret
+        return list(split.named(self.split)[: self.max_games or None]) * self.games_per_secret
+
+    def boards(self, secrets: Sequence[str], rules: Rules, solver: Solver) -> list[tuple[str, ...]] | None:
+        """Guesses on the board of each game when play begins; None: every board is empty.
+
+        Raises:
+            ConfigError: If they would leave no turn to play.
+        """
+        if not self.prefix_turns:
+            return None
+        if self.prefix_turns >= rules.max_turns:
+            raise ConfigError(
+                f"--prefix-turns {self.prefix_turns} leaves none of {rules.max_turns} turns to play; give fewer",
+                "prefix_turns",
+            )
+        return prefix_boards(
+            secrets, solver, self.prefix_turns, self.prefix_choice, self.seed, hard_mode=rules.hard_mode
+        )
+
+    @property
+    def boards_name(self) -> str | None:
+        """Name of the boards, as an evaluation's conditions record it; None: every board is empty."""
+        return f"0 to {self.prefix_turns} {self.prefix_choice} turns, seed {self.seed}" if self.prefix_turns else None
+
+    def conditions(self, prompter: Prompter) -> EvalConditions:
+        """Prompting and sampling of the player, as its evaluation records it."""
+        seed = self.seed if self.draws else None
+        worded = EvalConditions.of(prompter)
+        if self.player in PLAYER_NAMES or is_own_player(self.player):
+            return replace(worded, seed=seed)
+        return worded.drawing(
+            self.sampling,
+            endpoint_default_sampling=self.leaves_sampling,
+            engine=self.engine if is_model(self.player) else None,
+            seed=seed,
+            constrained=self.constrain == "words",
+        )
+
+    def make(self, words: WordList, solver: Solver) -> Player:
+        """The player itself; raises what `make_player` raises.
+
+        Its seed is shifted by the number of kept games, so that the remaining games are fresh samples.
+        """
+        seed = self.seed
+        if self.out is not None and not self.overwrite and (self.temperature or is_own_player(self.player)):
+            seed = seed_after(seed, num_kept(journal_path(self.out)))
+        who = make_player(
+            self.player,
+            words,
+            self.game,
+            self.sampling,
+            solver=solver,
+            base_url=self.base_url,
+            endpoint_default_sampling=self.leaves_sampling,
+            patience=self.patience,
+            seed=seed,
+            engine=self.engine,
+            constrained=self.constrain == "words",
+            device_map=self.device_map,
+        )
+        return replace(who, prompter=replace(who.prompter, lenient=self.reading == "lenient"))
+
+
+def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
+    """The game settings asked for, on top of those of a player that is a model; None if nothing was asked for.
 
     Args:
-        player: solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL to call it ALIAS in tables), a model or run
-            directory, a model of the hub (USER/NAME, or USER/NAME@REVISION), or module:attribute, a player of yours.
-        split: Which secrets to play. Of `all` with --max-games the figures are those of each part by itself.
-        split_seed: Seed of the split; left out: that of the model's run, else 0.
-        out: Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it
-            holds an evaluation of the same player under the same conditions, on the same secrets or fewer. Finished
-            games are stored beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command
-            continues with what is missing. Once the file is written the stored games are removed; those of an endpoint
-            stay, so that only games that were errors are played again.
-        name: What to call the player in tables.
-        temperature: 0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models
-            accept none but their defaults.
-        constrain: `words` limits a model's guesses to listed words, greedy play to the likeliest of them; such results
-            are kept apart from all others.
-        match_entropy_of: Draw the player at the temperature at which its games are as random as this model's at
-            temperature 1, or at --temperature: a control for a gain in sampled play. It is found by bisection over
-            games of validation secrets.
-        checkpoints: Of a run: evaluate its start, every checkpoint that grpo.save_total_limit kept, and its end, each
-            in a file of the directory --out (left out: eval/steps of the run), for `compare` to plot.
-        csv: Write a row per game to this file, unless it holds something else.
-        overwrite: Discard games played before, and replace whatever --out names.
-        style: Wording, a built-in style or `module:attribute`; left out: the model's own, else english.
-        shape: Conversation shape; left out: the model's own, else transcript.
-        thinking: Left out: the model's own, else optional.
-        system_prompt: Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a
-            well-formed reply, are filled in. Empty: no system message. Left out: the model's own, else the style's.
+        player: As `make_player` knows it.
+        asked: Settings by name; None: not asked for.
     """
-    sampling = SamplingSettings(
-        temperature=0.0 if temperature is None else temperature,
-        max_completion_tokens=reply_bound(player, settings.max_completion_tokens),
-        max_batch_size=settings.max_batch_size,
-    )
-    if player == "solver" and settings.hard_mode:
-        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; give a model")
-    wording = Wording(style, shape, thinking, system_prompt, settings.dictionary, settings.hard_mode or None)
-    source = Source(player, words, split_seed, split, settings.max_games, settings.games_per_secret, settings.secrets)
-    control = None
-    if match_entropy_of is not None:
-        limited = constrain != "none"
-        sampling, control = _matched(
-            player, match_entropy_of, sampling, source, wording, settings.engine, seed, constrained=limited
-        )
-    endpoint_default_sampling = temperature is None
-    asked = EvalRequest(
-        player,
-        name,
-        wording,
-        sampling,
-        patience,
-        base_url,
-        endpoint_default_sampling,
-        settings.engine,
-        seed,
-        constrain == "words",
-        settings.device_map,
-        settings.reading == "lenient",
-    )
-    outputs = Outputs(out, csv, overwrite)
-    if checkpoints:
-        evaluate_checkpoints(asked, source, outputs, settings, as_json)
+    update = {name: value for name, value in asked.items() if value is not None}
+    if not update:
+        return None
+    own = game_of(find_model(Path(player))) if is_model(player) else None
+    return (own or GameSettings()).model_copy(update=update)
+
+
+def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
+    """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
+    if asked.checkpoints:
+        evaluate_checkpoints(asked)
+    elif asked.match_entropy_of is not None:
+        evaluate_player(*_matched(asked, asked.match_entropy_of))
     else:
-        evaluate_player(asked, source, outputs, settings, as_json, control)
+        evaluate_player(asked)
 
 
-def resumes(player: str, out: Path | None = None, **_: object) -> bool:
-    """Finished games are kept beside the file; the random players' are not."""
-    return out is not None and player not in RANDOM_PLAYERS
-
-
-def _matched(
-    player: str,
-    other: Path,
-    sampling: SamplingSettings,
-    source: Source,
-    wording: Wording,
-    engine: EngineName,
-    seed: int,
-    *,
-    constrained: bool,
-) -> tuple[SamplingSettings, ControlFacts]:
-    """The sampling at which a player's games are as random as another model's, and what that controls for."""
-    if engine != "transformers" or constrained or not is_model(player):
+def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts]:
+    """The request at the temperature at which its games are as random as another model's; what that controls for."""
+    if asked.engine != "transformers" or asked.constrain != "none" or not is_model(asked.player):
         raise ConfigError(
             "--match-entropy-of draws a model of this machine by transformers, its guesses not limited; give its "
-            "directory, and leave out --engine and --constrain"
+            "directory, and leave out --engine and --constrain",
+            "match_entropy_of",
         )
-    asked = sampling if sampling.temperature else sampling.model_copy(update={"temperature": 1.0})
+    at_one = replace(asked, temperature=asked.temperature or 1.0)
     with console.messages.status("finding the temperature of equal entropy…"):
-        games = game_for(player, asdict(wording)), game_for(str(other), asdict(wording))
-        match = match_models((player, str(other)), games, asked, source.settings(), seed)
+        games = at_one.game, replace(at_one, player=str(other)).game
+        models = (asked.player, str(other))
+        match = match_models(models, games, at_one.sampling, asked.word_settings, asked.seed)
     console.messages.print(
         f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, {other} {match.target:.2f} at "
-        f"{asked.temperature:g}",
+        f"{at_one.temperature:g}",
         highlight=False,
         markup=False,
     )
-    control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, asked.temperature)
-    return sampling.model_copy(update={"temperature": match.temperature}), control
+    control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
+    return replace(asked, temperature=match.temperature), control
+
+
+def checkpoints_of(run: Path) -> dict[str, Path]:
+    """The models of a run in the order of their training: `start`, `step-20` and so on, `end`.
+
+    `end` is the trained model, whose weights checkpoint selection may have taken from elsewhere than the last step.
+
+    Raises:
+        ConfigError: If it is no run, or kept no checkpoint.
+    """
+    steps = sorted((run / "grpo" / STEPS).glob("step-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
+    if not is_run(run) or not steps:
+        raise ConfigError(
+            f"--checkpoints needs a run that kept some, and {run} has none in grpo/{STEPS}; train with "
+            "--grpo.save-steps 10 --grpo.save-total-limit -1"
+        )
+    found = {"start": run / "sft", **{step.name: step for step in steps}, "end": run / "grpo"}
+    return {name: path for name, path in found.items() if trained_model(path) == path}
+
+
+def evaluate_checkpoints(asked: EvalRequest) -> None:
+    """Evaluate every kept checkpoint of a run, each in a file of its own.
+
+    Raises:
+        ConfigError: If the run kept no checkpoint, or a model cannot be evaluated.
+    """
+    run = Path(asked.player)
+    directory = asked.out or run / "eval" / STEPS
+    if asked.csv is not None:
+        raise ConfigError("--csv is for one player; leave it out, and give `wordle-rl compare` the files", "csv")
+    for name, model in checkpoints_of(run).items():
+        evaluate_player(replace(asked, player=str(model), name=name, out=directory / f"{name}.json"))
+    console.messages.print(
+        f"win rates over the steps: wordle-rl compare {directory} --svg wins.svg", markup=False, highlight=False
+    )
+
+
+def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
+    """Play, keep and show.
+
+    Raises:
+        ConfigError: If an option cannot be followed, or no game could be played.
+    """
+    asked.check()
+    schedule = named_schedule(asked.reward) if asked.reward is not None else None
+    settings = asked.word_settings
+    words = load_words(settings.source)
+    split, solver = settings.split_of(words), Solver(words)
+    secrets = asked.chosen(split, words)
+    who = asked.make(words, solver)
+    if asked.system_prompt is not None:  # a model's own was looked at before it was trained
+        for finding in check_wording(who.prompter):
+            console.messages.print(f"{finding.level}: {finding.message}", highlight=False, soft_wrap=True)
+    planned = Evaluation(
+        name=asked.name or shown_name(asked.player),
+        player=who.label,
+        parts=asked.parts(split),
+        rules=who.prompter.rules,
+        fingerprint=split.fingerprint,
+        records=(),
+        constrain=asked.constrain,
+        conditions=replace(asked.conditions(who.prompter), boards=asked.boards_name),
+        reward_preset=asked.reward,
+        control=control,
+    )
+    _check_replaced(asked, planned, secrets)
+    scorer = Scorer(schedule.rubric(), solver) if schedule is not None else None
+    served = isinstance(who.sampler, ConcurrentSampler)
+    # Each draw of a random player depends on all draws before it, so it starts over and no games are kept.
+    keeps = asked.out is not None and who.label not in RANDOM_PLAYERS
+    with _journal(asked, _played_with(asked, who, split) if keeps else None) as journal:
+        evaluation = _play(asked, who, planned, secrets, words, solver, scorer, journal)
+    if served and not asked.no_regret:
+        with console.messages.status("measuring regret…"):
+            evaluation = with_regret(evaluation, words, solver)
+    failed = [record for record in evaluation.records if record.failed]
+    errors = Counter(record.error for record in failed)
+    if len(failed) == len(evaluation.records):
+        raise ConfigError(f"no game could be played: {errors.most_common(1)[0][0]}")
+    if asked.out is not None:
+        evaluation.save(asked.out)
+        if journal is not None and not served and not failed:
+            journal.discard()  # another call plays them again, since the model may have changed
+    if asked.csv is not None:
+        save_csv(evaluation, split, asked.csv)
+    show_figures(asked, evaluation, split)
+    if errors:
+        reason, count = errors.most_common(1)[0]
+        console.messages.print(
+            f"{len(failed):,} games could not be played and are not counted ({count:,}: {reason})",
+            highlight=False,
+            markup=False,
+            soft_wrap=True,
+        )
+        if keeps:
+            console.messages.print("the same command plays them again")
+
+
+def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[str]) -> None:
+    """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
+
+    The new evaluation may have more secrets than the old one, but must have all of its secrets.
+
+    Raises:
+        ConfigError: If `out` holds something else and that is not to be overwritten.
+    """
+    path = asked.out
+    if path is None or asked.overwrite or not path.exists():
+        return
+    fix = "name another --out, or pass --overwrite"
+    try:
+        before = Evaluation.load(path)
+    except EvaluationError:
+        raise ConfigError(f"{path} holds no evaluation that can be read; {fix}") from None
+    missing = set(occurrences(record.secret for record in before.records)) - set(occurrences(secrets))
+    differs = {
+        "": before.player != planned.player,
+        ", with other words": before.fingerprint != planned.fingerprint,
+        ", with another part of them": before.parts != planned.parts,
+        ", with other rules": before.rules.in_effect != planned.rules.in_effect,
+        ", with another constraint": before.constrain != planned.constrain,
+        f", without {len(missing):,} of its games": bool(missing),
+    }
+    changed = differences(before.conditions, planned.conditions)
+    differs |= {f", with {name} {now} instead of {was}": True for name, (was, now) in changed.items()}
+    if any(differs.values()):
+        how = "".join(text for text, there in differs.items() if there)
+        raise ConfigError(
+            f"{path} holds an evaluation of {before.player}, this would be one of {planned.player}{how}; {fix}"
+        )
+
+
+def _played_with(asked: EvalRequest, who: Player, split: Split) -> dict[str, Any]:
+    """Everything a player's games depend on, to be stored with them; an address without its user and query."""
+    here: dict[str, Any] = {}
+    if not isinstance(who.sampler, ConcurrentSampler):
+        here = {"weights": _weights_of(who), "engine": asked.engine, "seed": asked.seed, "regret": not asked.no_regret}
+    elif asked.draws and asked.seed:  # not sent, but it distinguishes replications; 0 is not recorded
+        here = {"seed": asked.seed}
+    further = {"secrets": asked.secrets, "boards": asked.boards_name, "reward": asked.reward}
+    drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
+    if asked.leaves_sampling:
+        drawing |= {"temperature": None, "top_p": None}
+    system_prompt = who.prompter.system_prompt
+    return {
+        "player": who.label,
+        "base_url": bare_address(asked.base_url) if asked.base_url else None,
+        "words": split.fingerprint,
+        "split": asked.split,
+        "split_seed": split.seed,
+        "style": str(who.prompter.style),
+        "shape": who.prompter.shape.value,
+        "thinking": who.prompter.thinking.value,
+        "lenient": who.prompter.lenient,
+        "system_prompt": None if system_prompt is None else name_of(system_prompt),
+        **asdict(who.prompter.rules),
+        **drawing,
+        "constrain": asked.constrain,
+        **here,
+        **{name: value for name, value in further.items() if value is not None},
+    }
+
+
+def _weights_of(who: Player) -> str:
+    """Mark of a model's weights, or of your player's code; of another player, of nothing."""
+    if is_own_player(who.label):
+        return source_mark(who.label)
+    return weights_mark(find_model(Path(who.label)) if is_model(who.label) else Path(who.label))
+
+
+@contextmanager
+def _journal(asked: EvalRequest, settings: dict[str, Any] | None) -> Iterator[Journal | None]:
+    if asked.out is None or settings is None:
+        yield None
+        return
+    with closing(Journal(journal_path(asked.out), settings, overwrite=asked.overwrite)) as journal:
+        if journal.num_bytes_cut:
+            text = f"{repaired(journal.path, journal.num_bytes_cut)}; that game is played again"
+            console.messages.print(text, highlight=False, soft_wrap=True)
+        yield journal
+
+
+def _play(
+    asked: EvalRequest,
+    who: Player,
+    planned: Evaluation,
+    secrets: Sequence[str],
+    words: WordList,
+    solver: Solver,
+    scorer: Scorer | None,
+    journal: Journal | None,
+) -> Evaluation:
+    """Play the secrets that no earlier call has kept a game of; a server's games each at its own pace.
+
+    A solver measures regret meanwhile, but not in a server's games.
+    """
+    prefixes = asked.boards(secrets, who.prompter.rules, solver)
+    kept = journal.kept(secrets) if journal is not None else []
+    if kept:
+        console.messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
+    is_random = who.label in RANDOM_PLAYERS
+    with terminal.game_progress(console.messages, f"{who.label} plays", len(secrets), kept) as tell:
+        if isinstance(who.sampler, ConcurrentSampler):
+            return evaluate_concurrently(
+                planned,
+                secrets,
+                words,
+                who.prompter,
+                who.sampler,
+                asked.patience,
+                journal=journal,
+                on_finished=tell,
+                prefixes=prefixes,
+                scorer=scorer,
+            )
+        return evaluate(
+            planned,
+            secrets,
+            words,
+            who.prompter,
+            who.sampler,
+            solver=None if asked.no_regret else solver,
+            regret_games=100 if is_random else None,
+            batch_size=None if is_random else asked.max_batch_size,
+            journal=journal,
+            drawn=asked.sampling.temperature > 0,
+            on_finished=tell,
+            prefixes=prefixes,
+            scorer=scorer,
+            max_minutes=asked.patience.max_minutes,
+        )
+
+
+def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split) -> None:
+    """Print the figures of an evaluation, as tables or as JSON."""
+    figures = figures_shown(asked, evaluation, split)
+    turns = evaluation.rules.max_turns
+    by_turns: dict[str, Figures] = {}
+    if evaluation.conditions.boards is not None:
+        by_turns = {f"{n}": measure(found, turns) for n, found in by_earlier_turns(evaluation.records).items()}
+    guesses = commonest_guesses(evaluation.records, asked.top_guesses)
+    rewards = _rewards(asked, evaluation, split)
+    if asked.as_json:
+        shown = {part: asdict(found) for part, found in figures.items()}
+        part = asked.split if asked.secrets is None else asked.secrets
+        told: dict[str, Any] = shown.get(part, {})
+        if len(shown) > 1 or not told:
+            told = {**told, "parts": shown}
+        if by_turns:
+            told["by_earlier_turns"] = {name: asdict(found) for name, found in by_turns.items()}
+        if rewards:
+            told["reward"] = {name: asdict(found) for name, found in rewards.items()}
+        told["commonest_guesses"] = [asdict(guess) for guess in guesses]
+        console.print_json({"player": evaluation.player, "split": part, "constrain": evaluation.constrain, **told})
+        return
+    console.out.print(terminal.results_table({evaluation.label: figures}, title=_title(evaluation)))
+    if by_turns:
+        console.out.print(
+            terminal.results_table({evaluation.label: by_turns}, title="By earlier turns on the board: 0, 1, …")
+        )
+    if rewards:
+        console.out.print(reward_table(rewards))
+    if guesses:
+        console.out.print(guesses_line(guesses), highlight=False, soft_wrap=True)
+    if line := power_line(figures):
+        console.out.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def power_line(figures: Mapping[str, Figures]) -> str:
+    """The difference that the largest part can show; '' where secrets were played more than once."""
+    part = max(figures, key=lambda name: figures[name].num_games, default="")
+    if not part:
+        return ""
+    rate, num_games = figures[part].win_rate, figures[part].num_games
+    if rate is None or figures[part].pass_at:
+        return ""
+    # Towards one half, where games vary most: no smaller one shows in the other direction either.
+    rise = smallest_difference(min(rate, 1 - rate), num_games)
+    if rise is None:
+        return f"{num_games:,} games of {part} show no difference at all; `wordle-rl power` counts how many do"
+    return f"{num_games:,} games of {part} can show a difference of {100 * rise:.1f} points (5 %, power 80 %)"
+
+
+def figures_shown(asked: EvalRequest, evaluation: Evaluation, split: Split) -> dict[str, Figures]:
+    """The figures by part.
+
+    Of words that were named there is a column for each part of the split that they belong to, and one for all of them;
+    if `all` of the split was cut, one for each of its parts.
+    """
+    if asked.secrets is not None:
+        parts = marked([record.secret for record in evaluation.records], split)
+        of_parts = {part: evaluation.figures(words) for part, words in parts.items()}
+        return of_parts if [*of_parts] == [asked.secrets] else of_parts | {asked.secrets: evaluation.figures()}
+    if evaluation.parts == (asked.split,):
+        return {asked.split: evaluation.figures()}
+    return {each: evaluation.figures(split.named(each)) for each in evaluation.parts}
+
+
+def _rewards(asked: EvalRequest, evaluation: Evaluation, split: Split) -> dict[str, RewardFigures]:
+    """Rewards of all games, and of those by part where there are several."""
+    if evaluation.reward_preset is None:
+        return {}
+    groups = {"all games": evaluation.records}
+    if asked.secrets is not None and asked.secrets != OUTSIDE:
+        parts = marked([record.secret for record in evaluation.records], split)
+        groups |= {part: evaluation.only(words).records for part, words in parts.items()}
+    found = {name: reward_figures(records, evaluation.reward_preset) for name, records in groups.items()}
+    return {name: figures for name, figures in found.items() if figures is not None}
+
+
+def _title(evaluation: Evaluation) -> str | None:
+    """Rules and boards that are not those of every other table; None: they are."""
+    rules, usual = evaluation.rules, Rules()
+    unusual = [f"{rules.dictionary} dictionary"] if rules.dictionary is not usual.dictionary else []
+    unusual += ["hard mode"] if rules.hard_mode else []
+    unusual += [f"{rules.max_turns} turns"] if rules.max_turns != usual.max_turns else []
+    unusual += [f"boards with {evaluation.conditions.boards}"] if evaluation.conditions.boards else []
+    return f"Not the usual rules: {', '.join(unusual)}" if unusual else None

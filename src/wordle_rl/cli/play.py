@@ -11,8 +11,8 @@ from rich.prompt import Prompt
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.eval_request import game_for
-from wordle_rl.cli.options import Address, PlayersWords
+from wordle_rl.cli.arguments import Address, PlayersWords
+from wordle_rl.cli.eval import game_for
 from wordle_rl.config import LARGEST_SEED, ConfigError, Constrain, SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate.players import Player, check_constrainable, make_player, reply_bound, words_of

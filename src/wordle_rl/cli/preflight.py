@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json
-from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.preflight.report import Preflight
-from wordle_rl.preflight.report import preflight as look_before_run
-from wordle_rl.report import terminal
-from wordle_rl.runs.progress import in_percent
+from wordle_rl.cli.arguments import Json
+from wordle_rl.cli.settings import Overrides
+from wordle_rl.config import ConfigError, RunConfig, load_config
+
+if TYPE_CHECKING:
+    from wordle_rl.preflight.report import Preflight
 
 
 def preflight(
-    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    config: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides,
     groups: int = 4,
     memory_gib: float | None = None,
     as_json: Json = False,
@@ -28,19 +28,22 @@ def preflight(
     Nothing is trained. The exit code is 2 if the run cannot work; each reason is a line.
 
     Args:
-        settings: Config file and settings of the run.
+        config: A preset such as quickstart, or a config file.
+        overrides: Settings that override the file's.
         groups: Groups of games that the model plays; 0 plays none, so its weights are not needed.
-        memory_gib: With backend mlx, or torch on a Mac: memory of the Mac that will train, such as 16 or 48; None: of
-            this machine.
+        memory_gib: With backend mlx, or torch on a Mac: memory of the Mac that will train, such as 16 or 48; left out:
+            of this machine.
+        as_json: Print the result as JSON.
     """
     if groups < 0:
-        raise ConfigError(f"groups {groups} must not be negative; 0 plays no games")
-    config = settings.config()
-    look_at(config, groups, as_json, memory_gib)
+        raise ConfigError(f"groups {groups} must not be negative; 0 plays no games", "groups")
+    look_at(load_config(config, overrides), groups, as_json, memory_gib)
 
 
 def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float | None = None) -> None:
     """Look at everything, then print what was found."""
+    from wordle_rl.preflight.report import preflight as look_before_run
+
     with console.messages.status("looking at the model…"):
         report = look_before_run(config, num_groups, memory_gib)
     if as_json:
@@ -56,6 +59,9 @@ def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float
 
 
 def _show_preflight(path: str, report: Preflight) -> None:
+    from wordle_rl.report import terminal
+    from wordle_rl.runs.progress import in_percent
+
     numbers, played = report.numbers, report.played
     facts: dict[str, str] = {"model": path}
     if numbers is not None:

@@ -1,33 +1,78 @@
-"""`report`, `card` and `push`: a run's page, its model cards, and a model on the hub."""
+"""`report`: a run's page, its model cards, the audit of its training games, and a figure of its wins."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json
+from wordle_rl.cli.arguments import Json
 from wordle_rl.cli.run import show_claims
+from wordle_rl.config import ConfigError
 from wordle_rl.evaluate.controls import keep_controls
-from wordle_rl.evaluate.strata import STRATA_FILE, store_strata
-from wordle_rl.report import write_report
+from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
+from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
-from wordle_rl.report.hub import push as push_model
-from wordle_rl.runs import is_run
+from wordle_rl.report.plots import wins_plot
+from wordle_rl.report.read import read_metrics
+from wordle_rl.runs import is_run, write_text_atomically
+from wordle_rl.runs.audit import Audit
+from wordle_rl.runs.audit import audit as audit_run
 from wordle_rl.words import WordListError
 
 
-def report(run: Annotated[Path, tyro.conf.Positional], control: tuple[Path, ...] = (), as_json: Json = False) -> None:
+def report(
+    run: Annotated[Path, tyro.conf.Positional],
+    control: tuple[Path, ...] = (),
+    cards: bool = False,
+    audit: bool = False,
+    wins: Path | None = None,
+    as_json: Json = False,
+) -> None:
     """Write a run's report: curves, distributions and every game, in one HTML file.
 
+    A held-out word is never the secret of a training game, but training may name it as a guess. With --audit the run's
+    records prove it: words whose decisive board stands in the training games with the word as label, words named
+    elsewhere, words never named, and won games of the run's own models that stand in the training games turn for turn
+    are counted. The exit code is then 2 if a validation or test secret was a secret in training, if a strict word
+    (`words.strict_fraction`) was named, or if records of a trained model are missing, so that nothing is proven.
+
     Args:
-        run: A run directory.
+        run: A run directory; with --cards also one model's directory in it.
         control: Control runs (SFT alone, with nothing kept from the teacher), and evaluations that are controls or
             stand beside one (`eval --match-entropy-of`). They are copied into the run, so that its page, its cards and
             its tables quote the figures of learning by play beside them.
+        cards: Write the model cards (README.md) of its trained models instead; existing cards are replaced.
+        audit: Prove instead that no held-out secret was trained on, and count what training showed of them.
+        wins: Draw instead into this file (SVG) the training games won since the start and the win rate by turn.
     """
+    if audit:
+        _audit(run, as_json)
+    elif cards:
+        written = write_cards(run)
+        _print({"cards": [str(card) for card in written]}, [f"card: {card}" for card in written], as_json)
+    elif wins is not None:
+        metrics = read_metrics(run) if run.is_file() else read_run(run).metrics
+        name = (run.resolve().parent if run.is_file() else run.resolve()).name
+        write_text_atomically(wins, wins_plot(metrics, f"{name}: wins in training"))
+        _print({"wins": str(wins)}, [f"wins: {wins}"], as_json)
+    else:
+        _page(run, control, as_json)
+
+
+def _print(found: dict[str, Any], lines: list[str], as_json: bool) -> None:
+    if as_json:
+        console.print_json(found)
+        return
+    for line in lines:
+        console.out.print(line, highlight=False, markup=False)
+
+
+def _page(run: Path, control: tuple[Path, ...], as_json: bool) -> None:
     if control:
         keep_controls(run, control)
     if (run / "traces.jsonl").is_file() and not (run / STRATA_FILE).is_file() and is_run(run):
@@ -36,48 +81,47 @@ def report(run: Annotated[Path, tyro.conf.Positional], control: tuple[Path, ...]
         except WordListError as error:
             console.messages.print(f"held-out figures are not divided into strata: {error}", soft_wrap=True)
     path = write_report(run)
+    if control and not as_json:
+        show_claims(run)
+    _print({"report": str(path)}, [f"report: {path}"], as_json)
+
+
+def _audit(run: Path, as_json: bool) -> None:
+    found = audit_run(run)
+    shown = audit_shown(run)
     if as_json:
-        console.print_json({"report": str(path)})
+        console.print_json({"clean": found.clean, **asdict(found), "held_out": asdict(shown)})
     else:
-        if control:
-            show_claims(run)
-        console.out.print(f"report: {path}", highlight=False)
+        for name, count in found.num_secrets.items():
+            console.out.print(f"{count:>9,} training secrets in {name}", highlight=False)
+        for line in _audit_lines(found, shown) if found.clean else ():
+            console.out.print(line, highlight=False, soft_wrap=True)
+    if found.strict_leaks:
+        word, name = found.strict_leaks[0][1], found.strict_leaks[0][0]
+        raise ConfigError(f"strict words were named in training: {word} in {name}, {len(found.strict_leaks)} in all")
+    if not found.clean:
+        records: dict[str, list[str]] = {}
+        for name, secret in found.leaks:
+            records.setdefault(secret, []).append(name)
+        named = ", ".join(f"{secret} ({', '.join(names)})" for secret, names in list(records.items())[:5])
+        raise ConfigError(f"{len(records)} validation or test secrets were trained on: {named}")
 
 
-def card(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> None:
-    """Write a model card (README.md) for each trained model of a run; an existing card is replaced.
-
-    Args:
-        run: A run directory, or one model's directory in it.
-    """
-    cards = write_cards(run)
-    if as_json:
-        console.print_json({"cards": [str(card) for card in cards]})
-        return
-    for written in cards:
-        console.out.print(f"card: {written}", highlight=False, markup=False)
+_SHOWN_LINES = {
+    "board_shown": "their decisive board stands in the training games, with the word as label",
+    "board_not_shown": "named in training games, but not on that board",
+    "never_said": "named nowhere in them",
+}
 
 
-def push(
-    run: Annotated[Path, tyro.conf.Positional],
-    repo: str,
-    private: bool = False,
-    dry_run: bool = False,
-    as_json: Json = False,
-) -> None:
-    """Send a trained model with its card to the Hugging Face hub, with the token of HF_TOKEN or `hf auth login`.
-
-    Args:
-        run: A model directory, or a run, whose last model is sent.
-        repo: USER/NAME; made if it is not there.
-        private: Make a new repository private.
-        dry_run: Send nothing, list the files.
-    """
-    files = push_model(run, repo, private=private, dry_run=dry_run)
-    if as_json:
-        console.print_json({"repo": repo, "sent": not dry_run, "files": files})
-        return
-    for name in files:
-        console.out.print(name, highlight=False, markup=False)
-    verb = "would be sent" if dry_run else "sent"
-    console.out.print(f"{len(files)} files {verb} to {repo}", highlight=False, markup=False)
+def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
+    yield "no validation or test secret is the secret of a training game"
+    if found.num_strict:
+        yield f"none of the {found.num_strict:,} strict words is named in any record of training"
+    yield f"what training games show of the {sum(shown.num_secrets.values()):,} held-out secrets:"
+    for name, count in shown.num_secrets.items():
+        yield f"{count:>9,} {name.replace('_', ' ')}: {_SHOWN_LINES[name]}"
+    for name, (same, won) in shown.own_games.items():
+        yield f"{same:>9,} of the {won:,} held-out games that {name} won stand in the training games turn for turn"
+    if not shown.complete:
+        yield "more may have been shown: by conversations (traces.file), or before, to a model trained elsewhere"

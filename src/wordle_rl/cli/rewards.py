@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json, Seed, Words
+from wordle_rl.cli.arguments import Json, Seed, Words
 from wordle_rl.config import ConfigError, load_config
+from wordle_rl.config.files import find_config
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, attack, words_for
@@ -23,7 +23,7 @@ from wordle_rl.words import WordList, load_words
 def rewards(
     names: Annotated[tuple[str, ...], tyro.conf.Positional] = (),
     attack: bool = False,
-    keep_order: bool = True,
+    no_keep_order: bool = False,
     words: Words = "default",
     answers: int = 200,
     secrets: int = 12,
@@ -40,15 +40,15 @@ def rewards(
     Args:
         names: Presets, curricula, and config files with a reward of your own; left out: all presets.
         attack: Search for pay without winning; takes about half a minute a reward.
-        keep_order: Of presets: move the weights of winning and of broken rules as far as order needs; `--no-` takes
-            them as published. A config file says it itself (`rl.reward.keep_order`).
+        no_keep_order: Of presets: take the weights as published; without it those of winning and of broken rules are
+            moved as far as order needs. A config file says it itself (`rl.reward.keep_order`).
         answers: Answers of the list on which a reward that asks the solver is attacked, evenly taken from `words`.
         secrets: Secrets that are played.
         steps: Changes tried on each policy.
     """
     if min(answers, secrets, steps) < 1:
         raise ConfigError("--answers, --secrets and --steps must be at least 1")
-    rubrics = {label: rubric for name in names or PRESETS for label, rubric in _rubrics_of(name, keep_order)}
+    rubrics = {label: rubric for name in names or PRESETS for label, rubric in _rubrics_of(name, not no_keep_order)}
     if not attack:
         _show_weights(rubrics, as_json)
         return
@@ -92,8 +92,8 @@ def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
     if name in PRESETS or name in CURRICULA:
         found = named_schedule(name)
         schedule = Schedule(found.start, found.end, found.threshold, keep_order)
-    elif Path(name).suffix in (".toml", ".json"):
-        schedule = load_config(Path(name)).rl.reward.schedule()
+    elif name.endswith((".toml", ".json")) or find_config(name).is_file():
+        schedule = load_config(name).rl.reward.schedule()
     else:
         raise RewardError(f"unknown reward {name!r}; name a config file, or one of {', '.join([*PRESETS, *CURRICULA])}")
     first = [(name, Rubric(schedule.start, schedule.keep_order))]

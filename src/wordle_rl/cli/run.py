@@ -10,16 +10,10 @@ from typing import Annotated, Any
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json
-from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import ConfigError, RunConfig, RunStage, stored_config
-from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
-from wordle_rl.pipeline import HubPusher, Pipeline
-from wordle_rl.report import claims, read_run, terminal
-from wordle_rl.report.controls import control_table
-from wordle_rl.runs.distributed import is_first, num_processes
-from wordle_rl.runs.progress import elapsed
-from wordle_rl.words import load_words
+from wordle_rl.cli.arguments import Json
+from wordle_rl.cli.settings import Overrides
+from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config, stored_config
+from wordle_rl.runs.distributed import num_processes
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,8 @@ class PushTarget:
 
 
 def run(
-    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
+    config: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides,
     out: Path | None = None,
     overwrite: bool = False,
     until: RunStage = "report",
@@ -42,19 +37,21 @@ def run(
     """Run the whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
 
     Args:
-        settings: Config file and settings.
-        out: The run directory; left out: runs/ and the name of the config file. A run with the same settings continues
-            where it stopped. {model} and {time} in it stand for the model's name and the time of the call.
+        config: A preset such as quickstart, or a config file.
+        overrides: Settings that override the file's.
+        out: The run directory; left out: runs/ and the name of the preset or file. A run with the same settings
+            continues where it stopped. {model} and {time} in it stand for the model's name and the time of the call.
         overwrite: Start over: remove an earlier run in that directory first.
-        until: The last stage to run.
+        until: The last stage to run: traces, sft, the algorithm, or report.
         push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
             checkpoint (sft.save_steps, grpo.save_steps), and at the end with its card.
         private: If the repository is new, hide it from others.
+        as_json: Print the result as JSON.
     """
-    directory = out or Path("runs") / (settings.file.stem if settings.file else "run")
+    directory = out or Path("runs") / Path(config).name.removesuffix(".toml").removesuffix(".json")
     target = PushTarget(push_to, private) if push_to is not None else None
-    config = settings.config()
-    run_chain(config, _named(directory, config), overwrite, until, as_json, target)
+    wanted = load_config(config, overrides)
+    run_chain(wanted, _named(directory, wanted), overwrite, until, as_json, target)
 
 
 def _named(directory: Path, config: RunConfig) -> Path:
@@ -78,6 +75,9 @@ def run_chain(
     target: PushTarget | None = None,
 ) -> None:
     """Run the chain, and end with figures, two games and the report's path."""
+    from wordle_rl.pipeline import HubPusher, Pipeline
+    from wordle_rl.runs.distributed import is_first
+
     pusher = None
     if target is not None and is_first():
         pusher = HubPusher(target.repo, _message, private=target.private)
@@ -99,6 +99,9 @@ def _message(line: str) -> None:
 
 def show_claims(directory: Path) -> None:
     """Held-out figures by what training showed, and learning by play beside its controls."""
+    from wordle_rl.report import claims, read_run
+    from wordle_rl.report.controls import control_table
+
     record = read_run(directory)
     if record.strata is not None:
         console.out.print(claims.strata_table(record.results, record.strata))
@@ -110,6 +113,11 @@ def show_claims(directory: Path) -> None:
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
+    from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
+    from wordle_rl.report import terminal
+    from wordle_rl.runs.progress import elapsed
+    from wordle_rl.words import load_words
+
     config = stored_config(directory / "config.json")
     split = config.words.split_of(load_words(config.words.source))
     names = [name for name in config.evaluated if name in results]
@@ -121,7 +129,7 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     shown = (*greedy, *map(sampled_part, greedy))
     apart = {name: {p: f for p, f in parts.items() if p in limited} for name, parts in figures.items()}
     plain = {name: {p: f for p, f in parts.items() if p in shown} for name, parts in figures.items()}
-    sampled = "; T = 1: the same once more, sampled at temperature 1" if config.eval.sampled else ""
+    sampled = "; T = 1: the same once more, sampled at temperature 1" if "sampled" in config.eval.also else ""
     console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}{sampled}"))
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))

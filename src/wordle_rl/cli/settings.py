@@ -1,95 +1,205 @@
-"""Settings of a run on the command line: a config file, and options that complete or override it.
+"""Settings of a run on the command line: `--section.key value` over a preset or file, and their help.
 
-Options are read without being validated. Those that the command line names are laid over the values of the file, and
-both are validated together, once.
+A setting is named as in a file, with dashes or underscores. It is laid over the file's and both are validated together,
+once, by pydantic: see `config.files.load_config`.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, make_dataclass, replace
-from itertools import takewhile
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+import inspect
+import re
+import sys
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-import tyro
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from wordle_rl.config import RunConfig, Setting, load_config, section_of, setting_names
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RLSettings, RunConfig, Setting, load_config, section_of
+from wordle_rl.config.files import nearest_setting
+
+Overrides = Mapping[Setting, Any]
+"""Settings of a run, by their names."""
+
+HELP = ("-h", "--help", "--help-all")
+_ELSEWHERE = {
+    "lr": "--sft.optimizer.learning-rate or --rl.optimizer.learning-rate",
+    "learning_rate": "--sft.optimizer.learning-rate or --rl.optimizer.learning-rate",
+    "output_dir": "--out",
+    "model": "--model.path",
+    "model_name_or_path": "--model.path",
+    "config": "the file or preset without an option: wordle-rl run quickstart",
+    "num_generations": "--rl.group-size",
+    "batch_size": "--sft.batch-size or --rl.batch-size",
+    "per_device_train_batch_size": "--sft.batch-size",
+    "max_steps": "--grpo.steps",
+    "num_train_epochs": "--sft.epochs",
+    "gradient_accumulation_steps": "--model.micro-batch-size",
+    "max_completion_length": "--max-completion-tokens",
+    "temperature": "--rl.temperature",
+    "beta": "--rl.beta",
+    "use_vllm": "--grpo.engine vllm",
+}
+"""Settings that people know from elsewhere -> ours."""
+
+USUAL = (
+    "algorithm", "seed", "max_completion_tokens", "words.source", "game.style", "game.thinking", "model.path",
+    "model.hidden_size", "model.lora.rank", "model.micro_batch_size", "traces.num_games", "traces.file", "sft.epochs",
+    "sft.optimizer.learning_rate", "rl.group_size", "rl.reward.preset", "rl.optimizer.learning_rate", "grpo.steps",
+    "grpo.engine", "report_to",
+)  # fmt: skip
+"""The settings that people turn; the others stand behind --help-all."""
+
+EXAMPLES = """\
+Examples:
+  {program} quickstart                                  {what}
+  {program} quickstart --grpo.steps 20 --seed 1         with other settings
+  {program} qwen3-1.7b --model.path DIR --out runs/own  a recipe for a pretrained model
+  {program} quickstart --algorithm dpo                  or expert_iteration, distill
+  {program} my.toml --rl.reward.weights.win 2           a file of your own
+"""
 
 
-@functools.cache
-def options_of(section: type[BaseModel]) -> Any:
-    """A dataclass with the settings of a section, their types, descriptions and defaults, that validates nothing.
+def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[str]]:
+    """Split arguments into the settings of a run and the rest.
 
-    >>> from wordle_rl.config import SFTSettings
-    >>> options_of(SFTSettings)(epochs=-1.0).epochs
-    -1.0
+    A flag may stand alone. A list is written with commas or as in TOML, an entry of a table as `--table.key value`.
+
+    Raises:
+        ConfigError: If there is no such setting, or it has no value.
     """
-    fields: list[Any] = []
-    for name, info in section.model_fields.items():
-        kind, default = info.annotation, functools.partial(info.get_default, call_default_factory=True)
-        if inner := section_of(info.annotation):
-            kind, default = options_of(inner), functools.partial(_filled, options_of(inner), default())
-        fields.append((name, Annotated[kind, tyro.conf.arg(help=info.description)], field(default_factory=default)))
-    options = make_dataclass(f"{section.__name__}Options", fields, frozen=True)
-    options.__doc__ = section.__doc__
-    return options
+    found: dict[Setting, Any] = {}
+    rest: list[str] = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word == "--":
+            return found, rest + words
+        name, equals, value = word.removeprefix("--").partition("=")
+        key = name.replace("-", "_")
+        if key in _ELSEWHERE and word.startswith("--"):
+            raise ConfigError(f"unknown setting --{name} (did you mean {_ELSEWHERE[key]}?)", key)
+        if not word.startswith("--") or not ("." in key or key in RunConfig.model_fields):
+            rest.append(word)
+            continue
+        setting, field = _setting_of(name)
+        if not equals:
+            takes_none = field.annotation is bool and not (words and words[0].lower() in ("true", "false"))
+            if not takes_none and (not words or words[0].startswith("--")):
+                raise ConfigError(f"--{name} has no value; give it one", ".".join(setting))
+            value = "true" if takes_none else words.pop(0)
+        found[setting] = _value(value, field, ".".join(setting))
+    return found, rest
 
 
-def _filled(options: Any, section: BaseModel) -> Any:
-    """The options of a section with its values, but for dicts."""
-    blank, values = options(), {}
-    for name, value in section:
+def _setting_of(name: str) -> tuple[Setting, FieldInfo]:
+    """The setting of a dotted name; what follows a table's name is a key of it, as it is written."""
+    fields: Mapping[str, FieldInfo] = RunConfig.model_fields
+    parts = name.split(".")
+    keys = [part.replace("-", "_") for part in parts]
+    for place, key in enumerate(keys):
+        if place and keys[0] in ALGORITHM_NAMES:
+            fields = {**fields, **RLSettings.model_fields} if place == 1 else fields
+        if key not in fields:
+            near = nearest_setting(tuple(keys[: place + 1]))
+            hint = f" (did you mean --{near.replace('_', '-')}?)" if near else ""
+            raise ConfigError(f"unknown setting --{name}{hint}", ".".join(keys))
+        field = fields[key]
+        if section := section_of(field.annotation):
+            fields = section.model_fields
+            continue
+        rest = ".".join(parts[place + 1 :])
+        if rest and typing.get_origin(field.annotation) is not dict:
+            raise ConfigError(f"unknown setting --{name}: {'.'.join(keys[: place + 1])} has no parts", ".".join(keys))
+        return (*keys[: place + 1], *([rest.replace("-", "_")] if rest else [])), field
+    raise ConfigError(f"--{name} is a section; name a setting in it, such as --{name}.{next(iter(fields))}", name)
+
+
+def _value(text: str, field: FieldInfo, name: str) -> Any:
+    """A value as pydantic takes it: text, but for None, lists and tables."""
+    kinds = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
+    if text.lower() == "none" and type(None) in kinds:
+        return None
+    origins = {typing.get_origin(kind) for kind in kinds}
+    is_table, is_list = dict in origins and len(name.split(".")) <= 3, tuple in origins
+    if is_list and not text.startswith("["):
+        return text.split(",") if text else []
+    if is_list or (is_table and text.startswith("{")):
+        try:
+            return tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError as error:
+            raise ConfigError(f"--{name}: {text!r} cannot be read: {error}", name) from None
+    if dict in origins:  # an entry of a table
+        return tomllib.loads(f"value = {text}")["value"] if re.fullmatch(r"-?[\d._e+-]+|true|false", text) else text
+    return text
+
+
+def _is_union(annotation: Any) -> bool:
+    return isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
+
+
+def show_help(function: Callable[..., Any], program: str, arguments: Sequence[str]) -> None:
+    """Print the help of a command that takes settings: its own options, and the usual settings or all of them.
+
+    The defaults shown are those of the preset or file, if one is named.
+    """
+    given = [word for word in arguments if word not in HELP]
+    file = next((word for word in given if not word.startswith("-")), None)
+    try:
+        defaults = load_config(file)
+    except ConfigError:
+        defaults, file = RunConfig(), None
+    docstring = inspect.getdoc(function) or ""
+    summary, _, described = docstring.partition("Args:")
+    lines = [f"usage: {program} [PRESET | CONFIG.toml] [OPTIONS] [--section.key VALUE ...]", "", summary.strip(), ""]
+    texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", described, flags=re.MULTILINE))
+    lines.append("Options:")
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.name in texts and parameter.name not in ("config", "overrides", "cluster"):
+            option = {"as_json": "json"}.get(parameter.name, parameter.name).replace("_", "-")
+            lines += _entry(f"--{option}", " ".join(texts[parameter.name].split()))
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        section = getattr(parameter.annotation, "__origin__", parameter.annotation)
+        for name, field in getattr(section, "model_fields", {}).items():
+            shown_as = f"--{name.replace('_', '-')} {_shown(field.get_default(call_default_factory=True))}"
+            lines += _entry(shown_as, " ".join((field.description or "").split()))
+    lines.append("")
+    whole = "--help-all" in arguments
+    lines.append(f"{'All' if whole else 'Usual'} settings{f', as in {file}' if file else ''}:")
+    for setting, field, value in _settings(defaults):
+        if whole or ".".join(setting) in USUAL:
+            text = " ".join((field.description or "").split())
+            text = text if whole else re.split(r"(?<=[.:;]) ", text)[0].rstrip(";:.")
+            lines += _entry(f"--{'.'.join(setting).replace('_', '-')} {_shown(value)}", text)
+    what = "the whole chain on two CPU cores, in minutes" if program.endswith("run") else "before you train"
+    lines += ["", EXAMPLES.format(program=program, what=what)]
+    if not whole:
+        lines.append(f"All {sum(1 for _ in _settings(defaults))} settings: {program} --help-all. Files: docs/runs.md.")
+    sys.stdout.write("\n".join(lines) + "\n")
+
+
+def _entry(name: str, text: str) -> list[str]:
+    import textwrap
+
+    wrapped = textwrap.wrap(text, 68)
+    if len(name) <= 30:
+        return [f"  {name:<30} {wrapped[0] if wrapped else ''}", *(f"{'':33}{line}" for line in wrapped[1:])]
+    return [f"  {name}", *(f"{'':33}{line}" for line in wrapped)]
+
+
+def _settings(section: BaseModel, place: Setting = ()) -> Iterator[tuple[Setting, FieldInfo, Any]]:
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
         if isinstance(value, BaseModel):
-            values[name] = _filled(type(getattr(blank, name)), value)
-        elif not isinstance(value, dict):
-            values[name] = value
-    return replace(blank, **values)
+            yield from _settings(value, (*place, name))
+        else:
+            yield (*place, name), field, value
 
 
-if TYPE_CHECKING:
-    RunOptions = Any
-else:
-    RunOptions = options_of(RunConfig)
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """A config file and options."""
-
-    file: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[CONFIG.toml]")] = None
-    """Config file, before or after the options (right after an option of several values, `--` goes before it)."""
-    options: Annotated[RunOptions, tyro.conf.arg(name="")] = field(default_factory=RunOptions)
-    """Settings; they override the config file."""
-    words: Annotated[tuple[str, ...], tyro.conf.Suppress] = ()
-    """The command line, which names the options that count."""
-
-    def config(self) -> RunConfig:
-        """The settings of the file, completed and overridden by the options that were named.
-
-        Raises:
-            ConfigError: If the file cannot be read, or the settings do not go together.
-        """
-        return load_config(self.file, {setting: _value(self.options, setting) for setting in self._named()})
-
-    def naming(self, words: Sequence[str]) -> RunSettings:
-        """A copy for another command line: only options that it names override the file."""
-        return replace(self, words=tuple(words))
-
-    def showing_file(self) -> RunSettings:
-        """A copy whose options are the settings of the file, but for dicts, to be shown as defaults by help."""
-        return RunSettings(self.file, _filled(RunOptions, load_config(self.file)))
-
-    def _named(self) -> Iterator[Setting]:
-        options = takewhile(lambda word: word != "--", self.words)
-        named = {word.partition("=")[0].replace("_", "-") for word in options if word.startswith("--")}
-        for setting in setting_names(RunConfig):
-            *sections, name = (part.replace("_", "-") for part in setting)
-            if named & {"--" + ".".join([*sections, flag]) for flag in (name, f"no-{name}")}:
-                yield setting
-
-
-def _value(options: Any, setting: Setting) -> Any:
-    return functools.reduce(getattr, setting, options)
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple | list):
+        return ",".join(map(str, value)) or "''"
+    return str(value).lower() if isinstance(value, bool) else str(value)

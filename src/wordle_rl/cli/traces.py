@@ -10,7 +10,7 @@ import tyro
 from pydantic import BaseModel
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json, Seed, StrictFraction, Words
+from wordle_rl.cli.arguments import Json, Seed, StrictFraction, Words
 from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, TraceSettings, WordSettings, check_seed
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.runs.progress import show_progress
@@ -68,18 +68,17 @@ def traces(
             settings.model_dump() | {"teacher": settings.teacher.model_dump() | {"name": kind}}
         )
     own = settings.teacher.is_own
-    _refuse_others(llm.model_copy(update={"game": GameSettings()}) if own else llm, LLMTeacherSettings(), "openai")
+    solvers = GameSettings(max_turns=llm.game.max_turns)  # all that the solver's games follow
+    asked = llm if not own and llm.game != solvers else llm.model_copy(update={"game": GameSettings()})
+    _refuse_others(asked, LLMTeacherSettings(), "openai")
     if base_url is not None:
         raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
     if csv is not None:
-        raise ConfigError("--csv is for --teacher openai; for the solver's games see `wordle-rl analyze --out`")
+        raise ConfigError(
+            "--csv is for --teacher openai; of the solver's games see `wordle-rl dataset FILE --csv TABLE`"
+        )
     settings_of_words = WordSettings(source=words, split_seed=split_seed, strict_fraction=strict_fraction)
     _play_here(out, settings_of_words, settings, llm.game, seed, as_json)
-
-
-def resumes(**_: object) -> bool:
-    """Bought games are kept one by one, those of the solver by the thousand."""
-    return True
 
 
 def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
@@ -111,7 +110,7 @@ def _play_here(
             secrets = draw_secrets(solver.words, split, settings, seed)
             count = write_own_teacher_traces(path, solver.words, secrets, teacher, game, seed, tell)
         else:
-            count = write_solver_traces(path, split, solver, settings, seed, tell)
+            count = write_solver_traces(path, split, solver, settings, seed, tell, max_turns=game.max_turns)
     if as_json:
         console.print_json({"file": str(path), "num_games": count})
     else:

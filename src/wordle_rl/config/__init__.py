@@ -4,48 +4,43 @@ run.py          `RunConfig`: all sections of a run, and whether they go together
 model.py        words, rules and wording, the model
 teachers.py     teacher games
 training.py     SFT, and what it has in common with RL: optimizer, sampling, reward
-rl.py           [rl], and the section of each algorithm
-rl_training.py  both as one value, which training functions take
+rl.py           [rl], the section of each algorithm, and both as the one value that training functions take
 evaluation.py   evaluation, in a run and of endpoints
-engine.py       the vLLM engine colocated with a training
-files.py        load_config(), stored_config(): files, options, faults in one line
+files.py        load_config(), stored_config(): presets, files, overrides, faults in one line
 context.py      `GameContext`: words, split, prompts and solver of a config
+presets/        runs to begin with, by name: `wordle-rl run quickstart`
 """
 
 from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, fields_only, section_of, seed_after
-from wordle_rl.config.engine import BackendName, EngineName, VLLMSettings
 from wordle_rl.config.evaluation import (
+    BackendName,
     Constrain,
+    EngineName,
     EvalSettings,
     PatienceSettings,
-    PlayerEvalSettings,
-    PlaySettings,
     PrefixChoice,
     Variant,
     evaluation_name,
 )
-from wordle_rl.config.files import describe, load_config, stored_config
+from wordle_rl.config.files import PRESETS_DIRECTORY, describe, load_config, stored_config
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
     ALGORITHM_NAMES,
     MODEL_NAMES,
+    TRAININGS,
     Algorithm,
     DistillSettings,
-    DPOSettings,
-    ExpertIterationSettings,
-    GRPOSettings,
-    RLSettings,
-    RoundSettings,
-    StartSettings,
-)
-from wordle_rl.config.rl_training import (
-    TRAININGS,
     DistillTraining,
+    DPOSettings,
     DPOTraining,
+    ExpertIterationSettings,
     ExpertIterationTraining,
+    GRPOSettings,
     GRPOTraining,
+    RLSettings,
     RLTraining,
     RoundTraining,
+    StartSettings,
     Training,
 )
 from wordle_rl.config.run import RunConfig, RunStage, Setting, setting_names
@@ -57,14 +52,16 @@ from wordle_rl.config.training import (
     RewardSettings,
     RLOptimizerSettings,
     SamplingSettings,
+    SFTOptimizerSettings,
     SFTSettings,
-    TokenSampling,
+    SFTTraining,
 )
 
 __all__ = [
     "ALGORITHM_NAMES",
     "LARGEST_SEED",
     "MODEL_NAMES",
+    "PRESETS_DIRECTORY",
     "TRAININGS",
     "Algorithm",
     "BackendName",
@@ -87,29 +84,26 @@ __all__ = [
     "ModelSettings",
     "OptimizerSettings",
     "PatienceSettings",
-    "PlaySettings",
-    "PlayerEvalSettings",
     "Precision",
     "PrefixChoice",
     "RLOptimizerSettings",
     "RLSettings",
     "RLTraining",
     "RewardSettings",
-    "RoundSettings",
     "RoundTraining",
     "RunConfig",
     "RunStage",
+    "SFTOptimizerSettings",
     "SFTSettings",
+    "SFTTraining",
     "SamplingSettings",
     "Section",
     "ServedName",
     "Setting",
     "StartSettings",
     "TeacherSettings",
-    "TokenSampling",
     "TraceSettings",
     "Training",
-    "VLLMSettings",
     "Variant",
     "WordSettings",
     "check_seed",

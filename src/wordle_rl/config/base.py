@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from wordle_rl.errors import UserError
 
 Count = Annotated[int, Field(le=1_000_000)]
 """Number of things held in memory at once; a larger one is refused as a typing error."""
@@ -15,12 +17,12 @@ LARGEST_SEED = 2**32 - 1
 """Largest seed that numpy takes."""
 
 
-class ConfigError(ValueError):
+class ConfigError(UserError):
     """A configuration that cannot be used; the message names the setting and the fix in one line.
 
     Attributes:
-        setting: Dotted name of the setting, or of the section whose settings do not go together, where validation found
-            the fault; of several faults that of the first. Otherwise empty.
+        setting: Dotted name of the setting at fault, or of the section whose settings do not go together; of several
+            faults that of the first. Empty where no setting is at fault.
     """
 
     def __init__(self, message: str, setting: str = "") -> None:
@@ -35,7 +37,7 @@ def check_seed(seed: int) -> None:
         ConfigError: If it is one.
     """
     if not 0 <= seed <= LARGEST_SEED:
-        raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}")
+        raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}", "seed")
 
 
 def seed_after(seed: int, number: int) -> int:
@@ -48,7 +50,7 @@ _FIELDS_ONLY = ContextVar("fields_only", default=False)
 
 @contextmanager
 def fields_only() -> Iterator[None]:
-    """Validate types and ranges of single fields alone, not whether settings go together.
+    """Validate types and ranges of single fields, not whether settings go together.
 
     For settings that are not complete yet, and for those of a run that is only read.
     """
@@ -62,7 +64,7 @@ def fields_only() -> Iterator[None]:
 class Section(BaseModel):
     """Base of all sections: values never change and unknown keys are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
     def check(self) -> None:
         """Refuse settings of this section that do not go together.
@@ -70,6 +72,11 @@ class Section(BaseModel):
         Raises:
             ValueError: With the setting and its fix.
         """
+
+    def is_default(self, name: str) -> bool:
+        """True if a setting has its default, typed or not."""
+        default: Any = type(self).model_fields[name].get_default(call_default_factory=True)
+        return bool(getattr(self, name) == default)
 
     @model_validator(mode="after")
     def _check(self) -> Self:

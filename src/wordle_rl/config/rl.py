@@ -1,20 +1,25 @@
-"""RL and its alternatives: [rl], which GRPO, expert iteration, DPO and distillation share, and the section of each."""
+"""RL and its alternatives: [rl], which all algorithms share, the section of each, and both as one value.
+
+A file holds sections. A training function takes one value, such as `GRPOTraining`, which `RunConfig.training` makes of
+[rl], the algorithm's section, [model] and `max_completion_tokens`. Its further fields are constants of a run; a caller
+of the library may set them.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from wordle_rl.config.base import Count, Section
-from wordle_rl.config.engine import VLLMSettings
 from wordle_rl.config.training import (
-    Precision,
+    FittingSettings,
+    OptimizerSettings,
     RewardSettings,
     RLOptimizerSettings,
-    TokenSampling,
+    SamplingSettings,
 )
 from wordle_rl.import_paths import resolve
 
@@ -29,28 +34,22 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
 
 MODEL_NAMES = ("base", "sft", *ALGORITHM_NAMES)
 """The models that a run may evaluate, in the order of their making; `base` is the one that it begins with."""
-_NOT_FOLLOWED: dict[Algorithm, dict[str, str]] = {
-    "grpo": {
-        "epochs": "trains on each game once; set grpo.steps",
-        "batch_size": "takes grpo.groups_per_step and grpo.micro_batch_size",
-        "gradient_accumulation_steps": "takes grpo.micro_batch_size",
-    },
-    "expert_iteration": {"reward": "keeps the wins of fewest guesses"},
-    "dpo": {"reward": "values guesses by the solver unless dpo.judge is 'outcome'"},
-    "distill": {"reward": "learns what the teacher says"},
-}
-"""Algorithm -> settings of [rl] that it does not follow, and what it does instead."""
 CREDIT_NAMES = ("turn", "game", "guess")
-"""Built-in advantage estimators, see `rl.advantages`."""
+"""Built-in advantage estimators, see `train.advantages`."""
+
+_ROUNDS = frozenset({"batch_size", "rounds", "groups_per_round"})
+FOLLOWS: dict[Algorithm, frozenset[str]] = {
+    "grpo": frozenset({"reward", "beta", "outside_rate"}),
+    "expert_iteration": _ROUNDS | {"replay_fraction"},
+    "dpo": _ROUNDS | {"reward", "beta"},
+    "distill": _ROUNDS | {"replay_fraction", "outside_rate"},
+}
+"""Algorithm -> settings of [rl] that it follows beside those that all of them do."""
+FOLLOWED_BY_SOME = frozenset[str]().union(*FOLLOWS.values())
+
 _VLLM_IMPORTANCE_CAP = 2.0
-_TEACHER_TEMPERATURE = 0.1
 _ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
-
-
-def not_followed(algorithm: Algorithm, judge: object) -> dict[str, str]:
-    """Settings of [rl] that an algorithm does not follow, and what it does instead; `judge`: that of DPO."""
-    return {} if algorithm == "dpo" and judge == "outcome" else _NOT_FOLLOWED[algorithm]
 
 
 class StartSettings(Section):
@@ -63,12 +62,10 @@ class StartSettings(Section):
     solver teacher. With a number, as in `consistent:5`, the first guess is one of the 5 most informative openers."""
     file: Path | None = None
     """Secrets that groups play, or boards from which they start: rows of `prompt, answer` or of `word, turns`, a plain
-    list of words (.txt), a file of `wordle-rl import --format grpo` or of `wordle-rl dataset`, or a data set of the hub
-    as OWNER/NAME; `[:100]` at its end takes the first 100 rows. Left out and counted are validation and test secrets,
-    boards that break the rules of the run, and, where only wins teach, secrets that are no answers."""
-    fraction: float | None = Field(None, gt=0, le=1)
-    """Fraction of groups that start from a row of the file, each row as likely as another; left out: all groups play
-    the secrets of a file without boards, by priority, and half of them start from a board of a file that has any."""
+    list of words (.txt), a file of `wordle-rl dataset`, or a data set of the hub as OWNER/NAME; `[:100]` at its end
+    takes the first 100 rows. All groups play the secrets of a file without boards, by priority; half of them start from
+    a board of a file that has any. Left out and counted are validation and test secrets, boards that break the rules of
+    the run, and, where only wins teach, secrets that are no answers."""
 
     @property
     def num_openers(self) -> int:
@@ -76,7 +73,7 @@ class StartSettings(Section):
         return int(self.player.partition(":")[2] or 0)
 
     def check(self) -> None:
-        """Refuse a player that nobody knows, one that has nothing to play, and a fraction of no file."""
+        """Refuse a player that nobody knows, and one that has nothing to play."""
         if not _START_PLAYER.fullmatch(self.player):
             raise ValueError(
                 f"player {self.player!r} is none of random, consistent and teacher, with a number of openers as in "
@@ -84,49 +81,40 @@ class StartSettings(Section):
             )
         if self.player != "random" and not self.max_prefix_guesses:
             raise ValueError(f"player {self.player!r} plays no prefix guess; set max_prefix_guesses")
-        if self.file is None and "fraction" in self.model_fields_set:
-            raise ValueError("fraction needs a file of boards; set file, or leave it out")
 
 
-class SharedSettings(Section):
-    """Settings of every algorithm; the reward is that of GRPO, and of DPO judged by outcome."""
+class RLSettings(Section):
+    """Settings of GRPO, expert iteration, DPO and distillation. None: the default of the algorithm."""
 
+    group_size: Count | None = Field(None, ge=1)
+    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in distillation."""
+    temperature: float = Field(1.0, ge=0)
+    """Temperature at which the policy plays; 0 is greedy."""
+    optimizer: RLOptimizerSettings = RLOptimizerSettings()
+    """Optimizer and schedule; by rounds, its state starts again in each, and the schedule spans them all."""
+    reward: RewardSettings = RewardSettings()
+    """Reward of a game, in GRPO and in DPO judged by outcome."""
+    beta: float | None = Field(None, ge=0)
+    """Weight of the KL divergence to the model that RL starts from (with adapters: to that adapter). None: 0 in GRPO,
+    0.1 in DPO."""
     starts: StartSettings = StartSettings()
     """Initial states of groups."""
     max_secrets: int = Field(0, ge=0)
     """Play at most this many secrets: the first of the training secrets, which are shuffled, or of starts.file; 0: all.
     The teacher's games are not limited by it."""
-    reward: RewardSettings = RewardSettings()
-    """Reward of a game, in GRPO and in DPO judged by outcome; the other algorithms have none."""
-    sampling: TokenSampling = TokenSampling()
-    """Sampling of the policy's tokens."""
-    optimizer: RLOptimizerSettings = RLOptimizerSettings()
-    """Optimizer and schedule; by rounds, its state starts again in each, and the schedule spans them all."""
-    precision: Precision = "auto"
-    """`bf16` autocast in the training passes or `fp32`; `auto`: bf16 where the processor computes in it, but fp32
-    on the GPU of a Mac."""
-    gradient_checkpointing: bool = False
-    """Trade time for memory."""
-    sample_games: int = Field(4, ge=0)
-    """Games logged to games.jsonl, and by GRPO to the trackers of report_to, per step, validation or round."""
-
-
-class RoundFit(Section):
-    """Training passes over the data of a round, in expert iteration, DPO and distillation."""
-
-    epochs: float = Field(1.0, gt=0)
-    """Passes over the data of a round; not in GRPO."""
-    batch_size: Count = Field(64, ge=1)
-    """Games, or pairs of completions, per batch; not in GRPO."""
-    gradient_accumulation_steps: int = Field(1, ge=1)
-    """Batches per optimizer step; not in GRPO."""
-
-
-class RLSettings(RoundFit, SharedSettings):
-    """Settings that GRPO, expert iteration, DPO and distillation share."""
-
-    group_size: Count | None = Field(None, ge=1)
-    """Games per secret; None: 16 in GRPO, 8 in expert iteration, 4 in DPO, 1 in distillation."""
+    outside_rate: float | None = Field(None, ge=0, le=1)
+    """Rate of secrets that are listed words outside the answers. In GRPO such a group teaches only while an answer is
+    still possible, by rewards that compare a guess with the solver's (`quick_regret`); in distillation it leads to
+    boards on which a held-out answer is the right guess. None: 0 in GRPO, 0.5 in distillation."""
+    rounds: int | None = Field(None, ge=0)
+    """Rounds of playing and learning; 0 skips them. None: 4. In GRPO see grpo.steps."""
+    groups_per_round: Count | None = Field(None, ge=1)
+    """Secrets per round; None: 128, in distillation 2048."""
+    batch_size: Count | None = Field(None, ge=1)
+    """Games, or pairs of completions, per optimizer step of a round; None: 64."""
+    replay_fraction: float | None = Field(None, ge=0, lt=1)
+    """Fraction of teacher games among the games that a round trains on, against forgetting; in expert iteration and
+    distillation. None: 0.25."""
 
 
 class GRPOSettings(Section):
@@ -136,39 +124,29 @@ class GRPOSettings(Section):
     """Optimizer steps; 0 skips GRPO."""
     groups_per_step: Count = Field(32, ge=1)
     """Secrets per step and process."""
-    micro_batch_size: int = Field(0, ge=0)
-    """Games per backward pass; 0: all of a step. Games of similar length share a micro-batch, which saves padding."""
-    outside_rate: float = Field(0.0, ge=0, le=1)
-    """Rate of groups whose secret is a listed word outside the answers. No policy can know it, so such a group teaches
-    only while an answer is still possible, and by rewards that compare a guess with the solver's (`quick_regret`)."""
     credit: str = "turn"
     """Advantage estimator. `turn`: rewards from the turn on; `guess`: the turn's own reward alone, for rewards
     that already value the guess for the rest of the game; `game`: one advantage per game. Or `module:attribute`, a
     function of yours with the signature of `wordle_rl.train.advantages.turn_advantages`."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
-    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant."""
-    sequence_importance: bool = False
-    """Importance ratios per sequence instead of per token (GSPO). Needs `credit = "game"`, `game.shape = "state"` or
-    turn_candidates > 1; each gives a sequence one advantage."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo", "gspo"] = "dapo"
+    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant. `gspo`: as
+    `grpo`, with importance ratios per sequence; it needs one advantage per sequence, which `credit = "game"`,
+    `game.shape = "state"` and turn_candidates above 1 give."""
     epsilon: float = Field(0.2, gt=0)
-    """Lower clip range of importance ratios. Only with batches_ahead: other games are trained on once, by the weights
-    that played them, so ratios are 1."""
-    epsilon_high: float = Field(0.28, gt=0)
-    """Upper clip range (clip-higher); see epsilon."""
-    beta: float = Field(0.0, ge=0)
-    """Weight of the KL divergence to the model that GRPO starts from (with adapters: to that adapter)."""
+    """Clip range of importance ratios below 1; above 1 it is 0.08 wider (clip-higher). Only with batches_ahead: other
+    games are trained on once, by the weights that played them, so ratios are 1."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
     engine: str = "transformers"
     """Rollout engine: `transformers` with the trained model itself, `vllm` with a copy of its weights in each process,
     or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
+    gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
+    """With engine `vllm`: fraction of a GPU's memory for the engine's copy of the weights and its key/value cache."""
     batches_ahead: int = Field(0, ge=0, le=1)
     """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
     needs the address of a server as engine."""
-    vllm: VLLMSettings = VLLMSettings()
-    """The vLLM engine, with engine `vllm`; a server has options of its own."""
     max_importance_ratio: float | None = Field(None, ge=0)
     """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
     at most this. 0: off. None: 2 with vLLM, else 0."""
@@ -202,19 +180,20 @@ class GRPOSettings(Section):
     most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves.
     Weights between are played by transformers alone: with vLLM a step's own weights are the candidates."""
 
-    stop_below_start: bool = False
-    """End GRPO at a validation at which greedy play is significantly below that of the start (sign test, p below
-    0.01), and keep the best weights until then. Without it such a fall is only shown beside the progress."""
-
     @property
     def is_skipped(self) -> bool:
         """True if there is nothing to train."""
         return self.steps == 0
 
     @property
-    def replays(self) -> bool:
-        """True if teacher games are trained on again; never in GRPO."""
-        return False
+    def by_sequence(self) -> bool:
+        """True if importance ratios are per sequence (GSPO)."""
+        return self.loss_type == "gspo"
+
+    @property
+    def aggregation(self) -> Literal["grpo", "dr_grpo", "dapo"]:
+        """Weight of a token in the sum of a step."""
+        return "grpo" if self.loss_type == "gspo" else self.loss_type
 
     @property
     def importance_cap(self) -> float:
@@ -237,25 +216,9 @@ class GRPOSettings(Section):
         """Refuse settings of GRPO that contradict each other."""
         super().check()
         self._check_engine()
-        if self.credit not in CREDIT_NAMES:
-            if ":" not in self.credit:
-                known = ", ".join(CREDIT_NAMES)
-                raise ValueError(f"credit {self.credit!r} is none of {known}, and no import path (module:attribute)")
-            resolve(self.credit, "credit", ValueError, takes="turn_rewards, scale=")
-        if self.turn_candidates > 1 and self.credit != "guess":
-            raise ValueError(
-                f"turn_candidates {self.turn_candidates} credits each guess with its own value, not as credit "
-                f'"{self.credit}" does; set credit to "guess"'
-            )
-        if self.turn_candidates > 1 and self.scale_advantages:
-            raise ValueError(
-                f"scale_advantages divides by the std of games, turn_candidates {self.turn_candidates} compares "
-                "guesses; set scale_advantages to false"
-            )
+        self._check_credit()
         if self.probe_every_steps and not self.prioritized_fraction:
             raise ValueError("probe_every_steps sets priorities, and prioritized_fraction 0 uses none; raise it")
-        if self.stop_below_start and not self.validate_every_steps:
-            raise ValueError("stop_below_start compares validations; set validate_every_steps")
         if self.validation_file is not None and not self.validate_every_steps:
             raise ValueError(
                 "validation_file is read by checkpoint selection; set validate_every_steps, or leave it out"
@@ -279,10 +242,27 @@ class GRPOSettings(Section):
             raise ValueError(
                 "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
             )
-        if self.server and self.vllm != VLLMSettings():
+        if self.server and not self.is_default("gpu_memory_utilization"):
             raise ValueError(
-                f"vllm is for an engine in this process, and {self.server} was started with options of its own; "
-                "leave it out"
+                f"gpu_memory_utilization is for an engine in this process, and {self.server} was started with options "
+                "of its own; leave it out"
+            )
+
+    def _check_credit(self) -> None:
+        if self.credit not in CREDIT_NAMES:
+            if ":" not in self.credit:
+                known = ", ".join(CREDIT_NAMES)
+                raise ValueError(f"credit {self.credit!r} is none of {known}, and no import path (module:attribute)")
+            resolve(self.credit, "credit", ValueError, takes="turn_rewards, scale=")
+        if self.turn_candidates > 1 and self.credit != "guess":
+            raise ValueError(
+                f"turn_candidates {self.turn_candidates} credits each guess with its own value, not as credit "
+                f'"{self.credit}" does; set credit to "guess"'
+            )
+        if self.turn_candidates > 1 and self.scale_advantages:
+            raise ValueError(
+                f"scale_advantages divides by the std of games, turn_candidates {self.turn_candidates} compares "
+                "guesses; set scale_advantages to false"
             )
 
     def _check_alphas(self) -> None:
@@ -291,74 +271,24 @@ class GRPOSettings(Section):
             raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")
 
 
-class RoundSettings(Section):
-    """Rounds of playing, choosing what to train on, and training."""
-
-    rounds: int = Field(4, ge=0)
-    """Rounds; 0 skips the training."""
-    groups_per_round: Count = Field(128, ge=1)
-    """Secrets per round."""
-
-    @property
-    def is_skipped(self) -> bool:
-        """True if there is nothing to train."""
-        return self.rounds == 0
-
-    @property
-    def replays(self) -> bool:
-        """True if teacher games are trained on again."""
-        return False
-
-
-class ExpertIterationSettings(RoundSettings):
+class ExpertIterationSettings(Section):
     """Expert iteration, fine-tuning on the policy's own games: settings that only it has."""
 
-    labels: Literal["wins", "secret", "clues"] = "wins"
-    """Tokens to train on: `wins`, the replies of the best won games; `secret`, on every board of every game but the
-    empty one, the word that would have won there; `clues`, these and the game's own guesses after the first that all
-    earlier marks allowed. The last two learn from losses, and need no groups."""
-    keep_per_group: int = Field(1, ge=1)
-    """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
-    replay_fraction: float = Field(0.25, ge=0, lt=1)
-    """Fraction of teacher games among the games of a round, against forgetting."""
-
-    @property
-    def replays(self) -> bool:
-        """True if teacher games are trained on again."""
-        return self.replay_fraction > 0
+    labels: str = Field("wins", pattern=r"^(wins(:[1-9]\d{0,5})?|secret|clues)$")
+    """Tokens to train on: `wins`, the replies of the best won game of a group, or of several as in `wins:2`; `secret`,
+    on every board of every game but the empty one, the word that would have won there; `clues`, these and the game's
+    own guesses after the first that all earlier marks allowed. The last two learn from losses, and need no groups."""
 
 
-class DPOSettings(RoundSettings):
+class DPOSettings(Section):
     """Direct preference optimization on completions of the same prompt: settings that only it has."""
 
     judge: Literal["regret", "information", "outcome"] = "regret"
     """Value of a guess: minus its regret against the solver, the fraction of the available information it gives, or the
     mean reward of the group's games with it."""
-    boards_per_round: int = Field(512, ge=1)
-    """Boards of the games played at which further guesses are sampled; not with judge `outcome`, which compares the
-    games themselves."""
-    guesses_per_board: Count = Field(8, ge=2)
-    """Guesses sampled at each of those boards; not with judge `outcome`."""
-    margin: float = Field(0.1, gt=0)
-    """Least difference of value between chosen and rejected: expected guesses, fraction of information, or reward."""
-    pairs_per_board: int = Field(2, ge=1)
-    """Pair the best guess of a board with up to this many others, the worst first."""
-    beta: float = Field(0.1, gt=0)
-    """Strength of the KL constraint to the model that DPO starts from."""
-    loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
-    """Loss of a pair: DPO, SLiC or IPO."""
-    sft_weight: float = Field(0.0, ge=0)
-    """Weight of the chosen completions' own likelihood in the loss, so that it does not fall with the rejected."""
-
-    def check(self) -> None:
-        """Refuse sampling of guesses that outcomes do not need."""
-        super().check()
-        given = [name for name in ("boards_per_round", "guesses_per_board") if name in self.model_fields_set]
-        if self.judge == "outcome" and given:
-            raise ValueError(f"{given[0]} is for the other judges, 'outcome' compares the games played; leave it out")
 
 
-class DistillSettings(RoundSettings):
+class DistillSettings(Section):
     """Distillation: learning what the solver teacher says at the boards of the policy's own games.
 
     The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`. With
@@ -368,32 +298,194 @@ class DistillSettings(RoundSettings):
     targets: Literal["guess", "distribution"] = "guess"
     """What is learnt at a board: `guess`, the teacher's guess (DAgger), or `distribution`, its distribution over words
     by the expected guesses that each gives away, which also tells how good the other words are."""
-    temperature: float | None = Field(None, gt=0)
-    """Temperature of that distribution, in expected guesses: a word that gives away this many more than another is e
-    times less likely; None: 0.1. With targets `distribution`."""
-
-    groups_per_round: Count = Field(2048, ge=1)
-    """Secrets per round."""
-    outside_rate: float = Field(0.5, ge=0, le=1)
-    """Rate of secrets that are listed words outside the answers. Their games lead to boards on which a held-out answer
-    is the right guess."""
     keep_rounds: int = Field(3, ge=0)
     """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
+
+
+class RLTraining(FittingSettings):
+    """Settings of one training in full."""
+
+    group_size: Count = Field(1, ge=1)
+    """Games per secret."""
+    sampling: SamplingSettings = SamplingSettings()
+    """Sampling of the policy's tokens."""
+    optimizer: OptimizerSettings = RLOptimizerSettings()
+    """Optimizer and schedule."""
+    reward: RewardSettings = RewardSettings()
+    """Reward of a game."""
+    starts: StartSettings = StartSettings()
+    """Initial states of groups."""
+    max_secrets: int = Field(0, ge=0)
+    """Play at most this many secrets; 0: all."""
+    sample_games: int = Field(4, ge=0)
+    """Games logged to games.jsonl, and by GRPO to trackers, per step, validation or round."""
+
+    @property
+    def asks_no_win(self) -> bool:
+        """True if the reward compares guesses with the solver's, so that games nobody can win have one."""
+        return bool({"regret", "quick_regret"} & {*self.reward.schedule().start})
+
+    @property
+    def learns_without_wins(self) -> bool:
+        """True if a game that nobody can win may teach something."""
+        return False
+
+    @property
+    def replays(self) -> bool:
+        """True if teacher games are trained on again."""
+        return False
+
+
+class GRPOTraining(GRPOSettings, RLTraining):
+    """Settings of a GRPO training in full."""
+
+    group_size: Count = Field(16, ge=1)
+    """Games per secret."""
+    beta: float = Field(0.0, ge=0)
+    """Weight of the KL divergence to the start."""
+    epsilon_high: float = Field(0.28, gt=0)
+    """Clip range of importance ratios above 1 (clip-higher)."""
+    outside_rate: float = Field(0.0, ge=0, le=1)
+    """Rate of groups whose secret is a listed word outside the answers."""
+
+    @property
+    def learns_without_wins(self) -> bool:
+        """True if a game that nobody can win may teach something."""
+        return self.asks_no_win
+
+    def check(self) -> None:
+        """Refuse settings of GRPO and [rl] that contradict each other."""
+        super().check()
+        if self.group_size < 2:
+            raise ValueError("rl.group_size 1 leaves no baseline; GRPO needs 2 or more, 8 to 16 are usual")
+        if self.sampling.temperature == 0:
+            raise ValueError("rl.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        if self.outside_rate and not self.asks_no_win:
+            raise ValueError(
+                "rl.outside_rate needs a reward that does not ask for a win; give rl.reward.weights quick_regret"
+            )
+        if self.group_size % self.turn_candidates:
+            raise ValueError(f"grpo.turn_candidates {self.turn_candidates} must divide rl.group_size {self.group_size}")
+        games = self.groups_per_step * self.group_size
+        if self.micro_batch_size and games % min(self.micro_batch_size, games):
+            raise ValueError(f"model.micro_batch_size {self.micro_batch_size} must divide the {games} games of a step")
+
+
+class RoundTraining(RLTraining):
+    """Settings of a training by rounds in full."""
+
+    rounds: int = Field(4, ge=0)
+    """Rounds; 0 skips the training."""
+    groups_per_round: Count = Field(128, ge=1)
+    """Secrets per round."""
+    batch_size: Count = Field(64, ge=1)
+    """Games, or pairs of completions, per optimizer step."""
+    epochs: float = Field(1.0, gt=0)
+    """Passes over the data of a round."""
+
+    _learns_from_single_games: ClassVar[bool] = False
+    """True if a group may be one game, which may then be greedy."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """True if there is nothing to train."""
+        return self.rounds == 0
+
+    def check(self) -> None:
+        """Refuse greedy games of which a group has several."""
+        super().check()
+        if self.sampling.temperature == 0 and not (self._learns_from_single_games and self.group_size == 1):
+            fix = "set rl.group_size to 1" if self._learns_from_single_games else "raise it, 1.0 is usual"
+            raise ValueError(f"rl.temperature 0 makes all games of a group alike; {fix}")
+
+
+class ExpertIterationTraining(RoundTraining):
+    """Settings of expert iteration in full."""
+
+    labels: Literal["wins", "secret", "clues"] = "wins"
+    """Tokens to train on, see `ExpertIterationSettings`."""
+
+    group_size: Count = Field(8, ge=1)
+    """Games per secret."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
-    """Fraction of teacher games among all games that a round trains on, kept rounds included, against forgetting."""
+    """Fraction of teacher games among the games of a round."""
+    keep_per_group: int = Field(1, ge=1)
+    """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
 
     @property
     def replays(self) -> bool:
         """True if teacher games are trained on again."""
         return self.replay_fraction > 0
 
+
+class DPOTraining(DPOSettings, RoundTraining):
+    """Settings of a DPO training in full."""
+
+    group_size: Count = Field(4, ge=1)
+    """Games per secret."""
+    beta: float = Field(0.1, gt=0)
+    """Strength of the KL constraint to the model that DPO starts from."""
+    boards_per_round: int = Field(512, ge=1)
+    """Boards of the games played at which further guesses are sampled; not with judge `outcome`, which compares the
+    games themselves."""
+    guesses_per_board: Count = Field(8, ge=2)
+    """Guesses sampled at each of those boards."""
+    margin: float = Field(0.1, gt=0)
+    """Least difference of value between chosen and rejected: expected guesses, fraction of information, or reward."""
+    pairs_per_board: int = Field(2, ge=1)
+    """Pair the best guess of a board with up to this many others, the worst first."""
+    loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
+    """Loss of a pair: DPO, SLiC or IPO."""
+    sft_weight: float = Field(0.0, ge=0)
+    """Weight of the chosen completions' own likelihood in the loss, so that it does not fall with the rejected."""
+
     @property
-    def teacher_temperature(self) -> float:
-        """Temperature of the teacher's distribution, in expected guesses."""
-        return self.temperature or _TEACHER_TEMPERATURE
+    def learns_without_wins(self) -> bool:
+        """True if a game that nobody can win may teach something; `information` prefers the secret to all else."""
+        return self.judge == "regret" or (self.judge == "outcome" and self.asks_no_win)
 
     def check(self) -> None:
-        """Refuse a temperature of what is no distribution."""
+        """Refuse outcomes of one game, and a reward that nothing is judged by."""
         super().check()
-        if self.temperature is not None and self.targets != "distribution":
-            raise ValueError("distill.temperature is for targets 'distribution'; set distill.targets, or leave it out")
+        if self.judge == "outcome" and self.group_size < 2:
+            raise ValueError("dpo.judge 'outcome' compares the games of a group; rl.group_size must be at least 2")
+        if self.judge != "outcome" and not self.is_default("reward"):
+            raise ValueError(f"rl.reward is not followed by dpo.judge {self.judge!r}; set the judge to 'outcome'")
+
+
+class DistillTraining(DistillSettings, RoundTraining):
+    """Settings of a distillation in full."""
+
+    group_size: Count = Field(1, ge=1)
+    """Games per secret."""
+    groups_per_round: Count = Field(2048, ge=1)
+    """Secrets per round."""
+    outside_rate: float = Field(0.5, ge=0, le=1)
+    """Rate of secrets that are listed words outside the answers."""
+    replay_fraction: float = Field(0.25, ge=0, lt=1)
+    """Fraction of teacher games among all games that a round trains on, kept rounds included."""
+    temperature: float = Field(0.1, gt=0)
+    """Temperature of the teacher's distribution, in expected guesses: a word that gives away this many more than
+    another is e times less likely."""
+
+    _learns_from_single_games = True
+
+    @property
+    def learns_without_wins(self) -> bool:
+        """True: the teacher does not know the secret, and names an answer that fits."""
+        return True
+
+    @property
+    def replays(self) -> bool:
+        """True if teacher games are trained on again."""
+        return self.replay_fraction > 0
+
+
+Training = GRPOTraining | ExpertIterationTraining | DPOTraining | DistillTraining
+
+TRAININGS: dict[Algorithm, type[Training]] = {
+    "grpo": GRPOTraining,
+    "expert_iteration": ExpertIterationTraining,
+    "dpo": DPOTraining,
+    "distill": DistillTraining,
+}

@@ -9,22 +9,22 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 from wordle_rl.config.base import LARGEST_SEED, Section, fields_only, section_of
-from wordle_rl.config.engine import BackendName
-from wordle_rl.config.evaluation import EvalSettings
+from wordle_rl.config.evaluation import BackendName, EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
-    ALGORITHM_NAMES,
+    FOLLOWED_BY_SOME,
+    FOLLOWS,
+    TRAININGS,
     Algorithm,
     DistillSettings,
     DPOSettings,
     ExpertIterationSettings,
     GRPOSettings,
     RLSettings,
-    not_followed,
+    Training,
 )
-from wordle_rl.config.rl_training import TRAININGS, Training
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.config.training import SamplingSettings, SFTSettings
+from wordle_rl.config.training import FittingSettings, OptimizerSettings, SamplingSettings, SFTSettings, SFTTraining
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Shape, Thinking
 
@@ -54,6 +54,8 @@ class RunConfig(Section):
     """Algorithm after SFT. Its settings are those of [rl] and of the section of its name."""
     max_completion_tokens: int = Field(512, ge=1)
     """Token limit of a completion, thinking included, in RL and in evaluation."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Most games per forward pass in play, which bounds activations; the key/value cache holds all games in play."""
     rl: RLSettings = RLSettings()
     """Settings that GRPO, expert iteration, DPO and distillation share. In a config file the section of an algorithm
     may hold any of them, too; there it counts for that algorithm alone."""
@@ -69,13 +71,12 @@ class RunConfig(Section):
     """Evaluation."""
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
     """Seed of everything drawn at random, the split excepted."""
-    report_to: tuple[Literal["trackio", "wandb", "tensorboard"], ...] = ()
-    """Experiment trackers that also get the metrics and the sample games of GRPO."""
+    report_to: tuple[str, ...] = ()
+    """Experiment trackers that also get the metrics and the sample games of GRPO: `trackio`, `wandb`, `tensorboard`;
+    `trackio:USER/SPACE` shows them in a Space of the Hugging Face hub, which is made if there is none."""
     report_project: str | None = None
     """Project of those trackers, or PROJECT/RUN to name the run too; None: the tracker's own project, and the run is
     named for its directory. Each stage is a run of its own, with `-sft` or `-grpo` after its name."""
-    trackio_space: str | None = None
-    """Space of the Hugging Face hub that shows trackio's runs, USER/SPACE; it is made if there is none."""
 
     def check(self) -> None:
         """Refuse sections that do not go together."""
@@ -87,11 +88,14 @@ class RunConfig(Section):
             self._check_without_sft()
 
     def _check_trackers(self) -> None:
-        """Refuse names for trackers that are not asked for."""
+        """Refuse unknown trackers, and a name for those that are not asked for."""
+        for name in self.report_to:
+            if name not in ("trackio", "wandb", "tensorboard") and not name.startswith("trackio:"):
+                raise ValueError(
+                    f"report_to {name!r} is none of trackio, trackio:USER/SPACE, wandb and tensorboard; give one"
+                )
         if self.report_project is not None and not self.report_to:
             raise ValueError("report_project is for trackers; set report_to, or leave it out")
-        if self.trackio_space is not None and "trackio" not in self.report_to:
-            raise ValueError("trackio_space is for trackio; set report_to to it, or leave it out")
 
     def _check_teacher(self) -> None:
         if self.traces.teacher.is_own:
@@ -100,16 +104,10 @@ class RunConfig(Section):
                     "distill learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
                 )
             return
-        if self.game.hard_mode and self.traces.teacher.stray_rate > 0:
-            raise ValueError("game.hard_mode forbids the teacher's stray guesses; set traces.teacher.stray_rate to 0")
-        if self.game.hard_mode and self.traces.teacher.probe_gain:
-            raise ValueError("game.hard_mode forbids the teacher's probes; set traces.teacher.probe_gain to 0")
+        if self.game.hard_mode and self.traces.teacher.plan == "probes":
+            raise ValueError('game.hard_mode forbids the teacher\'s probes; set traces.teacher.plan to "classes"')
         if self.traces.slip_rate and self.game.dictionary is not Dictionary.STRICT:
             raise ValueError(f"traces.slip_rate is for the strict dictionary, not {self.game.dictionary}; set it to 0")
-        if self.traces.teacher.max_turns > self.game.max_turns:
-            raise ValueError(
-                f"traces.teacher.max_turns {self.traces.teacher.max_turns} exceeds game.max_turns {self.game.max_turns}"
-            )
         if self.algorithm == "distill":
             self._check_thinking_teacher()
 
@@ -127,13 +125,11 @@ class RunConfig(Section):
 
     def _check_shared(self) -> None:
         """Refuse settings of [rl] that the algorithm does not follow, or that do not fit the game."""
-        for name, instead in not_followed(self.algorithm, self.dpo.judge).items():
-            if name in self.rl.model_fields_set:
-                raise ValueError(
-                    f"rl.{name} is not for {ALGORITHM_NAMES[self.algorithm]}, which {instead}; leave it out, or "
-                    "move it to the section of an algorithm that takes it"
-                )
-        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels != "wins"
+        for name in sorted(FOLLOWED_BY_SOME - FOLLOWS[self.algorithm]):
+            if not self.rl.is_default(name):
+                fit = " and ".join(each for each, followed in FOLLOWS.items() if name in followed)
+                raise ValueError(f"rl.{name} is for {fit}, not for {self.algorithm}; leave it out")
+        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels in ("secret", "clues")
         if names_secrets and self.game.thinking is not Thinking.OFF:
             raise ValueError(
                 f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, which the "
@@ -141,9 +137,9 @@ class RunConfig(Section):
             )
         grpo, starts = self.grpo, self.rl.starts
         several = grpo.credit != "game" and grpo.turn_candidates == 1 and self.game.shape is Shape.TRANSCRIPT
-        if grpo.sequence_importance and several:
+        if grpo.by_sequence and several:
             raise ValueError(
-                f"grpo.sequence_importance would average the advantages of credit {grpo.credit!r} over each game; "
+                f"grpo.loss_type 'gspo' would average the advantages of credit {grpo.credit!r} over each game; "
                 'set grpo.credit to "game"'
             )
         if starts.file is not None and self.training.is_skipped:
@@ -164,6 +160,16 @@ class RunConfig(Section):
             )
         if self.traces.file is not None and not self.training.replays:
             raise ValueError("sft.epochs is 0, so nothing learns the games of traces.file; leave one of them out")
+
+    @property
+    def trackers(self) -> tuple[str, ...]:
+        """Names of the trackers."""
+        return tuple(name.partition(":")[0] for name in self.report_to)
+
+    @property
+    def trackio_space(self) -> str | None:
+        """Space of the hub that shows trackio's runs, USER/SPACE; None: none."""
+        return next((name.partition(":")[2] for name in self.report_to if name.startswith("trackio:")), None)
 
     @property
     def start(self) -> Literal["base", "sft"]:
@@ -194,22 +200,42 @@ class RunConfig(Section):
     @property
     def evaluated(self) -> tuple[str, ...]:
         """The models that the run evaluates: `base`, if asked for or trained without SFT, and those it trained."""
-        base = ("base",) if self.eval.base or self.start == "base" else ()
+        base = ("base",) if "base" in self.eval.also or self.start == "base" else ()
         return (*base, *self.trained)
 
     @property
-    def training(self) -> Training:
-        """The settings of the chosen algorithm in full: [rl], its section, and `max_completion_tokens`."""
-        kind = TRAININGS[self.algorithm]
-        values: dict[str, Any] = {}
-        for section in (self.rl, getattr(self, self.algorithm)):
-            values |= {name: value for name, value in section if name in section.model_fields_set}
-        values["sampling"] = SamplingSettings(
-            **dict(self.rl.sampling), max_completion_tokens=self.max_completion_tokens
+    def sft_training(self) -> SFTTraining:
+        """The settings of SFT in full: [sft] and what [model] says of training."""
+        values = {name: value for name, value in self.sft if name != "optimizer"}
+        return SFTTraining(
+            **values,
+            **self._fitting,
+            optimizer=OptimizerSettings(**dict(self.sft.optimizer)),
+            max_length=self.model.max_length,
         )
+
+    @property
+    def training(self) -> Training:
+        """The settings of the chosen algorithm in full: [rl], its section, [model], `max_completion_tokens`."""
+        kind = TRAININGS[self.algorithm]
+        values: dict[str, Any] = {**dict(self.rl), **dict(getattr(self, self.algorithm)), **self._fitting}
+        del values["temperature"]  # of play; distillation calls the teacher's by this name
+        values["sampling"] = SamplingSettings(
+            temperature=self.rl.temperature,
+            max_batch_size=self.max_batch_size,
+            max_completion_tokens=self.max_completion_tokens,
+        )
+        values["epsilon_high"] = round(self.grpo.epsilon + 0.08, 6)
+        if self.algorithm == "expert_iteration":
+            values["labels"], _, number = self.expert_iteration.labels.partition(":")
+            values["keep_per_group"] = int(number or 1)
         known = {name: value for name, value in values.items() if name in kind.model_fields and value is not None}
         with fields_only():
-            return kind.model_validate(known)
+            return kind(**known)
+
+    @property
+    def _fitting(self) -> dict[str, Any]:
+        return {name: getattr(self.model, name) for name in FittingSettings.model_fields}
 
     def stored(self) -> dict[str, Any]:
         """Every setting as a run's config.json holds it."""

@@ -30,21 +30,13 @@ class TeacherSettings(Section):
     """Chance per game that a random answer opens it."""
     noise_rate: float = Field(0.25, ge=0, le=1)
     """Chance of a random word that is still possible, instead of the best one."""
-    stray_rate: float = Field(0.05, ge=0, le=1)
-    """Chance of a random listed word, possible or not; not trained on."""
-    plan: Literal["classes", "tree"] = "classes"
-    """Best play: `classes`, the answer that splits those still possible into the most classes; `tree`, the solver's
-    exact tree of the opener, and on boards that it does not come to as with `classes`."""
-    probe_gain: int = Field(0, ge=0)
-    """Play a word that cannot be the secret if it splits the remaining answers into at least this many classes more
-    than any word that can; 0: never. The tree plays such words by itself."""
-    max_turns: int = Field(6, ge=1, le=20)
-    """Guesses per game."""
+    plan: Literal["classes", "probes", "tree"] = "classes"
+    """Best play: `classes`, the answer that splits those still possible into the most classes; `probes`, the same, but
+    a word that cannot be the secret where it makes at least two classes more; `tree`, the solver's exact tree of the
+    opener, and on boards that it does not come to as with `classes`."""
 
     def check(self) -> None:
-        """Refuse rates that add up to more than 1, a teacher that cannot be had, and how it should play."""
-        if self.noise_rate + self.stray_rate > 1:
-            raise ValueError("noise_rate and stray_rate together must not exceed 1")
+        """Refuse a teacher that cannot be had, and how it should play."""
         if self.is_own:
             if ":" not in self.name:
                 raise ValueError(f"name {self.name!r} is neither solver nor an import path (module:attribute)")

@@ -16,8 +16,7 @@ from rich.text import Text
 
 import wordle_rl
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json, Seed, Words
-from wordle_rl.cli.program import Command
+from wordle_rl.cli.arguments import Json, Seed, Words
 from wordle_rl.config import ConfigError
 from wordle_rl.conformance.checks import CHECKS, CheckResult, examine
 from wordle_rl.conformance.dialects import Dialect
@@ -120,6 +119,3 @@ def _table(results: Sequence[CheckResult]) -> Table:
         seen = [result.requirement, *result.evidence] if result.status == "fail" else result.evidence
         table.add_row(result.check_id, Text(result.status, style), Text("\n".join(seen)))
     return table
-
-
-COMMANDS = {"conformance": Command(conformance)}

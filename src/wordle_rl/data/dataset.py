@@ -347,7 +347,7 @@ def _sft_rows(
 def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:
     """A row for every reply of a conversation, token for token what `codec`'s model reads and writes.
 
-    Without a codec in ChatML, as `wordle-rl import --format instruction` reads it back.
+    Without a codec in ChatML, as `wordle-rl dataset --rows instruction` reads it back.
 
     Examples:
         >>> next(instruction_rows([{"role": "user", "content": "play"}, {"role": "assistant", "content": "crane"}]))

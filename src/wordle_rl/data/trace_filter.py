@@ -2,7 +2,7 @@
 
 A game is trained on only if its secret is allowed and it replays identically by the rules of the run. A
 game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
-`sft.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Rows of
+`model.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Rows of
 chat or instructions (see `chat_rows`) are trained on as they are, if every reply holds a guess that can be read. Sound
 games of validation secrets are never trained on; SFT takes its validation loss on them.
 """

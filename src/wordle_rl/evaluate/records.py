@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from wordle_rl.config import MODEL_NAMES, Constrain, Variant, evaluation_name
 from wordle_rl.data.game_record import GameRecord, StoredGame, TurnRecord
 from wordle_rl.env import StopReason
+from wordle_rl.errors import UserError
 from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, mean_interval
 from wordle_rl.game import Outcome, Rules
@@ -74,7 +75,7 @@ def model_and_variant(stem: str) -> tuple[str, Variant]:
     return stem, "greedy"
 
 
-class EvaluationError(ValueError):
+class EvaluationError(UserError):
     """An evaluation that cannot be made, read or compared; the message names it and the fix."""
 
 

@@ -15,10 +15,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from wordle_rl.errors import UserError
+
 _MAX_DRAWS_AT_ONCE = 2_000_000
 
 
-class StatsError(ValueError):
+class StatsError(UserError):
     """Numbers from which a statistic cannot be computed; the message names them and the fix."""
 
 

@@ -9,7 +9,6 @@ adapters.py    LoRA on them, stored as peft's
 sampler.py     `BatchGenerator` behind our sampler protocol, caches kept over turns
 backend.py     the functions that the pipeline asks for
 fuse.py        adapters and few-bit weights to one whole model, logits compared
-commands.py    `wordle-rl fuse`
 """
 
 from __future__ import annotations
@@ -17,14 +16,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from wordle_rl.config import ConfigError
-from wordle_rl.models.backends import Backend, offer_backend
+from wordle_rl.models.backends import Backend
 
 INSTALL = 'pip install "wordle-rl[train,mlx]"'
-
-
-def offer() -> None:
-    """Make the backend known; nothing of MLX is imported before it is asked for."""
-    offer_backend("mlx", load_backend)
 
 
 def load_backend() -> Backend:

@@ -49,21 +49,19 @@ def add_adapters(network: Any, settings: LoraSettings, base: str, seed: int) -> 
 
     Args:
         network: Changed in place.
-        settings: Rank, scale, dropout and layers.
+        settings: Rank and scale.
         base: Where the network came from; a directory is remembered by its full path.
         seed: Of their first matrices.
 
     Raises:
         ConfigError: If the network has no such layers.
     """
-    wanted = settings.target_modules
-    names = None if wanted == "all-linear" else {name.strip() for name in wanted.split(",")}
-    layers = tuple(name for name in linear_layers(network) if names is None or name.rsplit(".", 1)[-1] in names)
+    layers = tuple(linear_layers(network))
     if not layers:
-        raise ConfigError(f"model.lora.target_modules {wanted!r} does not fit {base}: it has no such layers")
+        raise ConfigError(f"model.lora does not fit {base}: it has no linear layers", "model.lora")
     alpha = float(settings.alpha or 2 * settings.rank)
     where = str(Path(base).resolve()) if Path(base).is_dir() else base
-    shape = LoraShape(settings.rank, alpha, settings.dropout, layers, where)
+    shape = LoraShape(settings.rank, alpha, 0.0, layers, where)
     mx.random.seed(seed)
     _put_on(network, shape)
     return shape
@@ -96,14 +94,14 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
     if wanted.rank and wanted.rank != rank:
         raise ConfigError(
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {rank}; leave model.lora out to "
-            "train it further, or fuse it first (wordle-rl fuse)"
+            "train it further, or fuse it first (wordle-rl export --backend mlx)"
         )
     stored = mx.load(str(directory / ADAPTER_WEIGHTS))
     suffix = f".{_OURS['lora_a']}"
     layers = sorted(name.removeprefix(_PREFIX).removesuffix(suffix) for name in stored if name.endswith(suffix))
     if strays := sorted(set(layers) - set(linear_layers(network))):
         raise ConfigError(f"the adapter {directory} does not fit its base model: {strays[0]} …; train it again")
-    dropout = wanted.dropout if wanted.rank else float(config.get("lora_dropout", 0.0))
+    dropout = float(config.get("lora_dropout", 0.0))
     shape = LoraShape(rank, float(config["lora_alpha"]), dropout, tuple(layers), str(config["base_model_name_or_path"]))
     _put_on(network, shape)
     network.load_weights(list(read_adapters(directory, layers).items()), strict=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from wordle_rl.config import ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
@@ -33,3 +35,9 @@ class MLXBackend:
         """A sampler of a stored model."""
         model, codec = load_model(settings, seed)
         return MLXSampler(model, codec, sampling, seed, constraint(codec))
+
+    def export(self, model: Path, out: Path, dtype: str) -> float:
+        """Write an adapter or quantized weights as one whole model, compared by logits in standard deviations."""
+        from wordle_rl.mlx.fuse import fuse
+
+        return fuse(model, out, "bfloat16" if dtype == "bfloat16" else "float32")

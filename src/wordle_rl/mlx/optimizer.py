@@ -16,36 +16,25 @@ from wordle_rl.train.optimizer import Part, rate_factor
 _OF_WORDS = ("embed_tokens.weight", "lm_head.weight")
 
 
-class DecayedMuon(optim.Muon):
-    """MLX's Muon with decoupled weight decay, as torch's has."""
-
-    def __init__(self, learning_rate: float, decay: float) -> None:
-        super().__init__(learning_rate=learning_rate, momentum=0.95, weight_decay=0.0)
-        self._decay = decay
-
-    def apply_single(self, gradient: mx.array, parameter: mx.array, state: dict[str, Any]) -> mx.array:
-        """The update of one matrix."""
-        shrunk = parameter * (1 - self.learning_rate.astype(parameter.dtype) * self._decay)
-        return super().apply_single(gradient, shrunk, state)
-
-
 class ScheduledOptimizer:
     """AdamW, or Muon for the matrices inside the layers and AdamW for the rest, with the schedule of the settings.
 
     Args:
         model: Its trainable weights are changed.
-        settings: Optimizer, rates, decay, schedule.
+        settings: Rates, schedule.
         total_steps: Steps of this part of the schedule.
         part: The part of the schedule.
     """
 
     def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         self._network, self._settings, self._total_steps, self._part = model.network, settings, total_steps, part
-        rate, muon_rate, decay = settings.learning_rate, settings.muon_learning_rate, settings.weight_decay
-        adamw = optim.AdamW(rate, betas=[0.9, 0.95], eps=1e-8, weight_decay=decay, bias_correction=True)
-        if settings.name == "muon":
+        rate, muon_rate = settings.learning_rate, settings.muon_learning_rate
+        adamw = optim.AdamW(rate, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.0, bias_correction=True)
+        if muon_rate is not None:
             self._rates = [muon_rate, rate]
-            self._optimizer = optim.MultiOptimizer([DecayedMuon(muon_rate, decay), adamw], [_is_matrix])
+            self._optimizer = optim.MultiOptimizer(
+                [optim.Muon(muon_rate, momentum=0.95, weight_decay=0.0), adamw], [_is_matrix]
+            )
         else:
             self._rates = [rate]
             self._optimizer = optim.MultiOptimizer([adamw])

@@ -59,24 +59,22 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
 
     Args:
         model: The base model; its own weights are frozen.
-        settings: Rank, scale, dropout and layers.
+        settings: Rank and scale.
         base: Where the base model came from; a directory or file is remembered by its full path.
 
     Raises:
         ConfigError: If the model has no such layers.
     """
-    names = settings.target_modules
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha or 2 * settings.rank,
-        lora_dropout=settings.dropout,
-        target_modules=names if names == "all-linear" else [name.strip() for name in names.split(",")],
+        target_modules="all-linear",
         task_type="CAUSAL_LM",
     )
     try:
         adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
-        raise ConfigError(f"model.lora.target_modules {names!r} does not fit {base}: {_first_line(error)}") from None
+        raise ConfigError(f"model.lora does not fit {base}: {_first_line(error)}", "model.lora") from None
     config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
     return cast("PreTrainedModel", adapted)  # it passes on all that it is asked
 
@@ -98,7 +96,7 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
     if wanted.rank and wanted.rank != config.get("r"):
         raise ConfigError(
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; "
-            "leave model.lora out to train it further, or merge it first (wordle-rl merge)"
+            "leave model.lora out to train it further, or merge it first (wordle-rl export)"
         )
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)  # refused below

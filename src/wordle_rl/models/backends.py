@@ -1,16 +1,18 @@
 """Backends: libraries that hold, play and train a run's models in place of torch, by the name in `backend`.
 
-torch is what the rooms themselves use. Another backend lies outside their order and is offered by whoever starts the
-command, so that no room imports it; it leaves the same directories behind.
+torch is what the rooms themselves use. Another backend lies outside their order and is imported by its name when a run
+asks for it; it leaves the same directories behind.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config import ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import WordConstraint
 
@@ -38,29 +40,19 @@ class Backend(Protocol):
     ) -> Sampler:
         """A sampler of a stored model."""
 
+    def export(self, model: Path, out: Path, dtype: str) -> float:
+        """Write an adapter or few-bit weights as one whole model, and return how far its logits are from theirs."""
 
-_OFFERED: dict[str, Callable[[], Backend]] = {}
 
-
-def offer_backend(name: str, load: Callable[[], Backend]) -> None:
-    """Make a backend known by its name.
-
-    Args:
-        name: As settings name it.
-        load: Imports it; called when it is asked for.
-    """
-    _OFFERED[name] = load
+_BACKENDS = {"mlx": "wordle_rl.mlx"}
+"""Name of a backend -> module whose `load_backend()` makes it."""
 
 
 def find_backend(name: str) -> Backend:
     """The backend of this name.
 
     Raises:
-        ConfigError: If it is not offered here, or its packages are not installed.
+        ConfigError: If its packages are not installed.
     """
-    if name not in _OFFERED:
-        raise ConfigError(
-            f"backend {name!r} is offered by the command wordle-rl; start the run with it, or call "
-            f"wordle_rl.{name}.offer() first"
-        )
-    return _OFFERED[name]()
+    backend: Backend = importlib.import_module(_BACKENDS[name]).load_backend()
+    return backend

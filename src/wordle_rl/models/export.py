@@ -91,6 +91,11 @@ def _stored_dtype(base: str) -> torch.dtype:
     return dtype if dtype in _TOLERANCE else torch.float32
 
 
+def is_sharded(checkpoint: Path) -> bool:
+    """True if a directory holds a checkpoint whose weights are sharded over several processes' files."""
+    return (checkpoint / _SHARDS).is_dir() or (checkpoint / INDEX).is_file()
+
+
 def consolidate(checkpoint: Path, out: Path) -> int:
     """Gather a checkpoint whose weights are sharded over several processes' files into one model directory.
 

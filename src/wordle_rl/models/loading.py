@@ -47,6 +47,8 @@ from wordle_rl.models.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
 from wordle_rl.samplers.kv_cache import num_shared_layers
 
+SMALL = 20_000_000
+"""Fewer parameters than this have plain attention on a processor."""
 SMALL_VOCABULARY = 4096
 """Up to this many tokens, SFT works out logits directly."""
 
@@ -74,13 +76,12 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
             tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
             model = _load_weights(settings, device_map)
     if attention := attention_of(settings):
-        plain = attention == "sdpa" and settings.attn_implementation is None and not _fits_sdpa(model)
+        by_choice = settings.attn_implementation is not None
+        plain = not by_choice and (model.num_parameters() < SMALL or not _fits_sdpa(model))
         model.set_attn_implementation("eager" if plain else attention)
     # Training elsewhere may have left this on; no pass with a cache works then.
     if getattr(text := model.config.get_text_config(), "output_router_logits", False):
         text.output_router_logits = False
-    if settings.liger_kernels:
-        _apply_liger_kernels(model)
     if is_adapter(settings.path):
         with _loading(settings.path):
             model = load_adapters(model, Path(settings.path), settings.lora)
@@ -128,8 +129,8 @@ def _fits_sdpa(model: PreTrainedModel) -> bool:
 def attention_of(settings: ModelSettings) -> str | None:
     """The attention to use; None: the library's choice.
 
-    On a processor the plain formula is twice as fast for the short games of a model made here; with the long prompts of
-    a pretrained one it doubles the memory of a backward pass.
+    On a processor the plain formula is twice as fast for the short games of a small model, which `load_model` gives it
+    wherever it was saved; with the long prompts of a pretrained one it doubles the memory of a backward pass.
 
     Raises:
         ConfigError: If what it needs is not here.
@@ -138,7 +139,7 @@ def attention_of(settings: ModelSettings) -> str | None:
     if attention is None:
         if device_kind() == "cuda":
             return None
-        return "eager" if settings.path == "tiny" or settings.from_scratch else "sdpa"
+        return "eager" if settings.path == "tiny" else "sdpa"
     if attention == "flash_attention_2":
         if find_spec("flash_attn") is None:
             raise ConfigError(
@@ -168,15 +169,6 @@ def check_packages(settings: ModelSettings) -> None:
         check_bf16('model.dtype "bfloat16"')
     if settings.load_in_4bit:
         four_bit_arguments(device_of_process())
-    if settings.liger_kernels and find_spec("liger_kernel") is None:
-        raise ConfigError("model.liger_kernels needs a package that is not installed: pip install liger-kernel")
-
-
-def _apply_liger_kernels(model: PreTrainedModel) -> None:
-    """Fused kernels inside the layers; the head stays as it is, since our losses read its logits."""
-    from transformers.integrations.liger import apply_liger_kernel
-
-    apply_liger_kernel(model, {"fused_linear_cross_entropy": False})
 
 
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:

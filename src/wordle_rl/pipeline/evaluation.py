@@ -87,14 +87,14 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
     sampling = SamplingSettings(
         temperature=1.0 if sampled else 0.0,
         max_completion_tokens=work.config.max_completion_tokens,
-        max_batch_size=work.config.eval.max_batch_size,
+        max_batch_size=work.config.max_batch_size,
     )
     model = _player(work, name)
     played_with = {
         "weights": weights_mark(Path(model.path)),
         "words": work.context.words.fingerprint,
         "max_completion_tokens": work.config.max_completion_tokens,
-        **work.config.eval.model_dump(mode="json", exclude={"constrained", "sampled", "max_batch_size"}),
+        **work.config.eval.model_dump(mode="json", exclude={"also"}),
     }
     if sampled:
         played_with |= {"temperature": sampling.temperature, "seed": work.config.seed}
@@ -131,8 +131,8 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
             work.context.prompter,
             sampler,
             # Sampled games begin with many openers, and regret takes half a second for each.
-            solver=work.context.solver if work.config.eval.regret and not sampled else None,
-            batch_size=work.config.eval.max_batch_size,
+            solver=work.context.solver if not sampled else None,
+            batch_size=work.config.max_batch_size,
             journal=journal,
             drawn=sampled,
             on_finished=game_counter(tell, len(secrets), before),

@@ -65,7 +65,7 @@ class HubPusher:
         try:
             push(run, self._repo, private=self._private, api=self._api)
         except ConfigError as error:
-            self._show(f"{error}; `wordle-rl push {run} --repo {self._repo}` sends the model")
+            self._show(f"{error}; `wordle-rl export {run} --repo {self._repo}` sends the model")
         else:
             self._show(f"sent to {self._repo}: the trained model and its card")
 

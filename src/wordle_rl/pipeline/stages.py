@@ -19,7 +19,7 @@ from wordle_rl.config import (
     ModelSettings,
     RoundTraining,
     RunConfig,
-    SFTSettings,
+    SFTTraining,
     Training,
     Variant,
     evaluation_name,
@@ -81,6 +81,7 @@ def make_traces(work: RunWork) -> None:
             work.config.seed,
             lambda done: advance(done, settings.num_games, ""),
             validation if measured else None,
+            work.config.game.max_turns,
         )
 
 
@@ -117,9 +118,9 @@ def train_by_traces(work: RunWork) -> None:
     if _is_done(work.directory / "sft"):
         return
     with work.run.stage("setup"):
-        learner = load_learner(work.config, work.config.model, work.config.sft)
+        learner = load_learner(work.config, work.config.model, work.config.sft_training)
     codec = learner.codec
-    limit = min(work.config.sft.max_length, context_length(learner.model) or work.config.sft.max_length)
+    limit = min(work.config.model.max_length, context_length(learner.model) or work.config.model.max_length)
     path = work.directory / "traces.jsonl"
     with path.open("rb") as lines:
         num_games = sum(1 for _ in lines)
@@ -143,11 +144,11 @@ def train_by_traces(work: RunWork) -> None:
         train_sft(
             learner,
             [*encoded.examples, *lessons],
-            work.config.sft,
+            work.config.sft_training,
             work.run,
             validation=validation,
             seed=work.config.seed,
-            report_to=work.config.report_to,
+            report_to=work.config.trackers,
             progress=advance,
             on_saved=lambda saved: finish_model(saved, lineage),
         )
@@ -183,7 +184,7 @@ def learn_by_play(work: RunWork) -> None:
         work.console.print(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher", markup=False)
     boards, fraction = _given_starts(work), 0.0
     if boards is not None:
-        fraction = boards.fraction(work.config.rl.starts.fraction)
+        fraction = boards.fraction()
         if boards.names_secrets and fraction == 1 and {*boards.secrets} <= work.context.words.answer_index.keys():
             secrets, boards = boards.secrets, None  # by priority, as other training secrets
     setup = GameSetup(
@@ -208,7 +209,7 @@ def learn_by_play(work: RunWork) -> None:
             work.run,
             **({} if engine is None else {"engine": engine}),
             seed=work.config.seed,
-            report_to=work.config.report_to,
+            report_to=work.config.trackers,
             progress=advance,
             on_saved=lambda saved: finish_model(saved, lineage),
         )
@@ -240,7 +241,7 @@ def _given_starts(work: RunWork) -> StartBoards | None:
     return read(kept)
 
 
-def load_learner(config: RunConfig, model: ModelSettings, stage: SFTSettings | Training) -> Learner:
+def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | Training) -> Learner:
     """The model of a training, ready to learn, in the library that the config names.
 
     Args:
@@ -248,7 +249,7 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTSettings | T
         model: The model to begin with.
         stage: Precision and gradient checkpointing; of a training by play the temperature, too.
     """
-    temperature = 1.0 if isinstance(stage, SFTSettings) else stage.sampling.temperature or 1.0
+    temperature = 1.0 if isinstance(stage, SFTTraining) else stage.sampling.temperature or 1.0
     if config.backend != "torch":
         learner: Learner = find_backend(config.backend).load_learner(
             model, config.seed, gradient_checkpointing=stage.gradient_checkpointing, temperature=temperature

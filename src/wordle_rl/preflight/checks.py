@@ -173,7 +173,7 @@ def _launch(plan: Plan) -> list[Finding]:
 def _trackers(plan: Plan) -> list[Finding]:
     config = plan.config
     if plan.trains:
-        check_trackers(config.report_to, Tracking.named(Path(), config.report_project, config.trackio_space))
+        check_trackers(config.trackers, Tracking.named(Path(), config.report_project, config.trackio_space))
     return []
 
 
@@ -183,9 +183,8 @@ def _packages(plan: Plan) -> list[Finding]:
 
     if plan.trains:
         check_packages(plan.config.model)
-    for section, precision in (("sft", plan.config.sft.precision), ("rl", plan.config.rl.precision)):
-        if precision == "bf16" and (section in plan.ahead or (section == "rl" and plan.plays)):
-            check_bf16(f'{section}.precision "bf16"')
+    if plan.config.model.precision == "bf16" and plan.trains:
+        check_bf16('model.precision "bf16"')
     return []
 
 
@@ -210,7 +209,7 @@ def _teacher(plan: Plan) -> list[Finding]:
     thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # others hold only the guess
     lengths = [len(example.token_ids) for example in taught]
     return [
-        *(check_teacher(lengths, config.sft.max_length) if "sft" in plan.ahead else ()),
+        *(check_teacher(lengths, config.model.max_length) if "sft" in plan.ahead else ()),
         *(check_teacher_replies(reply_lengths(taught), config.max_completion_tokens) if thinks else ()),
     ]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from wordle_rl.config import ModelSettings, RunConfig, VLLMSettings
+from wordle_rl.config import ModelSettings, RunConfig
 from wordle_rl.models.numbers import Device, ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, estimate, stage_works
@@ -16,14 +16,13 @@ _GIB = 1024**3
 
 
 _LESS: Mapping[MemoryStage, str] = {
-    "sft": "lower sft.batch_size or set sft.gradient_checkpointing",
-    "grpo": "lower grpo.micro_batch_size, grpo.groups_per_step or rl.group_size, or set rl.gradient_checkpointing",
-    "expert_iteration": "lower rl.batch_size, expert_iteration.groups_per_round or rl.group_size, "
-    "or set rl.gradient_checkpointing",
-    "dpo": "lower rl.batch_size, dpo.boards_per_round, dpo.groups_per_round or rl.group_size, "
-    "or set rl.gradient_checkpointing",
-    "distill": "lower rl.batch_size, distill.groups_per_round or rl.group_size, or set rl.gradient_checkpointing",
-    "eval": "lower eval.max_batch_size",
+    "sft": "lower sft.batch_size or set model.gradient_checkpointing",
+    "grpo": "lower model.micro_batch_size, grpo.groups_per_step or rl.group_size, or set model.gradient_checkpointing",
+    "expert_iteration": "lower rl.batch_size, rl.groups_per_round or rl.group_size, "
+    "or set model.gradient_checkpointing",
+    "dpo": "lower rl.batch_size, rl.groups_per_round or rl.group_size, or set model.gradient_checkpointing",
+    "distill": "lower rl.batch_size, rl.groups_per_round or rl.group_size, or set model.gradient_checkpointing",
+    "eval": "lower max_batch_size",
 }
 
 
@@ -37,14 +36,14 @@ _COUNTED: Mapping[MemoryStage, str] = {
     "eval": "weights",
 }
 _MUCH_LESS = 'set model.lora.rank, with it model.dtype "bfloat16", or choose a smaller model or a larger device'
-_SHARD = "; the devices here hold it together if the launch shards it, as configs/accelerate/fsdp2.yaml does"
+_SHARD = "; the devices here hold it together if the launch shards it, as scripts/launch/fsdp2.yaml does"
 _UNSHARDED = Sharding()
 
 
 def check_memory(
     memory: Mapping[MemoryStage, MemoryEstimate],
     device: Device,
-    engine: VLLMSettings | None = None,
+    engine_share: float = 0.0,
     sharding: Sharding = _UNSHARDED,
     *,
     rough_refuses: bool = True,
@@ -54,7 +53,7 @@ def check_memory(
     Args:
         memory: What each stage takes.
         device: What there is, for each process.
-        engine: Of the vLLM engine that shares the device with GRPO; None: there is none.
+        engine_share: Fraction of the device that a vLLM engine takes beside GRPO; 0: there is none.
         sharding: What the launch spreads over several devices; an evaluation has all of the model on one.
         rough_refuses: Whether an estimate of twice the room is a problem; False where lengths are not known.
     """
@@ -62,8 +61,7 @@ def check_memory(
     if device.num_bytes is None:
         return findings
     for stage, needed in memory.items():
-        shared = engine is not None and stage == "grpo"
-        share = engine.gpu_memory_utilization if engine is not None and shared and not engine.sleep else 0.0
+        share = engine_share if stage == "grpo" else 0.0
         room = device.num_bytes * (1 - share)
         taken = f", {in_percent(share, 0)}% of it vLLM's" if share else ""
         told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
@@ -79,20 +77,19 @@ def check_memory(
             hopeless = rough_refuses and not spread.offloaded and least + (needed.total - needed.counted) / 2 > room
             message = f"{stage} may take about {needed.total / _GIB:.1f} GiB, {told}; {_LESS[stage]}"
             findings.append(Finding("problem" if hopeless else "warning", message))
-        if engine is not None and shared:
-            findings += _check_share(needed, engine, device.num_bytes)
+        if share:
+            findings += _check_share(needed, share, device.num_bytes)
     return findings
 
 
-def _check_share(needed: MemoryEstimate, engine: VLLMSettings, num_bytes: int) -> list[Finding]:
-    """Check that the engine's part of a GPU holds its part of the weights, in 16 bits."""
-    weights = needed.engine_weights / engine.tensor_parallel_size
-    if weights < num_bytes * engine.gpu_memory_utilization:
+def _check_share(needed: MemoryEstimate, share: float, num_bytes: int) -> list[Finding]:
+    """Check that the engine's part of a GPU holds its copy of the weights, in 16 bits."""
+    weights = needed.engine_weights
+    if weights < num_bytes * share:
         return []
-    share, room = engine.gpu_memory_utilization, num_bytes * engine.gpu_memory_utilization / _GIB
     message = (
-        f"grpo.vllm.gpu_memory_utilization {share} leaves vLLM {room:.1f} GiB, its copy of the weights takes "
-        f"{weights / _GIB:.1f}; raise it, or grpo.vllm.tensor_parallel_size"
+        f"grpo.gpu_memory_utilization {share} leaves vLLM {num_bytes * share / _GIB:.1f} GiB, its copy of the weights "
+        f"takes {weights / _GIB:.1f}; raise it, or have a vLLM server play (grpo.engine)"
     )
     return [Finding("problem", message)]
 
@@ -137,9 +134,9 @@ def shares_memory(config: RunConfig) -> bool:
     return config.backend == "mlx" or device_kind() == "mps"
 
 
-def engine_beside(config: RunConfig) -> VLLMSettings | None:
-    """The settings of the vLLM engine that shares the device with the training; None if there is none."""
-    return config.grpo.vllm if config.grpo.engine == "vllm" else None
+def engine_beside(config: RunConfig) -> float:
+    """Fraction of the device that a vLLM engine takes beside the training; 0 if there is none."""
+    return config.grpo.gpu_memory_utilization if config.grpo.engine == "vllm" else 0.0
 
 
 def stage_memory(
@@ -149,15 +146,15 @@ def stage_memory(
     from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
     from wordle_rl.train.optimizer import wants_bf16
 
-    longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
+    longest = min(config.model.max_length, numbers.context or config.model.max_length)
     works = stage_works(
         config,
         teacher_length=teacher_length or longest,
         game_length=min(game_length or longest, numbers.context or game_length or longest),
         num_secrets=num_secrets,
         bf16={
-            "sft": wants_bf16(config.sft.precision),
-            config.algorithm: wants_bf16(config.rl.precision),
+            "sft": wants_bf16(config.model.precision),
+            config.algorithm: wants_bf16(config.model.precision),
         },
         eager_attention=attention_of(config.model) == "eager",
         tiled_sft=numbers.vocab_size > SMALL_VOCABULARY,

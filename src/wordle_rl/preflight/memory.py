@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wordle_rl.config import DPOTraining, GRPOTraining, RLTraining, RoundTraining, RunConfig, SFTSettings
+from wordle_rl.config import DPOTraining, GRPOTraining, RLTraining, RoundTraining, RunConfig, SFTTraining
 from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import Sharding
@@ -130,9 +130,9 @@ def stage_works(
         eager_attention: Whether attention is the plain one.
         tiled_sft: Whether SFT's loss looks at a few positions at a time.
     """
-    sft, play = config.sft, config.training
+    sft, play = config.sft_training, config.training
     works: dict[MemoryStage, Work] = {
-        "sft": replace(_trained(sft, sft.batch_size, teacher_length, bf16["sft"]), tiled_logits=tiled_sft)
+        "sft": replace(_trained(sft, sft.batches[0], teacher_length, bf16["sft"]), tiled_logits=tiled_sft)
     }
     if isinstance(play, GRPOTraining):
         works["grpo"] = _grpo_work(config, play, game_length, bf16["grpo"])
@@ -144,19 +144,19 @@ def stage_works(
     return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}
 
 
-def _trained(settings: SFTSettings | RLTraining, rows: int, length: int, half: bool) -> Work:
+def _trained(settings: SFTTraining | RLTraining, rows: int, length: int, half: bool) -> Work:
     return Work(
         rows=rows,
         length=length,
         compute_bytes=2 if half else 4,
-        optimizer_numbers=1 if settings.optimizer.name == "muon" else 2,
+        optimizer_numbers=1 if settings.optimizer.muon_learning_rate is not None else 2,
         checkpointing=settings.gradient_checkpointing,
     )
 
 
 def _grpo_work(config: RunConfig, grpo: GRPOTraining, length: int, half: bool) -> Work:
     games = grpo.groups_per_step * grpo.group_size
-    micro = grpo.micro_batch_size or games
+    micro = min(grpo.micro_batch_size or games, games)
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
     rows_per_game = config.game.rules.max_replies if row_per_turn else 1
     plays = not grpo.plays_by_vllm
@@ -172,8 +172,9 @@ def _grpo_work(config: RunConfig, grpo: GRPOTraining, length: int, half: bool) -
 def _round_work(settings: RoundTraining, length: int, half: bool, tiled: bool) -> Work:
     """A round of expert iteration, DPO or distillation: its games, and what is trained on them."""
     games = settings.groups_per_round * settings.group_size
+    micro = min(settings.micro_batch_size or settings.batch_size, settings.batch_size)
     work = replace(
-        _trained(settings, settings.batch_size, length, half),
+        _trained(settings, micro, length, half),
         cached_games=games,
         group_size=settings.group_size,
         tiled_logits=tiled,
@@ -183,7 +184,7 @@ def _round_work(settings: RoundTraining, length: int, half: bool, tiled: bool) -
     sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
     return replace(
         work,
-        rows=2 * settings.batch_size,  # a pair is two replies
+        rows=2 * micro,  # a pair is two replies
         cached_games=max(games, sampled),
         tiled_logits=True,
         reference=True,

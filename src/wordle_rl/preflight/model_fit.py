@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game, longest_reply
-from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig
+from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.models.directory import game_of
 from wordle_rl.models.numbers import ModelNumbers
@@ -45,7 +45,6 @@ def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbe
         *check_wording(prompter),
         *check_stops(codec, game, numbers.vocab_size),
         *check_lengths(context, codec, numbers.context, config.max_completion_tokens),
-        *check_engine_length(config, context, codec),
         *check_updates(config, numbers),
         *check_pretrained(config, numbers),
     ]
@@ -55,7 +54,7 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     """Check that the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
     if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
         return []
-    optimizers: dict[str, OptimizerSettings] = {}
+    optimizers: dict[str, SFTOptimizerSettings] = {}
     if "sft" in config.trained:
         optimizers["sft"] = config.sft.optimizer
     if config.algorithm in config.trained:
@@ -75,11 +74,12 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
 def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     """Check that a pretrained model is not trained as the embedded one is: at ruinous rates, on prompts in code."""
     model = config.model
-    if model.path == "tiny" or model.from_scratch or numbers.num_parameters < _PRETRAINED:
+    trained_so = game_of(Path(model.path))
+    was_made_here = model.path == "tiny" or (trained_so is not None and trained_so.style is Style.COMPACT)
+    if was_made_here or numbers.num_parameters < _PRETRAINED:
         return []
     unfit: list[str] = []
-    trained_so = game_of(Path(model.path))
-    if config.game.style is Style.COMPACT and (trained_so is None or trained_so.style is not Style.COMPACT):
+    if config.game.style is Style.COMPACT:
         unfit.append('game.style "compact"')
     adapts = _FOR_ADAPTERS if numbers.num_trainable < numbers.num_parameters else 1
     by_labels, by_reward = _HIGHEST_RATES["large" if numbers.num_parameters >= _LARGE else "small"]
@@ -89,7 +89,7 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
         trainings.append(("rl", config.training.optimizer, highest))
     for stage, optimizer, highest in trainings:
         rates = {"learning_rate": (optimizer.learning_rate, highest * adapts)}
-        if optimizer.name == "muon":
+        if optimizer.muon_learning_rate is not None:
             rates["muon_learning_rate"] = (optimizer.muon_learning_rate, _HIGHEST_MUON_RATE)
         unfit += [
             f"{stage}.optimizer.{name} {rate:g} (at most {most:g})"
@@ -103,7 +103,7 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
             "problem",
             f"{', '.join(unfit)}: made for the embedded model, ruinous to a pretrained one, as this of "
             f"{numbers.num_parameters / 1e6:,.0f} M parameters is taken to be; begin with "
-            f"{_recipe_for(config, numbers)}, or set model.from_scratch if it was never pretrained",
+            f"`wordle-rl run {_recipe_for(config, numbers)}`",
         )
     ]
 
@@ -111,12 +111,12 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
 def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
     """The shipped config nearest to a pretrained model."""
     if config.model.load_in_4bit:
-        return "configs/recipes/qwen2.5-3b-qlora.toml"
+        return "qwen2.5-3b-qlora"
     if numbers.num_parameters < 300e6:
-        return "configs/smollm2.toml"
+        return "smollm2"
     if numbers.num_trainable < numbers.num_parameters or numbers.num_parameters < 1e9:
-        return "configs/recipes/qwen2.5-1.5b-lora.toml"
-    return f"configs/recipes/qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}.toml"
+        return "qwen2.5-1.5b-lora"
+    return f"qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}"
 
 
 def check_engines(config: RunConfig) -> list[Finding]:
@@ -132,7 +132,8 @@ def check_engines(config: RunConfig) -> list[Finding]:
         except ConfigError as error:
             findings.append(Finding("problem", str(error)))
     if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
-        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; leave out eval.base'
+        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; '
+        message += "leave base out of eval.also"
         findings.append(Finding("problem", message))
     return findings
 
@@ -171,36 +172,18 @@ def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
 def check_on_policy(config: RunConfig) -> list[Finding]:
     """Check that GRPO trains on each game once, by the distribution that its tokens were drawn from.
 
-    No clip range is given, since ratios are 1, and top_p cuts nothing off: the loss knows the whole distribution only,
-    so that the ratios of whole games fall far below 1.
+    No clip range is given, since ratios are 1.
     """
     if config.algorithm != "grpo":
         return []
     grpo, usual = config.grpo, GRPOSettings()
     messages = []
-    if not grpo.batches_ahead and (grpo.epsilon, grpo.epsilon_high) != (usual.epsilon, usual.epsilon_high):
+    if not grpo.batches_ahead and grpo.epsilon != usual.epsilon:
         messages.append(
-            "grpo.epsilon and grpo.epsilon_high clip ratios of games that older weights played; without "
-            "grpo.batches_ahead ratios are 1; leave them out"
-        )
-    if (top_p := config.rl.sampling.top_p) < 1:
-        messages.append(
-            f"rl.sampling.top_p {top_p} draws from a part of the distribution that GRPO's loss is of; leave it out"
+            "grpo.epsilon clips ratios of games that older weights played; without "
+            "grpo.batches_ahead ratios are 1; leave it out"
         )
     return [Finding("problem", message) for message in messages]
-
-
-def check_engine_length(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Finding]:
-    """Check that the vLLM engine takes a whole game, if grpo.vllm.max_length is set."""
-    grpo, budget = config.grpo, config.max_completion_tokens
-    if config.algorithm != "grpo" or grpo.is_skipped or grpo.engine != "vllm" or not grpo.vllm.max_length:
-        return []
-    length = grpo.vllm.max_length
-    game = longest_game(context.words, context.prompter, codec, budget)
-    if game <= length:
-        return []
-    fix = "raise grpo.vllm.max_length, or leave it out for as many as a game may take"
-    return [Finding("problem", f"{game_too_long(budget, game, 'engine', length)}; {fix}")]
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5
@@ -208,12 +191,12 @@ _MANY_CUT, _MOST_CUT = 0.05, 0.5
 
 
 def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
-    """Check that teacher games of these lengths in tokens fit sft.max_length."""
+    """Check that teacher games of these lengths in tokens fit model.max_length."""
     left_out = sum(length > max_length for length in lengths) / len(lengths)
     if not left_out:
         return []
     message = (
-        f"sft.max_length {max_length} leaves out {in_percent(left_out, 0)}% of the teacher's games; "
+        f"model.max_length {max_length} leaves out {in_percent(left_out, 0)}% of the teacher's games; "
         f"raise it to {max(lengths)}"
     )
     return [Finding("problem" if left_out == 1 else "warning", message)]

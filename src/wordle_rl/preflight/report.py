@@ -83,7 +83,7 @@ def check_play(played: Played, limit: int) -> list[Finding]:
         message = f"only {share}% of the replies hold a listed word; have SFT teach that first"
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
-        fix = "raise rl.sampling.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
+        fix = "raise rl.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
         share = in_percent(played.zero_variance_share, 0)
         message = f"{share}% of the groups teach nothing, since all their games earn the same; {fix}"
         findings.append(Finding("warning", message))
@@ -188,7 +188,7 @@ class _Planned:
                 hard_mode=config.game.hard_mode,
             ),
             given_starts=given.starts if given is not None else (),
-            starts_fraction=given.fraction(config.rl.starts.fraction) if given is not None else 0.0,
+            starts_fraction=given.fraction() if given is not None else 0.0,
         )
         return drawn.draw(num_groups, step=0)
 

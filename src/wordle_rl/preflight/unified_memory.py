@@ -41,7 +41,7 @@ def unified_works(
     MLX computes in the type of the weights, keeps the table of attention for the backward pass, and logits of 512
     tokens at a time. A game's cache is there twice while its turn is drawn: its own, and as a row of the batch.
     """
-    longest = min(config.sft.max_length, numbers.context or config.sft.max_length)
+    longest = min(config.model.max_length, numbers.context or config.model.max_length)
     works = stage_works(
         config,
         teacher_length=teacher_length or longest,
@@ -62,8 +62,8 @@ def check_unified(memory: Mapping[MemoryStage, MemoryEstimate], device: Device) 
     if device.num_bytes is None:
         return []
     fix = (
-        "lower rl.group_size, grpo.groups_per_step, grpo.micro_batch_size, sft.batch_size or max_completion_tokens, "
-        'set rl.gradient_checkpointing and sft.gradient_checkpointing, model.lora.rank with model.dtype "bfloat16", or '
+        "lower rl.group_size, grpo.groups_per_step, model.micro_batch_size, sft.batch_size or max_completion_tokens, "
+        'set model.gradient_checkpointing, model.lora.rank with model.dtype "bfloat16", or '
         "model.load_in_4bit"
     )
     return [

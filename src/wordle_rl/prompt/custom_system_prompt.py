@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 
+from wordle_rl.errors import UserError
+
 PLACEHOLDERS = ("word_length", "max_turns", "example")
 """Placeholders that a text may hold in braces: facts of the game, and an example reply."""
 
@@ -14,7 +16,7 @@ _DOUBLE = "write a brace that is meant as {{ or }}"
 _SHOWN = 40
 
 
-class PromptError(ValueError):
+class PromptError(UserError):
     """A prompt that cannot be made; the message names the setting and the fix."""
 
 

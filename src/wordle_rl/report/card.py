@@ -207,9 +207,13 @@ def _played(run: RunRecord, name: str) -> str:
     if name == "grpo":  # training by rounds runs in one process only
         times, groups, where = "steps", "groups_per_step", " per process"
     kind = next(training for algorithm, training in TRAININGS.items() if algorithm == name)
-    group_size = shared.get("group_size") or kind.model_fields["group_size"].default
+
+    def number(setting: str) -> int:
+        given = own.get(setting) or shared.get(setting)  # None: the default of the algorithm
+        return int(kind.model_fields[setting].default if given is None else given)
+
     return (
-        f"{own.get(times):,} {times}, each of {own.get(groups)} groups of {group_size} games{where}; "
+        f"{number(times):,} {times}, each of {number(groups)} groups of {number('group_size')} games{where}; "
         f"{_paid(name, own.get('judge'), shared)}"
     )
 
@@ -223,7 +227,7 @@ def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
     if name == "dpo" and judge != "outcome":
         return f"no reward: guesses are judged by {judge}"
     reward = shared.get("reward", {})
-    return "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset', 'sparse')}`"
+    return "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset') or 'sparse'}`"
 
 
 def _base_model(run: RunRecord) -> str:

@@ -417,14 +417,10 @@ def _weights(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     with fields_only():
         settings = RewardSettings.model_validate(dict(shared["reward"]))
-    if any(map(is_import_path, (*settings.weights, *settings.then_weights))):
+    if any(map(is_import_path, settings.weights)):
         # A page is also made of runs of other people, whose settings must not choose what is imported here.
-        sets = {"": settings.weights, "From the switch on": settings.then_weights}
-        return [
-            {"title": title, "rows": [(name, format_value(weight), None, None) for name, weight in weights.items()]}
-            for title, weights in sets.items()
-            if weights
-        ]
+        rows = [(name, format_value(weight), None, None) for name, weight in settings.weights.items()]
+        return [{"title": "", "rows": rows}]
     schedule = settings.schedule()
     rubrics = {"" if schedule.end is None else "At first": schedule.rubric(None)}
     if schedule.end is not None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import MODEL_NAMES, stored_config
+from wordle_rl.errors import UserError
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
     RESULT_SPLITS,
@@ -27,7 +28,7 @@ from wordle_rl.runs.progress import in_percent
 _PART_SPLITS = ("train", "val", "test")
 
 
-class ReportError(ValueError):
+class ReportError(UserError):
     """A run directory that cannot be reported; the message names the file and the fix."""
 
 

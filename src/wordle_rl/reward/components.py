@@ -26,6 +26,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
+from wordle_rl.errors import UserError
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.import_paths import numbers_of, resolve
 from wordle_rl.prompt import ParseFailure
@@ -52,7 +53,7 @@ LOWEST_VARIETY = -4.0
 """One word guessed six times: five earlier uses over one distinct word. Longer games are cut off here."""
 
 
-class RewardError(ValueError):
+class RewardError(UserError):
     """A rubric that cannot be built, or a game that has no reward."""
 
 

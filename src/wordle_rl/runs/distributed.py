@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
-from wordle_rl.config import ConfigError, GRPOSettings, OptimizerSettings, RunConfig
+from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SFTOptimizerSettings
 
 _LONGEST_WAIT = timedelta(hours=24)
 
@@ -68,7 +68,7 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
     """
     if _is_set("ACCELERATE_USE_DEEPSPEED"):
         raise ConfigError(
-            "a launch under DeepSpeed is not supported; use configs/accelerate/ddp.yaml, or fsdp2.yaml to shard"
+            "a launch under DeepSpeed is not supported; use scripts/launch/ddp.yaml, or fsdp2.yaml to shard"
         )
     sharded = _is_set("ACCELERATE_USE_FSDP")
     if "sft" in stages and sharded:
@@ -78,8 +78,6 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
     if config.algorithm != "grpo":
         check_alone(config.algorithm)
         return
-    if config.grpo.engine == "vllm":
-        check_engine_size(config.grpo.vllm.tensor_parallel_size)
     if sharded:
         check_sharded_play(config.grpo, config.model.lora.rank > 0)
         check_sharded(config.rl.optimizer, "rl")
@@ -95,19 +93,7 @@ def check_alone(name: str) -> None:
         raise ConfigError(f"{name} trains in one process; start one alone, or set algorithm to grpo")
 
 
-def check_engine_size(size: int) -> None:
-    """Refuse vLLM engines whose number of GPUs does not divide the processes.
-
-    Raises:
-        ConfigError: If they do not.
-    """
-    if num_processes() % size:
-        raise ConfigError(
-            f"grpo.vllm.tensor_parallel_size {size} must divide the {num_processes()} processes that were launched"
-        )
-
-
-def check_sharded(optimizer: OptimizerSettings, section: str) -> None:
+def check_sharded(optimizer: SFTOptimizerSettings, section: str) -> None:
     """Refuse an optimizer that cannot work on weights that are sharded over processes.
 
     Args:
@@ -117,9 +103,10 @@ def check_sharded(optimizer: OptimizerSettings, section: str) -> None:
     Raises:
         ConfigError: If it is Muon.
     """
-    if optimizer.name == "muon":
+    if optimizer.muon_learning_rate is not None:
         raise ConfigError(
-            f"{section}.optimizer.name 'muon' needs whole matrices, but the launch file shards them; use adamw"
+            f"{section}.optimizer.muon_learning_rate: Muon needs whole matrices, but the launch file shards them; "
+            "leave it out"
         )
 
 
@@ -132,11 +119,11 @@ def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
     told = "the launch file shards the model (FSDP): "
     if not settings.plays_by_vllm:
         raise ConfigError(
-            f"{told}GRPO plays with the whole model on every process; use configs/accelerate/ddp.yaml, "
+            f"{told}GRPO plays with the whole model on every process; use scripts/launch/ddp.yaml, "
             'with model.lora if memory is short, or set grpo.engine to "vllm"'
         )
     if has_adapters:
-        raise ConfigError(f"{told}GRPO with adapters wants the whole model; use configs/accelerate/ddp.yaml")
+        raise ConfigError(f"{told}GRPO with adapters wants the whole model; use scripts/launch/ddp.yaml")
     if settings.validate_every_steps:
         raise ConfigError(f"{told}grpo.validate_every_steps keeps the whole model of a step; set it to 0")
 

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO, TypeGuard
 
+from wordle_rl.errors import UserError
+
 MAX_LINE_BYTES = 64 << 20
 """A longer line of a file of JSON lines is refused before it is read whole."""
 
@@ -17,7 +19,7 @@ MAX_OBJECT_BYTES = 1 << 30
 """A larger file of one JSON object is refused before it is read."""
 
 
-class RunError(ValueError):
+class RunError(UserError):
     """A run directory that cannot be used; the message names the file and the fix."""
 
 

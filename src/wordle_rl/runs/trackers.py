@@ -254,7 +254,7 @@ class TrackioTracker:
     def __init__(self, tracking: Tracking, stage: str, config: Mapping[str, Any], prompter: Prompter | None) -> None:
         self._trackio, self._pandas = importlib.import_module("trackio"), importlib.import_module("pandas")
         self._make_trace, self._prompter = getattr(self._trackio, "Trace", None), prompter
-        where = "" if tracking.space is None else f" with trackio_space {tracking.space!r}"
+        where = "" if tracking.space is None else f" with report_to: trackio's Space {tracking.space!r}"
         with _refused(f"report_to 'trackio'{where} cannot be opened", *_hub_errors(), ValueError, RuntimeError):
             self._trackio.init(
                 project=tracking.project or _DEFAULT_PROJECT,
@@ -447,15 +447,17 @@ def _check_space(space: str) -> None:
         is_valid = False
     if not is_valid:
         raise ConfigError(
-            f"trackio_space {space!r} is not the name of a Space; give USER/SPACE of letters, digits, '-', '_', '.'"
+            f"report_to trackio:{space} is not the name of a Space; give USER/SPACE of letters, digits, '-', '_', '.'"
         )
-    with _refused(f"trackio_space {space!r} cannot be checked on the hub", *_hub_errors()):
+    with _refused(f"report_to trackio:{space} cannot be checked on the hub", *_hub_errors()):
         user = huggingface_hub.HfApi().whoami()
     if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise ConfigError(f"trackio_space {space!r}: the token may only read; set HF_TOKEN to one that may write")
+        raise ConfigError(f"report_to trackio:{space}: the token may only read; set HF_TOKEN to one that may write")
     owners = [user["name"], *(organization["name"] for organization in user.get("orgs", []))]
     if space.partition("/")[0].lower() not in map(str.lower, owners):
-        raise ConfigError(f"trackio_space {space!r}: the token is for Spaces of {', '.join(owners)}; name one of those")
+        raise ConfigError(
+            f"report_to trackio:{space}: the token is for Spaces of {', '.join(owners)}; name one of those"
+        )
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:

@@ -8,7 +8,6 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.program import Command
 from wordle_rl.config import ConfigError
 from wordle_rl.serve.settings import ServeSettings
 
@@ -31,6 +30,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-COMMANDS = {"serve": Command(serve)}

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from wordle_rl.errors import UserError
 from wordle_rl.words import MAX_WORD_LENGTH, MIN_WORD_LENGTH
 
 Codes = npt.NDArray[np.uint8 | np.uint16]
@@ -19,7 +20,7 @@ _LARGEST_UINT8_LENGTH = 5  # 3**5 = 243 codes fit in one byte, 3**6 = 729 do not
 _ALPHABET_SIZE = 26
 
 
-class SolverError(ValueError):
+class SolverError(UserError):
     """A word, marks or candidate set that the solver cannot use."""
 
 

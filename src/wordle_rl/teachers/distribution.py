@@ -79,13 +79,13 @@ class SolverGuess:
 
     def __init__(self, solver: Solver, traces: TraceSettings, prompter: Prompter) -> None:
         self._teacher, self._words = SolverTeacher(solver), solver.words
-        self._settings = traces.teacher.model_copy(update={"max_turns": prompter.rules.max_turns})
+        self._settings, self._max_turns = traces.teacher, prompter.rules.max_turns
         self._narrates = traces.narrate and prompter.thinking is not Thinking.OFF
         self._teacher.advise([()], self._settings)  # refuses the opener now, before a game is played
 
     def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
         """See `BoardTeacher`."""
-        [advice] = self._teacher.advise([board], self._settings)
+        [advice] = self._teacher.advise([board], self._settings, self._max_turns)
         if advice is None:
             return None
         thinking = ""

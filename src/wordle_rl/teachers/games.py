@@ -67,6 +67,7 @@ def solver_traces(
     settings: TraceSettings,
     seed: int,
     on_progress: Callable[[int], None] | None = None,
+    max_turns: int = 6,
 ) -> Iterator[GameRecord]:
     """Play one teacher game per secret; with `pseudo_secrets` letters may replace words outside the answers.
 
@@ -77,9 +78,10 @@ def solver_traces(
         settings: How it plays, and whether it writes its thinking.
         seed: Seed of everything drawn at random.
         on_progress: Called with the number of games done so far.
+        max_turns: Guesses per game.
     """
     for chunk in range(_num_chunks(secrets)):
-        yield from _chunk_of(words, secrets, teacher, settings, seed, chunk)
+        yield from _chunk_of(words, secrets, teacher, settings, seed, chunk, max_turns)
         if on_progress is not None:
             on_progress(min((chunk + 1) * _CHUNK, len(secrets)))
 
@@ -89,26 +91,32 @@ def _num_chunks(secrets: Sequence[str]) -> int:
 
 
 def _chunk_of(
-    words: WordList, secrets: Sequence[str], teacher: SolverTeacher, settings: TraceSettings, seed: int, chunk: int
+    words: WordList,
+    secrets: Sequence[str],
+    teacher: SolverTeacher,
+    settings: TraceSettings,
+    seed: int,
+    chunk: int,
+    max_turns: int,
 ) -> Iterator[GameRecord]:
     """The games of one chunk, counted from 0; they depend on no other chunk."""
     start = chunk * _CHUNK
     drawn = list(secrets[start : start + _CHUNK])
     slips = random.Random(f"slips {seed} {start}")
     if not settings.pseudo_secrets:
-        return _as_traces(words, teacher.play(drawn, settings.teacher, seed + start), settings, seed, slips)
+        return _as_traces(words, teacher.play(drawn, settings.teacher, seed + start, max_turns), settings, seed, slips)
     outside = [place for place, secret in enumerate(drawn) if _is_outside(secret, words)]
     num_before = sum(_is_outside(secret, words) for secret in secrets[:start])
     secret_of = dict(zip(outside, _evenly(words.answers, num_before, len(outside), seed), strict=True))
     answers = [secret_of.get(place, secret) for place, secret in enumerate(drawn)]
-    games = teacher.play(answers, settings.teacher, seed + start)
+    games = teacher.play(answers, settings.teacher, seed + start, max_turns)
     letters = random.Random(f"letters {seed} {start}")
     found = {
         place: _with_pseudo_secret(trace, words, letters) if place in secret_of else trace
         for place, trace in enumerate(_as_traces(words, games, settings, seed, slips))
     }
     if without := [place for place, trace in found.items() if trace is None]:
-        games = teacher.play([drawn[place] for place in without], settings.teacher, seed + start)
+        games = teacher.play([drawn[place] for place in without], settings.teacher, seed + start, max_turns)
         found |= zip(without, _as_traces(words, games, settings, seed, slips), strict=True)
     return (trace for trace in found.values() if trace is not None)
 
@@ -138,7 +146,9 @@ def _with_pseudo_secret(trace: GameRecord, words: WordList, rng: random.Random) 
     return replace(trace, secret=letters, turns=(*earlier, replace(last, marks=score_guess(letters, last.guess))))
 
 
-def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int) -> Iterator[GameRecord]:
+def validation_traces(
+    split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int, max_turns: int = 6
+) -> Iterator[GameRecord]:
     """One game of the teacher per validation secret, for SFT's validation loss, never trained on.
 
     The teacher plays as in the training games, noise included: a part of every loss is irreducible,
@@ -146,7 +156,7 @@ def validation_traces(split: Split, teacher: SolverTeacher, settings: TraceSetti
     training games, whose random openings it would otherwise repeat.
     """
     seed = random.Random(f"validation {seed}").getrandbits(31)
-    return solver_traces(teacher.words, split.val, teacher, settings, seed)
+    return solver_traces(teacher.words, split.val, teacher, settings, seed, max_turns=max_turns)
 
 
 def write_solver_traces(
@@ -157,6 +167,7 @@ def write_solver_traces(
     seed: int,
     on_progress: Callable[[int], None],
     validation: Path | None = None,
+    max_turns: int = 6,
 ) -> int:
     """Have the solver teacher play `settings.num_games` games, write them to a file, and return how many there are.
 
@@ -171,6 +182,7 @@ def write_solver_traces(
     secrets = draw_secrets(solver.words, split, settings, seed)
     asked = {
         "settings": settings.model_dump(mode="json"),
+        "max_turns": max_turns,
         "seed": seed,
         "words": solver.words.fingerprint,
         "reserved": sorted(solver.words.reserved),
@@ -179,11 +191,12 @@ def write_solver_traces(
     with unfinished(path, asked) as store:
         done = store.keep_multiple(_CHUNK)
         if validation is not None and not (validation.is_file() and done):
-            write_jsonl(validation, (trace.to_row() for trace in validation_traces(split, teacher, settings, seed)))
+            games = validation_traces(split, teacher, settings, seed, max_turns)
+            write_jsonl(validation, (trace.to_row() for trace in games))
         with teacher.helped_by(_num_helpers(settings.num_games)):
             for chunk in range(done // _CHUNK, _num_chunks(secrets)):
                 on_progress(min(chunk * _CHUNK, len(secrets)))
-                games = _chunk_of(solver.words, secrets, teacher, settings, seed, chunk)
+                games = _chunk_of(solver.words, secrets, teacher, settings, seed, chunk, max_turns)
                 store.add(*(trace.to_row() for trace in games))
         on_progress(len(secrets))
         store.finish(path)
@@ -201,7 +214,7 @@ def _as_traces(
     columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
     for secret, *rows in zip(games.secrets, *(column.tolist() for column in columns), strict=True):
         turns: list[TurnRecord] = []
-        spare = settings.teacher.max_turns - sum(guess >= 0 for guess in rows[0])
+        spare = len(rows[0]) - sum(guess >= 0 for guess in rows[0])
         for guess, code, taught, remaining, classes in zip(*rows, strict=True):
             if guess < 0:
                 break

@@ -2,7 +2,7 @@
 
 Turns to learn from (`taught`) depend on the board and on chance, never on the secret. On them the teacher plays an
 answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
-With `probe_gain` it also plays a word that cannot be the secret, if that makes that many more classes. A game whose
+With `plan` "probes" it also plays a word that cannot be the secret, if that makes two classes more. A game whose
 secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
 boards that single out an answer although no game has it as its secret. Letters that are no word may be a secret, too.
 With `plan` "tree" best play is that of the exact tree instead.
@@ -35,6 +35,9 @@ Ints = npt.NDArray[np.int32]
 
 _CHUNK = 1024
 """Games played together; each batch draws from its own seed, so the size decides which games are played."""
+
+_PROBE_GAIN = 2
+"""Classes that a probe must make more than any word that can be the secret."""
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class _Task(NamedTuple):
     settings: TeacherSettings
     opener: int
     seed: tuple[int, int]
+    max_turns: int
 
 
 _Chunk = tuple[Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
@@ -124,6 +128,7 @@ class SolverTeacher:
         secrets: Sequence[str],
         settings: TeacherSettings,
         seed: int,
+        max_turns: int = 6,
     ) -> TeacherGames:
         """Play one game per secret.
 
@@ -131,6 +136,7 @@ class SolverTeacher:
             secrets: Words of the list, or other letters of its length.
             settings: How far to stray from best play.
             seed: Seed of everything drawn at random.
+            max_turns: Guesses per game.
 
         Raises:
             WordListError: If there is no secret, one is strict or of another length, or the opener is not listed.
@@ -144,13 +150,15 @@ class SolverTeacher:
             raise WordListError(f"secret {odd[0]!r} is no word of {length} letters; give another")
         opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
         tasks = [
-            _Task(tuple(secrets[start : start + _CHUNK]), settings, opener, (seed, start))
+            _Task(tuple(secrets[start : start + _CHUNK]), settings, opener, (seed, start), max_turns)
             for start in range(0, len(secrets), _CHUNK)
         ]
         chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
         return TeacherGames(tuple(secrets), *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
 
-    def advise(self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings) -> list[Advice | None]:
+    def advise(
+        self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings, max_turns: int = 6
+    ) -> list[Advice | None]:
         """The teacher's guesses on boards, without noise.
 
         Turns that were not scored rule nothing out. A word that cannot be the secret is advised only if another guess
@@ -158,7 +166,8 @@ class SolverTeacher:
 
         Args:
             boards: The turns played so far, by any player.
-            settings: Of these, `opener` (for boards without a scored turn), `plan`, `probe_gain` and `max_turns` count.
+            settings: Of these, `opener` (for boards without a scored turn) and `plan` count.
+            max_turns: Guesses per game.
 
         Returns:
             One advice per board, in order; None where no answer fits.
@@ -171,10 +180,10 @@ class SolverTeacher:
         advices = []
         for board in boards:
             scored = tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks)
-            may_probe = sum(turn.costs_turn for turn in board) + 1 < settings.max_turns
+            may_probe = sum(turn.costs_turn for turn in board) + 1 < max_turns
             key = (scored, may_probe)
             if key not in said:
-                follows = settings if may_probe else settings.model_copy(update={"plan": "classes", "probe_gain": 0})
+                follows = settings if may_probe else settings.model_copy(update={"plan": "classes"})
                 said[key] = self._advice(scored, follows, opener)
             advices.append(said[key])
         return advices
@@ -200,33 +209,32 @@ class SolverTeacher:
         return int(self._answer_as_guess[np.argmax(bits)])
 
     def _play_chunk(self, task: _Task) -> _Chunk:
-        _, settings, opener, seed = task
+        _, settings, opener, seed, max_turns = task
         secrets = np.array([self.words.guess_index.get(secret, -1) for secret in task.secrets], dtype=np.int32)
         unlisted = [secret for secret in task.secrets if secret not in self.words.guess_index]
         codes_of_unlisted = marks_matrix(self.words.guesses, unlisted) if unlisted else self._codes[:, :0]
         column = np.cumsum(secrets < 0) - 1  # of the unlisted ones
         rng = np.random.default_rng(seed)
-        shape = (len(secrets), settings.max_turns)
+        shape = (len(secrets), max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
         taught, remaining = np.zeros(shape, np.bool_), np.zeros(shape, np.int32)
         classes = np.zeros(shape, np.int32)
         possible = np.ones((len(secrets), len(self.words.answers)), np.bool_)  # (games, answers)
         active = np.arange(len(secrets))
-        for turn in range(settings.max_turns):
+        for turn in range(max_turns):
             remaining[active, turn] = possible[active].sum(axis=1)
             active = active[remaining[active, turn] > 0]
             if not len(active):
                 break
             if turn == 0:
                 chosen = self._openers(len(active), settings, opener, rng)
-                stray = np.zeros(len(active), np.bool_)
             else:
-                chosen, stray, classes[active, turn] = self._choose(possible[active], settings, opener, rng)
+                chosen, classes[active, turn] = self._choose(possible[active], settings, opener, rng)
             code = self._codes[chosen, secrets[active]]
             others = np.flatnonzero(secrets[active] < 0)
             code[others] = codes_of_unlisted[chosen[others], column[active[others]]]
             guesses[active, turn], codes[active, turn] = chosen, code
-            taught[active, turn] = ~stray
+            taught[active, turn] = True
             possible[active] &= self._answer_codes[chosen] == code[:, None]
             active = active[chosen != secrets[active]]
         return guesses, codes, taught, remaining, classes
@@ -241,31 +249,27 @@ class SolverTeacher:
         settings: TeacherSettings,
         opener: int,
         rng: np.random.Generator,
-    ) -> tuple[Ints, npt.NDArray[np.bool_], Ints]:
-        """One guess per board, whether it is a stray that is not taught, and its classes.
+    ) -> tuple[Ints, Ints]:
+        """One guess per board, and its classes.
 
         `possible` has shape (boards, answers).
         """
-        draw = rng.random(len(possible))
-        stray = draw < settings.stray_rate
-        noisy = ~stray & (draw < settings.stray_rate + settings.noise_rate)
+        noisy = rng.random(len(possible)) < settings.noise_rate
         keys = np.packbits(possible, axis=1)
         chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
         for row in range(len(possible)):
-            if stray[row]:
-                chosen[row] = rng.integers(len(self.words.guesses))
-            elif noisy[row]:
+            if noisy[row]:
                 chosen[row] = self._answer_as_guess[rng.choice(np.flatnonzero(possible[row]))]
             else:
                 chosen[row], classes[row] = self._best_play(keys[row].tobytes(), possible[row], settings, opener)
-        return chosen, stray, classes
+        return chosen, classes
 
     def _best_play(
         self, key: bytes, possible: npt.NDArray[np.bool_], settings: TeacherSettings, opener: int
     ) -> tuple[int, int]:
         """The best guess, as an index into the guesses, and its number of classes; `key` is `possible` as bits."""
         planned = self._planned(opener).get(key) if settings.plan == "tree" else None
-        return planned or self._best.find(key, possible, settings.probe_gain)
+        return planned or self._best.find(key, possible, _PROBE_GAIN if settings.plan == "probes" else 0)
 
     def _planned(self, opener: int) -> dict[bytes, tuple[int, int]]:
         """The decisions of the opener's exact tree after its first, by the answers possible there, as bits."""

@@ -9,7 +9,7 @@ from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.runs.distributed import num_processes
 
 ALL = frozenset(
-    {"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "liger", "compile", "vllm", "processes"}
+    {"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "compile", "vllm", "processes"}
 )
 """Every capability."""
 
@@ -17,21 +17,19 @@ ALL = frozenset(
 def needs(config: RunConfig) -> dict[str, tuple[str, str]]:
     """Capability -> the settings of a run that ask for it, and what to do where it is lacking."""
     model, training = config.model, config.training
-    stages = {"sft": config.sft, "rl": training}
-    stages = {name: s for name, s in stages.items() if (config.algorithm if name == "rl" else name) in config.trained}
-    bf16 = [f"{name}.precision" for name, stage in stages.items() if stage.precision == "bf16"]
-    recomputing = [f"{name}.gradient_checkpointing" for name, stage in stages.items() if stage.gradient_checkpointing]
     vllm = ["grpo.engine"] if isinstance(training, GRPOTraining) and training.plays_by_vllm else []
     vllm += ["eval.engine"] if config.eval.engine == "vllm" else []
     processes = num_processes()
     asked = {
         "adapters": (["model.lora.rank"] * (model.lora.rank > 0), "train all weights"),
         "four bits": (["model.load_in_4bit"] * model.load_in_4bit, "leave it out"),
-        "gradient checkpointing": (recomputing, "leave it out"),
-        "autocast": (bf16 * (model.dtype == "float32"), 'leave it out, or set model.dtype to "bfloat16"'),
+        "gradient checkpointing": (["model.gradient_checkpointing"] * model.gradient_checkpointing, "leave it out"),
+        "autocast": (
+            ["model.precision"] * (model.precision == "bf16" and model.dtype == "float32"),
+            'leave it out, or set model.dtype to "bfloat16"',
+        ),
         "kernels": (["model.attn_implementation"] * (model.attn_implementation is not None), "leave it out"),
         "compile": (["model.compile"] * model.compile, "leave it out"),
-        "liger": (["model.liger_kernels"] * model.liger_kernels, "leave it out"),
         "vllm": (vllm, "leave it out"),
         "processes": ([f"a launch of {processes} processes"] * (processes > 1), "start one"),
     }

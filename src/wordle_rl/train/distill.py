@@ -160,7 +160,7 @@ class Labeller:
         self._codec, self._prompter, self._split = codec, setup.prompter, setup.context.split
         self._longest, self._is_soft = settings.sampling.max_completion_tokens, settings.targets == "distribution"
         self._teacher: BoardTeacher = (
-            SolverDistribution(setup.solver, settings.teacher_temperature, setup.prompter.rules, traces.teacher.opener)
+            SolverDistribution(setup.solver, settings.temperature, setup.prompter.rules, traces.teacher.opener)
             if self._is_soft
             else SolverGuess(setup.solver, traces, setup.prompter)
         )

@@ -111,8 +111,8 @@ def train_grpo(
             best.begin()
         for step in range(done + 1, settings.steps + 1):
             games.wait()
-            if best is not None and step > 1 and learner.in_any_process(best.after(step - 1)):
-                break  # greedy play fell below the start
+            if best is not None and step > 1:
+                best.after(step - 1)
             started = time.perf_counter()
             played = games(step - 1, open_policy)
             rows = played.rows(learner.codec, mask_overlong=settings.mask_overlong)
@@ -155,12 +155,12 @@ def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
     row_per_turn = setup.prompter.shape is Shape.STATE or settings.turn_candidates > 1
     turns = 1 if row_per_turn else setup.prompter.rules.max_replies
     return PolicyLoss(
-        aggregation=settings.loss_type,
+        aggregation=settings.aggregation,
         longest=turns * settings.sampling.max_completion_tokens,
         epsilon=settings.epsilon,
         epsilon_high=settings.epsilon_high,
         beta=settings.beta,
-        by_sequence=settings.sequence_importance,
+        by_sequence=settings.by_sequence,
         importance_cap=settings.importance_cap,
         off_policy=settings.batches_ahead > 0,
     )
@@ -168,9 +168,9 @@ def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
 
 def rows_per_pass(settings: GRPOTraining, num_rows: int) -> int:
     """Rows of a micro-batch, so that a step has as many as its games make at `micro_batch_size`; 0: all in one."""
-    if not settings.micro_batch_size:
-        return 0
     games = settings.groups_per_step * settings.group_size
+    if not 0 < settings.micro_batch_size < games:
+        return 0
     return max(1, -(-num_rows // (games // settings.micro_batch_size)))
 
 
@@ -211,7 +211,6 @@ def _best(
         run,
         directory / "best",
         (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas,
-        stop_below_start=settings.stop_below_start,
         remark=remark,
     )
 

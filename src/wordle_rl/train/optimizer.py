@@ -22,7 +22,7 @@ Part = tuple[int, int]
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
     """The optimizer of these settings over the trainable parameters; those of 4-bit models are made float32."""
     adapters_to_float32(model)
-    if settings.name == "muon":
+    if settings.muon_learning_rate is not None:
         return MuonWithAdamW(model, settings)
     return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], settings)
 
@@ -47,18 +47,18 @@ def set_rate(
 
 
 def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW:
-    return AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=settings.weight_decay)
+    return AdamW(parameters, lr=settings.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
 
 
 def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
     """The learning rate at a step as a fraction of its peak, 0 to 1.
 
     Examples:
-        >>> fast = OptimizerSettings(warmup_fraction=0.0, schedule="stable_decay")
+        >>> fast = OptimizerSettings(warmup=0.0, schedule="stable_decay")
         >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
         [1.0, 1.0, 0.51, 0.04]
     """
-    warmup = settings.warmup_steps or round(settings.warmup_fraction * total_steps)
+    warmup = round(settings.warmup if settings.warmup >= 1 else settings.warmup * total_steps)
     if step < warmup:
         return (step + 1) / warmup
     done = min(1.0, (step - warmup) / max(1, total_steps - warmup))
@@ -101,7 +101,7 @@ class MuonWithAdamW(Optimizer):
                 matrices,
                 lr=settings.muon_learning_rate,
                 momentum=0.95,
-                weight_decay=settings.weight_decay,
+                weight_decay=0.0,
                 dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
             )
             self._parts.append(muon)

@@ -93,10 +93,10 @@ class PrefixGuesses:
     ) -> tuple[str, ...]:
         """Guesses of the solver teacher, some of which are any answer that fits; the more, the later the try."""
         noise = _NOISE[number] if number < len(_NOISE) else 1.0
-        settings = TeacherSettings(max_turns=wanted, stray_rate=0.0, noise_rate=noise)
+        settings = TeacherSettings(noise_rate=noise)
         if opener is not None:
             settings = settings.model_copy(update={"opener": opener, "random_opener_rate": 0.0})
-        games = self._solver_teacher.play([secret] * _TEACHER_GAMES, settings, rng.getrandbits(31))
+        games = self._solver_teacher.play([secret] * _TEACHER_GAMES, settings, rng.getrandbits(31), wanted)
         boards = [tuple(self._guesses_of(row, secret)) for row in games.guesses.tolist()]
         return max(boards, key=len)
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack
 
-from wordle_rl.config import RoundTraining, SFTSettings, seed_after
+from wordle_rl.config import RoundTraining, SFTTraining, seed_after
 from wordle_rl.data.dataset import Example
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
@@ -355,10 +355,10 @@ def fit_round(
         part: The round, as a part of the schedule.
         loss: What to minimise; None: cross-entropy.
     """
-    settings = SFTSettings(
+    settings = SFTTraining(
         epochs=wanted.epochs,
         batch_size=wanted.batch_size,
-        gradient_accumulation_steps=wanted.gradient_accumulation_steps,
+        micro_batch_size=wanted.micro_batch_size,
         optimizer=wanted.optimizer,
         logging_steps=1,
     )

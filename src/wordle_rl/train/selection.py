@@ -58,7 +58,6 @@ class BestWeights:
         directory: Where the best weights are kept during training.
         alphas: Which weights are candidates at the end: start + alpha x (last step - start); the
             start is one in any case, and those of the steps only with 1 among them.
-        stop_below_start: End the training once greedy play is significantly below that of the start.
         remark: Called with a note on such a fall, and with an empty one at its end.
     """
 
@@ -71,7 +70,6 @@ class BestWeights:
         directory: Path,
         alphas: Sequence[float] = (1.0,),
         *,
-        stop_below_start: bool = False,
         remark: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._weights, self._validate, self._every_steps = weights, validate, every_steps
@@ -79,7 +77,7 @@ class BestWeights:
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
         self._last_validated: int | None = None
-        self._stop_below_start, self._remark = stop_below_start, remark
+        self._remark = remark
 
     def begin(self) -> None:
         """Validate the initial weights."""
@@ -87,10 +85,10 @@ class BestWeights:
             self._keep(_START_FILE)
         self._consider(0)
 
-    def after(self, step: int) -> bool:
-        """Validate the weights of a step if it is time; True if training is to stop, as they play below the start."""
-        fell = step % self._every_steps == 0 and self._consider(step)
-        return fell and self._stop_below_start
+    def after(self, step: int) -> None:
+        """Validate the weights of a step if it is time."""
+        if step % self._every_steps == 0:
+            self._consider(step)
 
     def take_best(self, last_step: int) -> int:
         """Load the best weights into the model, which has those of the last step, and return their step."""
@@ -121,21 +119,19 @@ class BestWeights:
             self._weights.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
             self._consider(last_step, alpha)
 
-    def _consider(self, step: int, alpha: float = 1.0) -> bool:
-        """Validate the current weights and keep them if they are the best; True if they play below the start."""
+    def _consider(self, step: int, alpha: float = 1.0) -> None:
+        """Validate the current weights and keep them if they are the best."""
         found = self._validate(step, alpha, self._number(step, alpha))
         self._last_validated = step
         if not is_first():
-            return False
+            return
         p_below = self._p_below_start(step, found.won)
         percent = round(100 * alpha, 6)
         where = {"stage": "validation", "step": step} if alpha == 1 else {"stage": "blend", "step": percent}
         self._run.append("metrics.jsonl", {**where, **found.figures, "p_below_start": p_below})
-        fell = p_below < _SIGNIFICANT
         if alpha == 1:
-            self._remark(f"greedy play is below its start (p = {p_below:.1g})" if fell else "")
+            self._remark(f"greedy play is below its start (p = {p_below:.1g})" if p_below < _SIGNIFICANT else "")
         self._keep_if_best(step, alpha, found.figures)
-        return fell
 
     def _keep_if_best(self, step: int, alpha: float, figures: Mapping[str, float]) -> None:
         if step and alpha == 1 and not self._takes_steps:

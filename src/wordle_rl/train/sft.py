@@ -19,7 +19,7 @@ from typing import TypeVar
 import torch
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from wordle_rl.config import ConfigError, SFTSettings
+from wordle_rl.config import ConfigError, SFTTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
@@ -38,7 +38,7 @@ T = TypeVar("T")
 def train_sft(
     learner: Learner,
     examples: Sequence[Example],
-    settings: SFTSettings,
+    settings: SFTTraining,
     run: Run,
     *,
     validation: Sequence[Example] = (),
@@ -97,7 +97,7 @@ def train_sft(
 def fit(
     loop: TrainingLoop,
     items: Sequence[Sequence[Example]],
-    settings: SFTSettings,
+    settings: SFTTraining,
     *,
     loss: Loss | None = None,
     validation: Sequence[Example] = (),
@@ -122,7 +122,7 @@ def fit(
     epochs = _EpochModels(learner, loop.checkpoints.parent / "epochs", plan) if settings.save_each_epoch else None
     if epochs is not None:
         epochs.after(done)  # a kill may have come between the checkpoint of an epoch's last step and its model
-    held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batch_size)
+    held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batches[0])
     validate = partial(learner.evaluate, held_out[process_index() :: num_processes()], CrossEntropy())
     for step, batches in plan.steps(done):
         rows = [[example for item in batch for example in items[item]] for batch in batches]
@@ -159,9 +159,9 @@ class Plan:
     seed: int
 
     @classmethod
-    def of(cls, lengths: Sequence[int], settings: SFTSettings, seed: int) -> Plan:
+    def of(cls, lengths: Sequence[int], settings: SFTTraining, seed: int) -> Plan:
         """The plan of these settings."""
-        return cls(lengths, settings.batch_size, settings.gradient_accumulation_steps, settings.epochs, seed)
+        return cls(lengths, *settings.batches, settings.epochs, seed)
 
     @property
     def games_per_step(self) -> int:

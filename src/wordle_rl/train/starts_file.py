@@ -1,6 +1,6 @@
 """The rows of a file as initial states of groups, or as the secrets they play, each checked again.
 
-Rows may be boards (`{"secret", "turns": [{"guess"}, …]}` of `wordle-rl import --format grpo`, of the
+Rows may be boards (`{"secret", "turns": [{"guess"}, …]}` of `wordle-rl dataset --rows grpo`, of the
 `_rl_start_states.jsonl` of `wordle-rl dataset`, of traces and sample games), prompts (`{"prompt", "answer"}` of its
 `_rl_train.jsonl`), histories (`{"secret", "past_guess_history"}`), or words alone (a plain list, `{"word"}`). Secret
 and guesses are all that is read: marks are those of our rules, prompts those of the run. A game that is over names its
@@ -56,9 +56,9 @@ class StartBoards:
         """The secrets, each once, in the order of the file."""
         return tuple(dict.fromkeys(start.secret for start in self.starts))
 
-    def fraction(self, wanted: float | None) -> float:
-        """Fraction of groups that start here: as wanted, else all of them for secrets alone and half for boards."""
-        return wanted if wanted is not None else 1.0 if self.names_secrets else _BOARD_FRACTION
+    def fraction(self) -> float:
+        """Fraction of groups that start here: all of them for secrets alone, half for boards."""
+        return 1.0 if self.names_secrets else _BOARD_FRACTION
 
     def limited(self, max_secrets: int) -> StartBoards:
         """The rows of this many secrets, the first of the file; 0: all."""
@@ -214,7 +214,7 @@ def _start_of(row: Mapping[str, Any] | None, where: str) -> InitialState:
     if secret is None or guesses is None:
         raise RunError(
             f'{where} is no board, which is {{"secret": …, "turns": [{{"guess": …}}, …]}}, and no secret, which is '
-            '{"answer": …} or a word a line of a .txt; make the file with `wordle-rl import --format grpo`, or take '
+            '{"answer": …} or a word a line of a .txt; make the file with `wordle-rl dataset --rows grpo`, or take '
             "the _rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
         )
     return InitialState(secret.strip().lower(), guesses)

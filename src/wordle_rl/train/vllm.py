@@ -1,21 +1,18 @@
 """vLLM plays for a training: an engine in each process, or a server; it gets the weights of each step.
 
 The engine and the way weights reach it are TRL's (`VLLMGeneration`, taken whole). Only the playing is ours: TRL calls
-the engine once per generation and may then put it to sleep, which for a game of six turns would mean sending all
-weights six times. Here the engine stays awake for a whole rollout.
+the engine once per generation, with weights sent each time. Here they are sent once per rollout.
 
-Games of several turns end at different times. Where several GPUs hold one engine (tensor parallelism), all their
-processes must still make the same calls (`SharedEngine`). With a server each process asks for itself: TRL would gather
-the prompts of all processes for every call, and those whose games end first would wait for ever.
+Games of several turns end at different times. With a server each process asks for itself: TRL would gather the prompts
+of all processes for every call, and those whose games end first would wait for ever.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
 from trl.generation.vllm_generation import VLLMGeneration
 
 from wordle_rl.chat.codec import ChatCodec
@@ -24,16 +21,15 @@ from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
 from wordle_rl.models.loading import context_length
 from wordle_rl.models.multimodal import is_text_part
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs.distributed import check_engine_size, num_processes
+from wordle_rl.runs.distributed import num_processes
 from wordle_rl.samplers.base import Sampler, check_vllm
-from wordle_rl.samplers.vllm import TokenGenerator, VLLMSampler, close_engine, quiet_vllm
+from wordle_rl.samplers.vllm import VLLMSampler, close_engine, quiet_vllm
 from wordle_rl.samplers.vllm_server import ServedModel, ServerSampler, check_takes_weights, served_models
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-    from vllm import RequestOutput, SamplingParams
 
 _WAIT_S = 240.0
 """Time a server has to come up, in seconds: as long as TRL waits for it."""
@@ -64,7 +60,7 @@ def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, 
     if settings.server:
         check_server(settings, learner.model, words, prompter, learner.codec)
         return ServerEngine(learner, settings.server)
-    check_colocated(settings, learner.model)
+    check_colocated(learner.model)
     length = engine_length(settings, words, prompter, learner.codec, context_length(learner.model))
     return ColocatedEngine(learner, settings, length)
 
@@ -74,28 +70,28 @@ class ColocatedEngine:
 
     Args:
         learner: Its weights play.
-        settings: `grpo.vllm`.
+        settings: Of these, `gpu_memory_utilization`, and how many games are in play.
         length: Longest game in tokens.
     """
 
     def __init__(self, learner: TorchLearner, settings: GRPOTraining, length: int) -> None:
-        self._learner, self._vllm = learner, settings.vllm
+        self._learner = learner
         self._generation = VLLMGeneration(
             model=learner.model,
             accelerator=learner.accelerator,
             processing_class=learner.codec.tokenizer,
             mode="colocate",
-            tensor_parallel_size=settings.vllm.tensor_parallel_size,
-            gpu_memory_utilization=settings.vllm.gpu_memory_utilization,
+            tensor_parallel_size=1,
+            gpu_memory_utilization=settings.gpu_memory_utilization,
             max_model_length=length,
             max_num_seqs=settings.groups_per_step * settings.group_size,
-            enable_sleep_mode=settings.vllm.sleep,
+            enable_sleep_mode=False,
         )
-        self._has: int | None = None  # version of the weights it was sent; None: none, or it has slept
+        self._has: int | None = None  # version of the weights it was sent; None: none
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """The engine with the learner's weights, awake as long as the context lasts.
+        """The engine with the learner's weights.
 
         Every process must enter and leave together; what they play in between may differ.
         """
@@ -105,21 +101,11 @@ class ColocatedEngine:
 
     @contextmanager
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """The engine with the weights it has, awake as long as the context lasts."""
+        """The engine with the weights it has."""
         generation = self._generation
-        if self._vllm.sleep:
-            generation.llm.wake_up(tags=["kv_cache"])
-        engine: TokenGenerator | SharedEngine = generation.llm
-        if self._vllm.tensor_parallel_size > 1:
-            engine = SharedEngine(generation.llm, generation.tp_group)
         length = int(generation.llm.llm_engine.model_config.max_model_len)
-        sampler = VLLMSampler(engine, self._learner.codec, sampling, seed, length)
+        sampler = VLLMSampler(generation.llm, self._learner.codec, sampling, seed, length)
         yield sampler, length - sampling.max_completion_tokens
-        if isinstance(engine, SharedEngine):
-            engine.finish()
-        if self._vllm.sleep:
-            generation.llm.sleep(level=2)  # forgets the weights
-            self._has = None
 
     def send_weights(self) -> None:
         """Give the engine the current weights, unless it has them.
@@ -203,63 +189,23 @@ class ServerEngine:
             self._generation.vllm_client.close_communicator()
 
 
-class SharedEngine:
-    """An engine that several processes hold together: what one of them asks for, all of them generate.
-
-    vLLM expects each process of the group to make the same calls. Games end at different times, so a process without
-    further requests must keep calling (`finish`) until no process of its group has any.
-
-    Args:
-        engine: This process's part.
-        group: The processes of the engine.
-    """
-
-    def __init__(self, engine: TokenGenerator, group: torch.distributed.ProcessGroup) -> None:
-        self._engine, self._group = engine, group
-
-    def generate(
-        self, prompts: Any, sampling_params: Sequence[SamplingParams], *, use_tqdm: bool
-    ) -> Sequence[RequestOutput]:
-        """The outputs of this process's prompts, in order."""
-        outputs, _ = self._together(list(prompts), list(sampling_params), use_tqdm=use_tqdm)
-        return outputs
-
-    def finish(self) -> None:
-        """Take part in the calls of the other processes until all have finished."""
-        while not self._together([], [])[1]:
-            pass
-
-    def _together(
-        self, prompts: list[Any], params: list[SamplingParams], *, use_tqdm: bool = False
-    ) -> tuple[Sequence[RequestOutput], bool]:
-        """One call of the whole group; this process's outputs, and whether no process asked for anything."""
-        everyone: list[Any] = [None] * torch.distributed.get_world_size(self._group)
-        torch.distributed.all_gather_object(everyone, (prompts, params), group=self._group)
-        asked = [prompt for theirs, _ in everyone for prompt in theirs]
-        wanted = [each for _, theirs in everyone for each in theirs]
-        outputs = self._engine.generate(asked, wanted, use_tqdm=use_tqdm) if asked else []
-        first = sum(len(theirs) for theirs, _ in everyone[: torch.distributed.get_rank(self._group)])
-        return outputs[first : first + len(prompts)], not asked
-
-
 def engine_length(
     settings: GRPOTraining, words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None
 ) -> int:
-    """Longest game in tokens: as set, or a quarter more than the token budgets come to, within the model's context."""
+    """Longest game in tokens: a quarter more than the token budgets come to, within the model's context."""
     expected = longest_game(words, prompter, codec, settings.sampling.max_completion_tokens)
-    length = settings.vllm.max_length or expected + expected // 4
+    length = expected + expected // 4
     return length if context is None else min(length, context)
 
 
-def check_colocated(settings: GRPOTraining, model: PreTrainedModel) -> None:
+def check_colocated(model: PreTrainedModel) -> None:
     """Refuse what cannot work before an engine is made.
 
     Raises:
-        ConfigError: If vLLM is missing, the GPUs of an engine do not divide the processes, or the model was never
-            saved, so that the engine has nothing to load, or is only a part of what was saved.
+        ConfigError: If vLLM is missing, or the model was never saved, so that the engine has nothing to load, or is
+            only a part of what was saved.
     """
     check_vllm('grpo.engine "vllm"')
-    check_engine_size(settings.vllm.tensor_parallel_size)
     if not model.name_or_path:
         raise ConfigError('grpo.engine "vllm" reads the model from a directory; save it and load it from there')
     if is_text_part(model.name_or_path):

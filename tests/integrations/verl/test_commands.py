@@ -1,4 +1,4 @@
-"""Laws of `wordle-rl verl` before it trains: its overrides, and the scripts that launch it."""
+"""Laws of `python -m wordle_rl.integrations.verl` before it trains: its overrides, and the scripts that launch it."""
 
 import os
 import subprocess
@@ -11,17 +11,19 @@ pytest.importorskip("verl")
 from training_fixtures import write_config
 from verl_games import verl_run
 
+from wordle_rl.integrations.verl.__main__ import main
 from wordle_rl.integrations.verl.settings import VerlSettings
 
 SCRIPTS = Path(__file__).parents[3] / "scripts" / "verl"
 RECORDING = '#!/usr/bin/env bash\necho "$(basename "$0") $* [${RAY_AUTH_MODE-}|${RAY_AUTH_TOKEN_PATH-}]" >> "$CALLS"\n'
 
 
-def test_one_command_translates_a_config_for_several_nodes(tmp_path, word_directory, cli) -> None:
+def test_one_command_translates_a_config_for_several_nodes(tmp_path, word_directory, capsys) -> None:
     changes = {"grpo__groups_per_step": "8"}
     run = verl_run(tmp_path / "run", word_directory, **changes)
     config = write_config(tmp_path / "mini.toml", word_directory, **changes)
-    code, shown, said = cli("verl", config, "--out", run, "--nodes", "4", "--max-response-tokens", "60", "--show")
+    code = main([str(config), "--out", str(run), "--nodes", "4", "--max-response-tokens", "60", "--show"])
+    shown, said = capsys.readouterr()
     assert code == 0
     assert {"++trainer.nnodes=4", "++data.train_batch_size=8", "++data.max_response_length=60"} <= set(shown.split())
     assert "may come to" in said
@@ -52,10 +54,12 @@ def launched(tmp_path):
     programs, calls, token = tmp_path / "bin", tmp_path / "calls", tmp_path / "auth_token"
     programs.mkdir()
     token.write_text("0123")
-    for name in ("wordle-rl", "ray", "sleep"):
+    for name in ("ray", "sleep"):
         (programs / name).write_text(RECORDING)
     # The cluster has as many nodes as somebody has waited for.
-    (programs / "python").write_text('#!/usr/bin/env bash\ngrep -c "^sleep" "$CALLS" || true\n')
+    (programs / "python").write_text(
+        f'#!/usr/bin/env bash\nif [ "$1" = -m ]; then\n{RECORDING}else\ngrep -c "^sleep" "$CALLS" || true\nfi\n'
+    )
     for program in programs.iterdir():
         program.chmod(0o755)
 
@@ -73,7 +77,7 @@ def launched(tmp_path):
 def test_a_script_gives_the_command_options_that_it_has(launched, script) -> None:
     code, [call], _ = launched(script, "my.toml", "runs/my", "--seed", "3")
     assert code == 0
-    assert call.startswith("wordle-rl verl my.toml --out runs/my ")
+    assert call.startswith("python -m wordle_rl.integrations.verl my.toml --out runs/my ")
     assert "--seed 3" in call
     names = {word.removeprefix("--").replace("-", "_") for word in call.split() if word.startswith("--")}
     assert names - set(VerlSettings.model_fields) <= {"out", "report_to", "seed"}
@@ -83,9 +87,11 @@ def test_the_first_of_several_machines_waits_for_the_others_and_trains(launched)
     machines = {"NODE_RANK": "0", "NODES": "3", "HEAD": "10.0.0.1"}
     code, calls, _ = launched("nodes.sh", "my.toml", "runs/my", **machines)
     assert code == 0
-    assert [call.split()[0] for call in calls] == ["ray", "sleep", "sleep", "sleep", "wordle-rl", "ray"]
+    assert [call.split()[0] for call in calls] == ["ray", "sleep", "sleep", "sleep", "python", "ray"]
     assert calls[0].startswith("ray start --head --node-ip-address 10.0.0.1 --port 6379 --num-gpus 8")
-    assert calls[4].startswith("wordle-rl verl my.toml --out runs/my --nodes 3 --gpus-per-node 8")
+    assert calls[4].startswith(
+        "python -m wordle_rl.integrations.verl my.toml --out runs/my --nodes 3 --gpus-per-node 8"
+    )
     assert calls[5].startswith("ray stop")
 
 

@@ -1,4 +1,4 @@
-"""PPO by `wordle-rl verl` on a CPU: a critic, advantages by GAE, validation in batches of sixteen."""
+"""PPO by our command for verl on a CPU: a critic, advantages by GAE, validation in batches of sixteen."""
 
 import math
 from pathlib import Path

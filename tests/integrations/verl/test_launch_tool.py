@@ -1,4 +1,4 @@
-"""`wordle-rl verl --tool` on a CPU: a tiny Qwen3 with the published template guesses by calls and learns from them."""
+"""our command for verl on a CPU: a tiny Qwen3 with the published template guesses by calls and learns from them."""
 
 import json
 import random

@@ -8,32 +8,31 @@ from wordle_rl.config import ConfigError, load_config
 from wordle_rl.integrations.verl.refusals import check_settings
 from wordle_rl.integrations.verl.settings import VerlSettings
 
-RECIPE = Path(__file__).parents[3] / "configs" / "recipes" / "qwen2.5-0.5b.toml"
+RECIPE = Path(__file__).parents[3] / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"
 
 REFUSED = [
     ({("algorithm",): "dpo"}, {}, "algorithm"),
     ({("grpo", "steps"): 0, ("sft", "epochs"): 1.0}, {}, "algorithm"),
     ({("game", "shape"): "state"}, {}, "game.shape"),
     ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
-    ({("grpo", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "grpo.outside_rate"),
+    ({("rl", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "rl.outside_rate"),
     ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
     ({("rl", "starts", "file"): Path("boards.jsonl")}, {}, "rl.starts.file"),
     ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),
     ({("grpo", "probe_every_steps"): 5}, {}, "grpo.probe_every_steps"),
     ({("grpo", "max_refills"): 2}, {}, "grpo.max_refills"),
     ({("rl", "reward", "preset"): "shaped_curriculum"}, {}, "rl.reward"),
-    ({("rl", "sampling", "top_p"): 0.9}, {}, "rl.sampling.top_p"),
-    ({("rl", "sampling", "max_batch_size"): 64}, {}, "rl.sampling.max_batch_size"),
+    ({("max_batch_size",): 64}, {}, "max_batch_size"),
     ({}, {"estimator": "ppo"}, "grpo.credit"),
     ({("grpo", "credit"): "wordle_rl.train.advantages:turn_advantages"}, {}, "grpo.credit"),
     ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
     ({("grpo", "validate_every_steps"): 5}, {}, "--validate-every-steps"),
     ({("grpo", "engine"): "vllm"}, {}, "grpo.engine"),
-    ({("rl", "optimizer", "name"): "muon"}, {}, "rl.optimizer.name"),
+    ({("rl", "optimizer", "muon_learning_rate"): 0.02}, {}, "rl.optimizer.muon_learning_rate"),
     ({("rl", "optimizer", "schedule"): "linear"}, {}, "rl.optimizer.schedule"),
     ({("model", "lora", "rank"): 8}, {}, "model.lora"),
     ({}, {"mini_batch_size": 100}, "--mini-batch-size 100"),
-    ({("grpo", "micro_batch_size"): 4096}, {"gpus_per_node": 8, "mini_batch_size": 8}, "grpo.micro_batch_size"),
+    ({("model", "micro_batch_size"): 4096}, {"gpus_per_node": 8, "mini_batch_size": 8}, "model.micro_batch_size"),
     ({}, {"gpus_per_node": 4, "tensor_parallel": 3}, "--tensor-parallel 3"),
     ({}, {"gpus_per_node": 3}, "3 GPUs"),
     ({}, {"max_response_tokens": 512}, "--max-response-tokens 512"),

@@ -21,7 +21,7 @@ from wordle_rl.integrations.verl.settings import VerlSettings
 from wordle_rl.integrations.verl.translate import CREDIT, agent_file, layout_of, translated, write_agent_file
 
 ROOT = Path(__file__).parents[3]
-RECIPE = ROOT / "configs" / "recipes" / "qwen2.5-0.5b.toml"
+RECIPE = ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"
 EIGHT = VerlSettings(
     gpus_per_node=8, tensor_parallel=2, memory_fraction=0.7, offload=True, epochs=15, mini_batch_size=8,
     max_prompt_tokens=1024, max_response_tokens=3072, validate_every_steps=20, val_batch_size=16,
@@ -62,12 +62,12 @@ OTHERS = [
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"credit": "guess"}}, {}, {"algorithm.adv_estimator": "wordle_guess"}),
     ({"grpo": {"loss_type": "grpo"}}, {}, {"actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-mean"}),
-    ({"grpo": {"sequence_importance": True}}, {}, {"actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"}),
+    ({"grpo": {"loss_type": "gspo"}}, {}, {"actor_rollout_ref.actor.policy_loss.loss_mode": "gspo"}),
     ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),
     ({"grpo": {"save_steps": 7}}, {}, {"trainer.save_freq": 7}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
-    ({"rl": {"precision": "fp32"}}, {}, {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}),
-    ({"rl": {"sampling": {"temperature": 0.8}}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
+    ({"model": {"precision": "fp32"}}, {}, {"actor_rollout_ref.actor.fsdp_config.mixed_precision.param_dtype": "fp32"}),
+    ({"rl": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     ({"report_to": ["tensorboard"]}, {}, {"trainer.logger": ["console", "tensorboard"]}),
     ({"report_to": ["tensorboard"]}, {}, {"trainer.log_val_generations": 8}),
     ({"report_to": []}, {}, {"trainer.logger": ["console"], "trainer.log_val_generations": 0}),

@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("starlette")
 
-from wordle_rl.__main__ import main
+from wordle_rl.cli import main
 from wordle_rl.serve import server
 from wordle_rl.serve.settings import ServeSettings
 

@@ -54,7 +54,7 @@ def test_an_export_holds_every_game_and_the_review_of_its_boards(run: Path, tmp_
 
 
 def test_the_command_writes_the_page(run: Path, tmp_path: Path, capsys) -> None:
-    from wordle_rl.__main__ import main
+    from wordle_rl.cli import main
 
     path = tmp_path / "page.html"
     assert main(["watch", str(run), "--export", str(path), "--json"]) == 0

@@ -5,7 +5,7 @@ refusals.py    settings that verl would not follow
 translate.py   a run's config in verl's words
 layouts/       Hydra configs for one GPU, one machine, several machines
 launch.py      a training from a run's config to a run's model
-commands.py    `wordle-rl verl`
+__main__.py    `python -m wordle_rl.integrations.verl`
 main.py        the process on Ray that drives the training
 trainer.py     verl's trainer, which also writes our metrics and games
 critic.py      verl's worker of a critic, with the attention of the config

@@ -27,23 +27,20 @@ def _games(config: RunConfig) -> dict[str, bool]:
         'algorithm: only "grpo" is trained this way': config.algorithm != "grpo" or grpo.is_skipped,
         'game.shape: a game is one row; set it to "transcript"': config.game.shape is not Shape.TRANSCRIPT,
         "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
-        "grpo.outside_rate: secrets are answers; set it to 0": grpo.outside_rate > 0,
+        "rl.outside_rate: secrets are answers; set it to 0": bool(rl.outside_rate),
         "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
         "rl.starts.file: initial states are random; leave it out": rl.starts.file is not None,
         "grpo.prioritized_fraction: secrets take turns; leave it out": (
-            "prioritized_fraction" in grpo.model_fields_set and grpo.prioritized_fraction > 0
+            not grpo.is_default("prioritized_fraction") and grpo.prioritized_fraction > 0
         ),
         "grpo.probe_every_steps: secrets take turns; set it to 0": grpo.probe_every_steps > 0,
         "grpo.max_refills: no group is replayed; leave it out": (
-            "max_refills" in grpo.model_fields_set and grpo.max_refills > 0
+            not grpo.is_default("max_refills") and grpo.max_refills > 0
         ),
-        "rl.reward: weights never switch here; leave out then_preset and then_weights, or name a preset": (
+        "rl.reward: weights never switch here; name a preset that is no curriculum": (
             rl.reward.schedule().end is not None
         ),
-        "rl.sampling.top_p: log-probabilities are of all tokens; set it to 1": rl.sampling.top_p < 1,
-        "rl.sampling.max_batch_size: the server chooses its batches; leave it out": (
-            "max_batch_size" in rl.sampling.model_fields_set
-        ),
+        "max_batch_size: the server chooses its batches; leave it out": (not config.is_default("max_batch_size")),
     }
 
 
@@ -56,7 +53,7 @@ def _training(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
             grpo.credit not in CREDIT_NAMES
         ),
         "grpo.credit: a critic takes its place with --estimator ppo; leave it out": (
-            verl.estimator == "ppo" and "credit" in grpo.model_fields_set
+            verl.estimator == "ppo" and not grpo.is_default("credit")
         ),
         'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"': (
             grpo.mask_overlong and by_turn
@@ -64,9 +61,12 @@ def _training(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "grpo.validate_every_steps: weights are not chosen by validation; set it to 0 and --validate-every-steps": (
             grpo.validate_every_steps > 0
         ),
-        "grpo.engine: --rollout says what plays; leave it out": "engine" in grpo.model_fields_set,
-        "grpo.vllm: --tensor-parallel and --memory-fraction say so; leave it out": "vllm" in grpo.model_fields_set,
-        'rl.optimizer.name: set it to "adamw"': optimizer.name != "adamw",
+        "grpo.engine: --rollout says what plays; leave it out": not grpo.is_default("engine"),
+        "grpo.gpu_memory_utilization: --memory-fraction says so; leave it out": (
+            not grpo.is_default("gpu_memory_utilization")
+        ),
+        "rl.optimizer.muon_learning_rate: AdamW alone trains here; leave it out": optimizer.muon_learning_rate
+        is not None,
         'rl.optimizer.schedule: use "constant" or "cosine"': optimizer.schedule not in ("constant", "cosine"),
         "model.load_in_4bit: weights are held in 16 or 32 bits; set it to false": config.model.load_in_4bit,
         "model.lora: whole models are trained here; set model.lora.rank to 0": config.model.lora.rank > 0,
@@ -84,9 +84,9 @@ def _check_sizes(config: RunConfig, verl: VerlSettings) -> None:
             f"{mini} secrets of {size} games are no whole number for each of {gpus} GPUs; change grpo.groups_per_step, "
             "rl.group_size or --mini-batch-size"
         )
-    micro = config.grpo.micro_batch_size
+    micro = config.model.micro_batch_size
     if micro and mini * size // gpus % micro:
-        raise ConfigError(f"grpo.micro_batch_size {micro} must divide the {mini * size // gpus} games of a GPU")
+        raise ConfigError(f"model.micro_batch_size {micro} must divide the {mini * size // gpus} games of a GPU")
     if gpus % verl.tensor_parallel:
         raise ConfigError(f"--tensor-parallel {verl.tensor_parallel} must divide the {gpus} GPUs")
     if config.max_completion_tokens >= verl.max_response_tokens:

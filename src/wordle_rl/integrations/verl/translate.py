@@ -95,7 +95,6 @@ def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
     return {
         "path": model,
         "enable_gradient_checkpointing": training.gradient_checkpointing,
-        "use_liger": config.model.liger_kernels,
         **({"override_config": {"attn_implementation": attention}} if attention else {}),
     }
 
@@ -107,9 +106,9 @@ def _actor(config: RunConfig, training: GRPOTraining, verl: VerlSettings) -> Tre
         "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
         "clip_ratio_low": training.epsilon,
         "clip_ratio_high": training.epsilon_high,
-        "loss_agg_mode": _AGGREGATION[training.loss_type],
+        "loss_agg_mode": _AGGREGATION[training.aggregation],
         "loss_scale_factor": most_tokens if training.loss_type == "dr_grpo" else None,
-        "policy_loss": {"loss_mode": "gspo" if training.sequence_importance else "vanilla"},
+        "policy_loss": {"loss_mode": "gspo" if training.by_sequence else "vanilla"},
         "use_kl_loss": training.beta > 0,
         "kl_loss_coef": training.beta,
         "kl_loss_type": "low_var_kl",
@@ -131,11 +130,11 @@ def _optimizer(training: GRPOTraining) -> Tree:
     optimizer = training.optimizer
     return {
         "lr": optimizer.learning_rate,
-        "weight_decay": optimizer.weight_decay,
+        "weight_decay": 0.0,
         "clip_grad": optimizer.max_grad_norm,
         "lr_scheduler_type": optimizer.schedule,
-        "lr_warmup_steps": optimizer.warmup_steps or -1,
-        "lr_warmup_steps_ratio": optimizer.warmup_fraction,
+        "lr_warmup_steps": round(optimizer.warmup) if optimizer.warmup >= 1 else -1,
+        "lr_warmup_steps_ratio": optimizer.warmup if optimizer.warmup < 1 else 0.0,
     }
 
 
@@ -187,8 +186,8 @@ def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
         "save_freq": training.save_steps or _LAST_STEP,
         "test_freq": verl.validate_every_steps or -1,
         "val_before_train": verl.validate_every_steps > 0,
-        "logger": ["console", *config.report_to],
-        "log_val_generations": _SHOWN_GAMES if config.report_to else 0,
+        "logger": ["console", *config.trackers],
+        "log_val_generations": _SHOWN_GAMES if config.trackers else 0,
         "project_name": named.project or "wordle-rl",
         "experiment_name": named.run,
         "default_local_dir": str(checkpoints(run)),

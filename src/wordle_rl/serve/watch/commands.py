@@ -8,8 +8,7 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.options import Json
-from wordle_rl.cli.program import Command
+from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.runs import RunError
 from wordle_rl.serve.commands import INSTALL
@@ -47,6 +46,3 @@ def watch(
         raise ConfigError(f"watch needs {error.name}: {INSTALL}; --export needs nothing") from None
     settings = ServeSettings(runs=run, port=port)
     run_server(settings, lambda address: console.out.print(f"look at {address}/watch/; Ctrl-C stops", highlight=False))
-
-
-COMMANDS = {"watch": Command(watch)}

@@ -1,19 +1,19 @@
-"""`wordle-rl verl`: a run's GRPO or PPO under verl on Ray."""
+"""`python -m wordle_rl.integrations.verl`: a run's GRPO or PPO under verl on Ray."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli import console
-from wordle_rl.cli.program import Command
-from wordle_rl.cli.settings import RunSettings
-from wordle_rl.config import ConfigError
+from wordle_rl.cli import Command, console, execute
+from wordle_rl.cli.settings import Overrides
+from wordle_rl.config import ConfigError, load_config
 from wordle_rl.integrations.verl.refusals import check_settings
 from wordle_rl.integrations.verl.settings import VerlSettings
 
@@ -21,8 +21,9 @@ INSTALL = 'pip install "wordle-rl[verl]" and vllm or sglang (--rollout), in an e
 
 
 def verl(
+    config: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides,
     out: Path,
-    settings: Annotated[RunSettings, tyro.conf.arg(name="")] = RunSettings(),
     cluster: Annotated[VerlSettings, tyro.conf.arg(name="")] = VerlSettings(),
     show: bool = False,
 ) -> None:
@@ -31,13 +32,14 @@ def verl(
     The same command resumes from the last checkpoint.
 
     Args:
+        config: A preset, or a config file.
+        overrides: Settings that override the file's.
         out: The run directory, with its model of SFT unless `sft.epochs` is 0. All machines must see it.
-        settings: Config file and settings, the same as of the run.
         cluster: What verl has settings for and the run has not.
         show: Print the overrides of verl's config, and do not train.
     """
-    config = settings.config()
-    check_settings(config, cluster)
+    wanted = load_config(config, overrides)
+    check_settings(wanted, cluster)
     # A module of yours that verl imports may bring a server of its own.
     server = () if os.environ.get("VERL_USE_EXTERNAL_MODULES") else (cluster.rollout,)
     needed = ("transformers", "verl", "ray", *server)
@@ -48,7 +50,7 @@ def verl(
     is_new = not out.exists()
     prepared = None
     try:
-        prepared = launch.prepare(config, cluster, out)
+        prepared = launch.prepare(wanted, cluster, out)
     finally:
         # What was only shown, or refused, must not stand in the way of the corrected command.
         if is_new and (show or prepared is None):
@@ -62,4 +64,11 @@ def verl(
     console.out.print(f"model: {launch.train(prepared)}", highlight=False)
 
 
-COMMANDS = {"verl": Command(verl, resumes=lambda **_: True)}
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit codes are those of `wordle-rl`."""
+    command = Command("integrations.verl.__main__:verl", "", resumes=True)
+    return execute(command, "python -m wordle_rl.integrations.verl", sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""Laws of `analyze` and `dataset`: no file of another kind is written over, and options mean what they say."""
+"""Laws of `dataset`: no file of another kind is written over, and options mean what they say."""
 
 import json
 from pathlib import Path
@@ -39,9 +39,9 @@ OTHER_FILES = {
 
 def test_a_table_of_words_is_never_written_over_its_games(call, games: Path) -> None:
     before = games.read_bytes()
-    code, out, err = call("analyze", "--out", games)
+    code, out, err = call("dataset", "--csv", games)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"{games} holds something else than a table of this kind; name another --out" in err
+    assert f"{games} holds something else than a table of this kind; name another --csv" in err
     assert games.read_bytes() == before
 
 
@@ -49,26 +49,26 @@ def test_a_table_of_words_is_never_written_over_its_games(call, games: Path) -> 
 def test_a_table_of_words_replaces_an_earlier_one_and_nothing_else(kind: str, call, tmp_path: Path) -> None:
     table = tmp_path / "table.csv"
     table.write_bytes(OTHER_FILES[kind])
-    assert call("analyze", "--out", table)[0] == 2
+    assert call("dataset", "--csv", table)[0] == 2
     assert table.read_bytes() == OTHER_FILES[kind]
     table.unlink()
-    assert [call("analyze", "--out", table)[0] for _ in range(2)] == [0, 0]
+    assert [call("dataset", "--csv", table)[0] for _ in range(2)] == [0, 0]
     assert [line.split(",")[-1] for line in table.read_text().splitlines()] == ["part", "train", "train"]
 
 
 def test_one_lost_game_of_many_is_not_all_won(call, games: Path) -> None:
     games.write_text("".join(games.read_text().splitlines(keepends=True)[:1] * 1999))
-    assert "1,999 games, 100.0% won" in call("analyze")[1]
+    assert "1,999 games, 100.0% won" in call("dataset")[1]
     row = json.loads(games.read_text().splitlines()[0])
     row["turns"] = [{**turn, "guess": "zzzzz", "marks": "XXXXX"} for turn in row["turns"]]
     with games.open("a") as file:
         file.write(json.dumps(row) + "\n")
-    assert "2,000 games, 99.95% won" in call("analyze")[1]
+    assert "2,000 games, 99.95% won" in call("dataset")[1]
 
 
 @pytest.mark.parametrize("top", [0, -3])
 def test_a_number_of_rows_below_one_is_refused(top: int, call) -> None:
-    code, out, err = call("analyze", f"--top={top}")
+    code, out, err = call("dataset", f"--top={top}")
     assert (code, out) == (2, "")
     assert f"--top {top} shows no word; give at least 1" in err
 

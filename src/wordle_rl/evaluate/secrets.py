@@ -1,0 +1,74 @@
+"""Secrets to evaluate on that are no part of a split: words outside the answers, or those of a file."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from wordle_rl.config import ConfigError
+from wordle_rl.words import WordList
+from wordle_rl.words.split import Split, SplitName
+
+OUTSIDE = "outside"
+"""Name of the listed words that are no answers."""
+MARKED_PARTS: tuple[SplitName, ...] = ("train", "val", "held_out")
+"""Parts of the split that words of a file are marked by; the others are `outside`."""
+
+
+@dataclass(frozen=True)
+class NamedSecrets:
+    """Words to play by name, and how many lines of their file were left out, with the reasons."""
+
+    words: tuple[str, ...]
+    left_out: str = ""
+
+
+def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> NamedSecrets:
+    """The words outside the answers, or those of a file.
+
+    Of a file the first column is read (up to a comma, semicolon or blank), each word once, in its order. Of the words
+    outside the answers, in an order that the seed shuffles, the first `max_games` are taken; 0: all.
+
+    Raises:
+        ConfigError: If there is no such file, or it has no word that may be played.
+    """
+    if name == OUTSIDE:
+        outside = sorted(words.outside)
+        random.Random(seed).shuffle(outside)
+        return NamedSecrets(_checked(outside, name)[: max_games or None])
+    try:
+        text = Path(name).read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"--secrets {name} is no file of words ({type(error).__name__}); give one with a word per line, or outside"
+        ) from None
+    column = [re.split(r"[,;\s]", line.strip(), maxsplit=1)[0].strip("\"'").lower() for line in text.splitlines()]
+    spelled = [word for word in column if len(word) == words.word_length and word.isascii() and word.isalpha()]
+    listed = list(dict.fromkeys(word for word in spelled if word in words))
+    num_unlisted = len({word for word in spelled if word not in words})
+    num_other = sum(map(bool, column)) - len(spelled)
+    reasons = {
+        f"{num_other:,} lines that are no word of {words.word_length} letters": num_other,
+        f"{num_unlisted:,} words that list {words.name!r} lacks (--words names another)": num_unlisted,
+    }
+    return NamedSecrets(
+        _checked(listed, name)[: max_games or None], "; ".join(text for text, count in reasons.items() if count)
+    )
+
+
+def _checked(found: Sequence[str], name: str) -> tuple[str, ...]:
+    if not found:
+        raise ConfigError(f"--secrets {name} names no word that may be played; name a file, or another --words")
+    return tuple(found)
+
+
+def marked(secrets: Sequence[str], split: Split) -> dict[str, list[str]]:
+    """Secrets by what training knew of them: `train`, `val`, `held_out`, `outside`; parts without any are left out."""
+    names = {"train": "train", "val": "val", "test": "held_out"}
+    found: dict[str, list[str]] = {name: [] for name in (*MARKED_PARTS, OUTSIDE)}
+    for secret in dict.fromkeys(secrets):
+        found[names.get(split.part_of(secret), OUTSIDE)].append(secret)
+    return {name: words for name, words in found.items() if words}
