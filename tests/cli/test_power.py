@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from scripted_evaluations import play_script
 
-from wordle_rl.cli.eval_figures import power_line
+from wordle_rl.cli.eval import power_line
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 
 
