@@ -129,3 +129,19 @@ def test_the_commands_work_in_an_empty_environment(programs: Path, tmp_path: Pat
         programs / "wordle-rl", "eval", "--player", "solver", "--max-games", "3", "--json", cwd=tmp_path, **cache
     ).stdout
     assert json.loads(played)
+
+
+def test_a_player_and_the_presets_travel_with_the_wheel(programs: Path, built: Path, tmp_path: Path) -> None:
+    pip = (programs / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, "--constraint", ROOT / "constraints.txt", "torch", f"{wheel(built)}[train]", cwd=tmp_path)
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    command = (programs / "wordle-rl", "play", "--player", "bundled", "--secret", "crane")
+    run(*command, cwd=tmp_path, **cache)  # writes the bytecode of everything that it imports
+    before = os.times()
+    assert "found: CRANE" in run(*command, cwd=tmp_path, **cache).stdout
+    after = os.times()
+    used = after.children_user + after.children_system - before.children_user - before.children_system
+    assert used < 20, "seconds of the processor; ten on an idle machine of today"
+    small = ["--traces.num-games", "300", "--grpo.steps", "1", "--grpo.groups-per-step", "2", "--eval.max-games", "4"]
+    run(programs / "wordle-rl", "run", "quickstart", *small, "--out", tmp_path / "run", cwd=tmp_path, **cache)
+    assert (tmp_path / "run" / "report.html").is_file()
