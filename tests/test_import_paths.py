@@ -211,7 +211,7 @@ def test_a_style_from_outside_words_a_played_game(shape: str, own) -> None:
     [game] = play_games([InitialState("crane")], WORDS, config.game.prompter(5), player)
     assert game.transcript.won
     texts = [message["content"] for message in asked[-1].messages if message["role"] != "assistant"]
-    system = "Finde ein Wort mit 5 Buchstaben: <guess>crane</guess>"
+    system = "Finde ein Wort mit 5 Buchstaben: <guess>xylyl</guess>"
     board = ["zzzzz XXXXX", "nein: malformed"]
     assert texts == ([system, "Los!", *board] if shape == "transcript" else [system, "; ".join(board)])
     assert [message["content"] for message in asked[0].messages] == [system, "Los!"]

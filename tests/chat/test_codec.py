@@ -209,10 +209,6 @@ def test_template_variables_reach_the_prompt_and_every_bridge(byte_pairs: str) -
         ("{% for m in messages %}{{ m.content }}{% endfor %}", "does not close an assistant turn"),
         ("{% for m in messages if m.role == 'user' %}{{ m.content }}<|eot|>{% endfor %}", "drops or repeats"),
         ("{% for m in messages %}{{ m.content * 2 }}<|eot|>{% endfor %}", "drops or repeats"),
-        (
-            "{% for m in messages %}{{ m.role + m.content }}{{ '<|eot|>' if not loop.last }}{% endfor %}",
-            "does not close an assistant turn",
-        ),
     ],
 )
 def test_templates_without_readable_borders_are_refused(template: str | None, problem: str, byte_pairs: str) -> None:

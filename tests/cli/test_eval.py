@@ -12,7 +12,9 @@ from wordle_rl.cli import eval as evaluating
 from wordle_rl.cli.eval import EvalRequest
 from wordle_rl.config import LARGEST_SEED, WordSettings
 from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.players import Player
 from wordle_rl.game import Rules
+from wordle_rl.prompt import Prompter
 from wordle_rl.runs import read_object, write_json
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.solver import Solver
@@ -48,7 +50,8 @@ def test_games_are_repeated_only_by_players_that_draw(player: str, temperature: 
 
 def test_games_gone_on_with_have_a_seed_that_can_be_taken(tmp_path: Path, monkeypatch) -> None:
     seeds = []
-    monkeypatch.setattr(evaluating, "make_player", lambda *_, seed, **__: seeds.append(seed))
+    player = Player("m", None, Prompter())
+    monkeypatch.setattr(evaluating, "make_player", lambda *_, seed, **__: seeds.append(seed) or player)
     asked = EvalRequest("openai:m", temperature=1.0, seed=LARGEST_SEED, out=tmp_path / "x.json")
     asked.make(WORDS, Solver(WORDS))
     (tmp_path / "x.games.jsonl").write_text("settings\ngame\ngame\n")

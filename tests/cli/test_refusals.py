@@ -188,14 +188,14 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     case: str, cli, here, finished_run, word_directory
 ) -> None:
     command, named = BAD[case]
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()}
     code, out, err = cli(*(part.format(here=here, run=finished_run, words=word_directory) for part in command.split()))
     assert code == 2, err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert named.format(here=here, run=finished_run) in err
     assert out == ""
-    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()} == before
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_an_empty_value_is_refused_and_is_not_the_current_directory(
     given = command.format(here=here, run=finished_run).split()
     for empty in ([""],) if option == "an argument" else ([option, ""], [f"{option}="]):
         assert cli(*given, *empty) == (2, "", f"error: {option} is empty; give it a value\n")
-    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()} == before
 
 
 def test_only_the_value_of_its_option_may_be_empty(cli, here) -> None:

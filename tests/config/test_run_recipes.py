@@ -40,7 +40,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "sft": {"batch_size": 6, "epochs": 1},
     "rl": {"group_size": 2},
     "grpo": {"steps": 1, "groups_per_step": 1},
-    "expert_iteration": {"rounds": 1, "groups_per_round": 2},
     "eval": {"max_games": 1},
 }
 """What is made smaller; all else is as the file says."""
@@ -48,6 +47,8 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def small(path: Path, word_directory: Path, model: str) -> RunConfig:
     options: dict[Setting, Any] = {(section, n): v for section, changes in SMALL.items() for n, v in changes.items()}
+    if load_config(path).algorithm != "grpo":
+        options |= {("rl", "rounds"): 1, ("rl", "groups_per_round"): 2}
     return load_config(
         path,
         {

@@ -169,12 +169,20 @@ def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small
 
 def test_the_teachers_own_games_are_sound(sixty, traces) -> None:
     faults = Counter(fault_of(trace, sixty, DatasetLimits()) for trace in traces)
-    assert set(faults) == {None, "not_won"}
+    assert set(faults) <= {None, "not_won"}
     assert faults[None] == sum(trace.won for trace in traces)
 
 
+def disowning(traces):
+    """The same games; of every third one the teacher disowns the first guess."""
+    return [
+        replace(trace, turns=(replace(trace.turns[0], taught=False, thinking=""), *trace.turns[1:])) if n % 3 else trace
+        for n, trace in enumerate(traces)
+    ]
+
+
 def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None:
-    prompter = compact()
+    prompter, traces = compact(), disowning(traces)
     extra = [game(split.val[0], split.val[0]), game(split.test[0], split.test[0]), game("crane", "crate")]
     counts = write_dataset([*traces, *extra], sixty, split, prompter, DatasetLimits(), tmp_path / "set")
     found = {name: rows(tmp_path / f"set_{name}.jsonl") for name in counts["rows"]}
@@ -220,7 +228,7 @@ def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, 
 
 def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, traces, tmp_path: Path) -> None:
     """Whoever trains on a conversation learns all of its replies, marked or not."""
-    prompter = compact()
+    prompter, traces = compact(), disowning(traces)
     texts: dict[bool, set[str]] = {True: set(), False: set()}
     for trace in traces:
         texts[all(turn.taught for turn in trace.turns)].add(str(conversation(trace, prompter)))

@@ -170,7 +170,7 @@ def test_odd_instructions_are_counted_by_reason(take, train, small_words) -> Non
 def test_without_a_usable_row_nothing_is_written(given, cli, word_directory, tmp_path: Path) -> None:
     path, out = tmp_path / "data.jsonl", tmp_path / "out.jsonl"
     path.write_text("\n".join(json.dumps(one) for one in given))
-    command = ("import", path, "--out", out, "--words", word_directory, "--format", "grpo")
+    command = ("dataset", path, "--out", out, "--words", word_directory, "--rows", "grpo")
     why = "2 missing_field" if given else "it is empty"
     code, printed, err = cli(*command)
     assert (code, printed, err.count("\n")) == (2, "", 1)
@@ -188,7 +188,7 @@ def test_the_file_that_is_read_is_never_written(spelling: str, cli, word_directo
     (tmp_path / "below").mkdir()
     (tmp_path / "link.jsonl").symlink_to(path)
     before = path.read_text()
-    given = ("import", path, "--out", tmp_path / spelling, "--words", word_directory, "--format", "grpo")
+    given = ("dataset", path, "--out", tmp_path / spelling, "--words", word_directory, "--rows", "grpo")
     code, out, err = cli(*given)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"{tmp_path / spelling} is the file to be read; name another --out" in err
@@ -205,7 +205,7 @@ def test_rows_replace_earlier_rows_and_nothing_else(content: bytes, cli, word_di
         json.dumps(row(split.train[0], []) | {"instruction": "i", "output": f"<guess>{split.train[0]}</guess>"})
     )
     out.write_bytes(content)
-    command = ("import", path, "--out", out, "--words", word_directory, "--format")
+    command = ("dataset", path, "--out", out, "--words", word_directory, "--rows")
     code, _, err = cli(*command, "grpo")
     assert (code, err.count("\n")) == (2, 1)
     assert f"{out} holds something else than rows of this kind; name another --out" in err

@@ -93,7 +93,7 @@ def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path
     secret = split.train[0]
     row = {"prompt": "p", "word_list": "w", "past_guess_history": "[]", "secret": secret}
     data_sets.data_sets["me/wordle-rows"]["data/train-00000-of-00002.jsonl"] = json.dumps(row).encode()
-    command = ("import", "me/wordle-rows", "--format", "grpo", "--words", word_directory)
+    command = ("dataset", "me/wordle-rows", "--rows", "grpo", "--words", word_directory)
     code, out, err = cli(*command, "--out", tmp_path / "out.jsonl")
     assert (code, err) == (0, "")
     assert "1 rows left out: missing_field" in out

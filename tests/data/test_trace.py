@@ -73,12 +73,6 @@ def test_games_are_won_or_end_where_no_answer_fits_or_turns_are_out(sixty) -> No
     assert endings["no answer fits"] > 10
 
 
-def test_strays_are_marked_and_say_nothing(traces) -> None:
-    turns = [turn for trace in traces for turn in trace.turns]
-    assert sum(not turn.taught for turn in turns) > 20
-    assert all(bool(turn.thinking) == turn.taught for turn in turns)
-
-
 def test_narration_says_what_a_player_can_know_and_no_number(sixty, traces) -> None:
     kinds = Counter()
     for trace in traces:

@@ -19,7 +19,7 @@ from wordle_rl.models import loading
 from wordle_rl.models.export import merge
 from wordle_rl.train.sft import train_sft
 
-LORA = LoraSettings(rank=4, alpha=16, dropout=0.1)
+LORA = LoraSettings(rank=4, alpha=16)
 
 
 @pytest.fixture(scope="module")

@@ -109,7 +109,7 @@ def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
 )
 def test_boards_go_with_other_settings(changes, finished_run, word_directory, sixty, file, tmp_path) -> None:
     run = begun(finished_run, tmp_path / "run")
-    Pipeline(settings(tmp_path, word_directory, file, share=0.5, **changes), run, QUIET)("grpo")
+    Pipeline(settings(tmp_path, word_directory, file, **changes), run, QUIET)("grpo")
     games = training_games(run, "grpo")
     assert {len(given_in(game)) for game in games} <= {0, 1, 2}
     assert any(given_in(game) for game in games)
@@ -135,7 +135,7 @@ def interrupted(directory: Path, config: RunConfig, monkeypatch) -> None:
 def test_a_resumed_run_draws_the_same_groups_even_if_the_file_is_gone(
     algorithm, finished_run, word_directory, file, tmp_path, monkeypatch
 ) -> None:
-    config = settings(tmp_path, word_directory, file, algorithm, 0.5, grpo__steps="3")
+    config = settings(tmp_path, word_directory, file, algorithm, grpo__steps="3")
     whole, parts = begun(finished_run, tmp_path / "whole"), begun(finished_run, tmp_path / "parts")
     Pipeline(config, whole, QUIET)(algorithm)
     interrupted(parts, config, monkeypatch)

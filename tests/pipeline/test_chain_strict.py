@@ -294,7 +294,7 @@ def test_other_peoples_rows_that_name_one_are_left_out(cli, word_directory, stri
     for name, form in (("boards", "grpo"), ("told", "instruction")):
         out = tmp_path / f"{name}-out.jsonl"
         code, said_of, err = cli(
-            "import", tmp_path / f"{name}.jsonl", "--out", out, "--format", form, "--words", word_directory,
+            "dataset", tmp_path / f"{name}.jsonl", "--out", out, "--rows", form, "--words", word_directory,
             "--strict-fraction", FRACTION,
         )  # fmt: skip
         assert code == 0, err

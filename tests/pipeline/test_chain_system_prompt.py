@@ -58,7 +58,7 @@ def test_a_text_that_shows_no_reply_is_warned_of() -> None:
 
 def found_in(text: str, small_words, codec, **model: object) -> list[str]:
     game = {"style": "compact", "thinking": "off", "system_prompt": text}
-    config = RunConfig.model_validate({"game": game, "model": model, "sft": {"max_length": 64}})
+    config = RunConfig.model_validate({"game": game, "model": model})
     findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
     return [f"{finding.level}: {finding.message}" for finding in findings]
 

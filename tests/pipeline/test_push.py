@@ -87,7 +87,7 @@ def test_what_the_hub_would_refuse_is_refused_before_the_run(cli, tmp_path: Path
     monkeypatch.setattr("huggingface_hub.constants.HF_TOKEN_PATH", str(tmp_path / "no-token"))
     with pytest.raises(ConfigError, match="USER/NAME"):
         HubPusher("wordle", lambda _: None)
-    code, _, err = cli("run", "--out", tmp_path / "run", "--push-to", "me/wordle")
+    code, _, err = cli("run", "quickstart", "--out", tmp_path / "run", "--push-to", "me/wordle")
     assert (code, err.count("\n")) == (2, 1)
     assert "no token for the hub" in err
     assert not (tmp_path / "run").exists()

@@ -145,7 +145,7 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
 def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__num_games="20"))
     numbers = load_numbers(config.model)
-    needed = estimate(numbers, Work(rows=config.sft.batch_size, length=config.sft.max_length, compute_bytes=4))
+    needed = estimate(numbers, Work(rows=config.sft.batch_size, length=config.model.max_length, compute_bytes=4))
     just = Device("card", needed.counted + needed.activations + needed.logits)
     monkeypatch.setattr(device_module, "device_memory", lambda: just)
     Pipeline(config, tmp_path / "run", Console(quiet=True))("sft")

@@ -125,7 +125,7 @@ def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line(text: str, told:
         load(tmp_path, f"[game]\nsystem_prompt = '''{text}'''\n")
     assert f"run.toml: game.system_prompt: {told}" in str(caught.value)
     assert "\n" not in str(caught.value)
-    code, out, err = cli("run", "--out", tmp_path / "run", "--game.system-prompt", text)
+    code, out, err = cli("run", "quickstart", "--out", tmp_path / "run", "--game.system-prompt", text)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert f"error: game.system_prompt: {told}" in err
     assert not (tmp_path / "run").exists()

@@ -172,7 +172,7 @@ def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> 
             {"grpo": {"engine": "vllm"}, "model": {"path": "x", "lora": {"rank": 2}}},
             "adapters",
         ),
-        ({"ACCELERATE_USE_FSDP": "true"}, {"sft": {"optimizer": {"name": "muon"}}}, "sft.optimizer.name 'muon'"),
+        ({"ACCELERATE_USE_FSDP": "true"}, {"sft": {"optimizer": {"muon_learning_rate": 0.02}}}, "muon"),
     ],
 )
 def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings, named, monkeypatch) -> None:

@@ -28,8 +28,10 @@ def played(words, prompter: Prompter, given: tuple[str, ...] = ()) -> tuple[dict
 @pytest.mark.parametrize("shape", list(Shape))
 @pytest.mark.parametrize("dictionary", [Dictionary.STRICT, Dictionary.APP])
 def test_a_trace_is_what_was_sent(small_words, style: Style, shape: Shape, dictionary: Dictionary) -> None:
-    refusals = {"max_refusals": 2, "max_turns": 2} if dictionary is Dictionary.APP else {"max_turns": 4}
-    settings = GameSettings(style=style, shape=shape, thinking=Thinking.OPTIONAL, dictionary=dictionary, **refusals)
+    turns = 2 if dictionary is Dictionary.APP else 4
+    settings = GameSettings(
+        style=style, shape=shape, thinking=Thinking.OPTIONAL, dictionary=dictionary, max_turns=turns
+    )
     row, sent = played(small_words, settings.prompter(5))
     assert messages_of(row, settings.prompter(5)) == sent
 

@@ -151,7 +151,7 @@ def test_a_judge_by_reward_leaves_the_game_as_it_is(running) -> None:
     assert running.env.stop_reason is None
 
 
-@pytest.mark.parametrize(("preset", "best"), [("sparse", "regret"), ("shaped", "reward")])
+@pytest.mark.parametrize(("preset", "best"), [(None, "regret"), ("shaped", "reward")])
 def test_candidates_are_judged_by_a_reward_that_was_set(
     preset, best: str, sixty, solver, codec, tmp_path, monkeypatch
 ) -> None:

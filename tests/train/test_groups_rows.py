@@ -56,11 +56,11 @@ def test_free_refusals_take_rows_of_their_own(roll) -> None:
     """An untrained model is refused as often as the rules allow, and each of its replies has a row."""
     game = GameSettings(
         style=Style.COMPACT, thinking=Thinking.OFF, shape=Shape.STATE, max_turns=2,
-        dictionary=Dictionary.APP, max_refusals=3,
+        dictionary=Dictionary.APP,
     )  # fmt: skip
     played = roll(prompter=game.prompter(5))
     found = played()
-    assert max(len(game.trajectory.segments) for game in played.games[0]) == 5
+    assert max(len(game.trajectory.segments) for game in played.games[0]) == 2 + 10
     assert len(found) == sum(len(game.trajectory.segments) for game in played.games[0])
 
 

@@ -77,7 +77,7 @@ def test_secrets_are_read_however_they_are_listed(name: str, small_words, split,
     (tmp_path / name).write_text(SECRETS[name]((*split.train[:5], split.train[0], split.test[0])))
     found = read_start_boards(tmp_path / name, small_words, split, Rules(), outside=True)
     assert (found.secrets, found.names_secrets, found.rejected) == (split.train[:5], True, {"test_secret": 1})
-    assert (found.fraction(None), found.fraction(0.25), found.limited(2).secrets) == (1.0, 0.25, split.train[:2])
+    assert (found.fraction(), found.limited(2).secrets) == (1.0, split.train[:2])
     first = read_start_boards(Path(f"{tmp_path / name}[:3]"), small_words, split, Rules(), outside=True)
     assert first.secrets == split.train[:3]
 
@@ -88,7 +88,7 @@ def test_a_game_that_is_over_names_its_secret_and_one_that_is_not_is_a_board(rea
     assert found.starts == (InitialState(a), InitialState(b, (a,)), InitialState(c))
     assert found.counted().endswith("boards to start from in " + str(found.path) + ": 3; "
                                     "2 are games that are over, played from the empty board")  # fmt: skip
-    assert (found.names_secrets, found.fraction(None)) == (False, 0.5)
+    assert (found.names_secrets, found.fraction()) == (False, 0.5)
     assert found.limited(2).starts == (InitialState(a), InitialState(b, (a,)))
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
+import tyro
 from pydantic import Field, model_validator
 
 from wordle_rl.config.base import Count, Section
@@ -116,7 +117,7 @@ class FixedRewardSettings(Section):
     """Reward preset; a session of the server may ask for another."""
     reward_weights: dict[str, float] = Field(default_factory=dict)
     """Your own weights by component name, instead of the preset's."""
-    keep_order: bool = True
+    keep_order: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
     """Move the weights of winning and of broken rules as far as needed for no loss to outscore a win, and no loss with
     a broken rule an honest one; `--no-` leaves them as given."""
 

@@ -97,7 +97,7 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
 
     Examples:
         >>> parse_reply("<guess>CRANE</guess>")
-        Guess(word='crane', thinking='')
+        Guess(word='crane', thinking='', leniently=False)
         >>> parse_reply("<think>a or o?</think>\\n<guess>crane</guess>").thinking
         'a or o?'
         >>> parse_reply("I guess crane").reason.value
@@ -134,7 +134,7 @@ def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:
 
     Examples:
         >>> parse_spelled("c r a n e", 5)
-        Guess(word='crane', thinking='')
+        Guess(word='crane', thinking='', leniently=False)
         >>> parse_spelled("crane", 5).reason.value
         'no_guess'
         >>> parse_spelled("c r a n e s", 5).has_tags

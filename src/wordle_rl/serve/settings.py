@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
+import tyro
 from pydantic import Field, SecretStr, model_validator
 
 from wordle_rl.config import ConfigError, FixedRewardSettings, GameSettings, WordSettings
@@ -27,7 +28,7 @@ class ServeSettings(FixedRewardSettings):
     """Secrets of a session that names no split."""
     allow_held_out: tuple[HeldOutPart, ...] = ()
     """Held-out parts that sessions may play and list; of the others they learn the number of secrets alone."""
-    reveal_secret: bool = True
+    reveal_secret: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
     """Show the secret in the last observation of a game."""
     textarena_reading: Literal["strict", "lenient"] = "strict"
     """Reading of messages at /textarena: `strict` one bracketed word after optional thinking, `lenient` as the original
