@@ -93,7 +93,7 @@ def test_the_command_prints_the_distance_and_keeps_the_lineage(trained, cli, tmp
         "export", run / "sft", "--out", tmp_path / "whole", "--dtype", "bfloat16", "--json", "--backend", "mlx"
     )
     assert code == 0
-    assert 0 < json.loads(out)["logits_differ_by"] < 0.1
+    assert 0 < json.loads(out)["difference"] < 0.1
     code, _, err = cli("export", run / "sft", "--out", tmp_path / "whole", "--backend", "mlx")
     assert code == 2
     assert "is not empty" in err

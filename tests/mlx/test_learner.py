@@ -1,5 +1,6 @@
 """Laws of the learner on MLX: the updates of `TorchLearner`, whatever the loss, and the same figures."""
 
+import json
 import math
 from dataclasses import replace
 
@@ -20,6 +21,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.mlx import learner as learner_module
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model, of_transformers
+from wordle_rl.models.adapters import ADAPTER_CONFIG
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss, PreferenceLoss
 
@@ -150,9 +152,18 @@ def test_a_model_directory_gives_back_its_weights(tmp_path) -> None:
     assert same(learner.model, of_transformers(weighty()))
 
 
+def adapter_with_dropout(directory, codec):
+    """An untrained adapter and its base; as peft may store it, with dropout."""
+    settings = ModelSettings(path=str(save_base(directory / "base", codec)), lora=LoraSettings(rank=4))
+    adapter = directory / "dropping"
+    MLXLearner(*load_model(settings, 0)).save_model(adapter)
+    config = json.loads((adapter / ADAPTER_CONFIG).read_text())
+    (adapter / ADAPTER_CONFIG).write_text(json.dumps(config | {"lora_dropout": 0.3}))
+    return adapter
+
+
 def adapted(directory, **options) -> MLXLearner:
-    settings = ModelSettings(path=str(directory), lora=LoraSettings(rank=4, dropout=0.3))
-    return MLXLearner(*load_model(settings, 0), **options)
+    return MLXLearner(*load_model(ModelSettings(path=str(directory)), 0), **options)
 
 
 def gradient_norms(learner: MLXLearner, loss) -> list[float]:
@@ -161,28 +172,28 @@ def gradient_norms(learner: MLXLearner, loss) -> list[float]:
 
 
 def test_layers_computed_again_change_nothing(codec, tmp_path) -> None:
-    base = save_base(tmp_path / "base", codec)
-    found = [gradient_norms(adapted(base, gradient_checkpointing=on), PolicyLoss()) for on in (False, True)]
+    adapter = adapter_with_dropout(tmp_path, codec)
+    found = [gradient_norms(adapted(adapter, gradient_checkpointing=on), PolicyLoss()) for on in (False, True)]
     assert found[0] == pytest.approx(found[1], rel=1e-4)
 
 
 def test_layers_computed_again_drop_what_they_dropped(codec, tmp_path, monkeypatch) -> None:
     """Without the recomputation, but with its random numbers, gradients are the same."""
-    base = save_base(tmp_path / "base", codec)
-    found = gradient_norms(adapted(base, gradient_checkpointing=True), CrossEntropy())
+    adapter = adapter_with_dropout(tmp_path, codec)
+    found = gradient_norms(adapted(adapter, gradient_checkpointing=True), CrossEntropy())
     monkeypatch.setattr(learner_module.mx, "checkpoint", lambda function: function)
-    assert found == pytest.approx(gradient_norms(adapted(base, gradient_checkpointing=True), CrossEntropy()), rel=1e-5)
+    assert found == pytest.approx(gradient_norms(adapted(adapter, gradient_checkpointing=True), CrossEntropy()), rel=1e-5)
 
 
 def test_dropout_depends_on_seed_and_step_alone(codec, tmp_path) -> None:
-    base = save_base(tmp_path / "base", codec)
-    first, again, other = (gradient_norms(adapted(base, seed=seed), CrossEntropy()) for seed in (1, 1, 2))
+    adapter = adapter_with_dropout(tmp_path, codec)
+    first, again, other = (gradient_norms(adapted(adapter, seed=seed), CrossEntropy()) for seed in (1, 1, 2))
     assert first == again
     assert first[1:] != other[1:]
 
 
 def test_adapters_of_a_directory_are_taken_back(codec, tmp_path) -> None:
-    learner = adapted(save_base(tmp_path / "base", codec))
+    learner = adapted(adapter_with_dropout(tmp_path, codec))
     learner.start(fast(), 2)
     learner.update([mlx_examples()], CrossEntropy(), 1)
     learner.save_model(tmp_path / "adapter")

@@ -1,5 +1,7 @@
 """Laws of traces: a trace is the conversation that the policy had, word for word."""
 
+from dataclasses import replace
+
 import pytest
 
 from wordle_rl.config import GameSettings
@@ -28,12 +30,12 @@ def played(words, prompter: Prompter, given: tuple[str, ...] = ()) -> tuple[dict
 @pytest.mark.parametrize("shape", list(Shape))
 @pytest.mark.parametrize("dictionary", [Dictionary.STRICT, Dictionary.APP])
 def test_a_trace_is_what_was_sent(small_words, style: Style, shape: Shape, dictionary: Dictionary) -> None:
-    turns = 2 if dictionary is Dictionary.APP else 4
-    settings = GameSettings(
-        style=style, shape=shape, thinking=Thinking.OPTIONAL, dictionary=dictionary, max_turns=turns
-    )
-    row, sent = played(small_words, settings.prompter(5))
-    assert messages_of(row, settings.prompter(5)) == sent
+    settings = GameSettings(style=style, shape=shape, thinking=Thinking.OPTIONAL, dictionary=dictionary, max_turns=4)
+    prompter = settings.prompter(5)
+    if dictionary is Dictionary.APP:  # two replies that are refused end a game, too
+        prompter = replace(prompter, rules=replace(prompter.rules, max_refusals=2, max_turns=2))
+    row, sent = played(small_words, prompter)
+    assert messages_of(row, prompter) == sent
 
 
 def test_prefix_guesses_stand_in_the_conversation(small_words) -> None:
