@@ -180,9 +180,10 @@ def test_layers_computed_again_change_nothing(codec, tmp_path) -> None:
 def test_layers_computed_again_drop_what_they_dropped(codec, tmp_path, monkeypatch) -> None:
     """Without the recomputation, but with its random numbers, gradients are the same."""
     adapter = adapter_with_dropout(tmp_path, codec)
-    found = gradient_norms(adapted(adapter, gradient_checkpointing=True), CrossEntropy())
+    recomputed = gradient_norms(adapted(adapter, gradient_checkpointing=True), CrossEntropy())
     monkeypatch.setattr(learner_module.mx, "checkpoint", lambda function: function)
-    assert found == pytest.approx(gradient_norms(adapted(adapter, gradient_checkpointing=True), CrossEntropy()), rel=1e-5)
+    kept = gradient_norms(adapted(adapter, gradient_checkpointing=True), CrossEntropy())
+    assert recomputed == pytest.approx(kept, rel=1e-5)
 
 
 def test_dropout_depends_on_seed_and_step_alone(codec, tmp_path) -> None:
