@@ -83,7 +83,7 @@ def stored_config(path: Path) -> RunConfig:
             return RunConfig.model_validate(_read(path))
     except ValidationError as error:
         faults = list(_faults_of(error))
-        told = "; ".join(_told(place, text) for place, text in faults)
+        told = _told(*faults[0]) + (f", and {len(faults) - 1} more" if len(faults) > 1 else "")
         raise ConfigError(f"{path}: {told}{_FROM_EARLIER}", _setting(*faults[0])) from None
 
 
