@@ -220,7 +220,7 @@ def test_an_empty_value_is_refused_and_is_not_the_current_directory(
 ) -> None:
     shutil.copytree(finished_run, here / "there")
     monkeypatch.chdir(here / "there")
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()}
     given = command.format(here=here, run=finished_run).split()
     for empty in ([""],) if option == "an argument" else ([option, ""], [f"{option}="]):
         assert cli(*given, *empty) == (2, "", f"error: {option} is empty; give it a value\n")
