@@ -55,14 +55,17 @@ SHORTER = (
     "--grpo.interpolation-alphas 1"
 )
 SMALLER = (
-    "--traces.num-games 60 --sft.epochs 1 --sft.batch-size 32 --model.hidden-size 32 --model.num-heads 2 "
-    "--model.num-kv-heads 1 --model.intermediate-size 64 --grpo.steps 1 --grpo.groups-per-step 2 "
+    "--traces.num-games 60 --sft.epochs 1 --sft.batch-size 32 --model.hidden-size 32 "
+    "--grpo.steps 1 --grpo.groups-per-step 2 "
     "--rl.group-size 4 --model.micro-batch-size 8 --grpo.validate-every-steps 0 --grpo.interpolation-alphas 1 "
-    "--grpo.probe-every-steps 0 --grpo.prioritized-fraction 0 --eval.max-games 4 --traces.no-pseudo-secrets "
+    "--grpo.probe-every-steps 0 --grpo.prioritized-fraction 0 --eval.max-games 4 --traces.pseudo-secrets false "
     "--traces.outside-rate 0 --rl.outside-rate 0"
 )
 QWEN_SFT = """\
 max_completion_tokens = 256
+[model]
+max_length = 2048
+gradient_checkpointing = true
 [game]
 style = "compact"
 thinking = "optional"
@@ -72,8 +75,6 @@ narrate = true
 rl_only_fraction = 0.0
 [sft]
 batch_size = {rows}
-max_length = 2048
-gradient_checkpointing = true
 validations_per_epoch = 0
 """
 

@@ -161,6 +161,6 @@ def test_the_launch_file_of_ddp_starts_two_processes_that_train_together(word_di
     found = rows(tmp_path / "run" / "metrics.jsonl")
     steps = [row["step"] for row in found if "loss" in row]
     assert [row["step"] for row in found if "validation_loss" in row] == [-(-200 // 32)]
-    assert steps == list(range(1, -(-200 // 32) + 1)), "two batches of 16 a step"
+    assert steps == [-(-200 // 32)], "two batches of 16 a step"
     assert model_in(tmp_path / "run" / "sft").num_parameters() > 0
     assert said.count("model: ") <= 1, "one process speaks"

@@ -499,7 +499,7 @@ def can_measure_kl(num_trained: int) -> bool:
     """True if a copy of that many trained weights is kept for `kl_to_start`; where it is not, a warning says so."""
     if num_trained > MOST_REMEMBERED:
         logger.warning(
-            "kl_to_start is not measured: it takes a copy of all %.0f M trained weights, as grpo.beta above 0 does",
+            "kl_to_start is not measured: it takes a copy of all %.0f M trained weights, as rl.beta above 0 does",
             num_trained / 1e6,
         )
     return num_trained <= MOST_REMEMBERED

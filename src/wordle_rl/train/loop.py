@@ -141,7 +141,7 @@ class TrainingLoop:
             raise RunError(
                 f"{self.stage} stopped at step {step}: loss or gradient were not finite in {self._bad_in_a_row} steps "
                 f"in a row; the last good weights are in {last_checkpoint(self.checkpoints) or 'no checkpoint'}; lower "
-                f"{section}.optimizer.learning_rate or set {section}.precision to fp32 in a new run"
+                f"{section}.optimizer.learning_rate or set model.precision to fp32 in a new run"
             )
         return stopping
 
