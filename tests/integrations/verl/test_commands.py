@@ -1,5 +1,6 @@
 """Laws of `python -m wordle_rl.integrations.verl` before it trains: its overrides, and the scripts that launch it."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -8,6 +9,7 @@ import pytest
 
 pytest.importorskip("verl")
 
+from lora_training import save_base
 from training_fixtures import write_config
 from verl_games import verl_run
 
@@ -30,22 +32,23 @@ def test_one_command_translates_a_config_for_several_nodes(tmp_path, word_direct
     assert not (run / "grpo").exists()
 
 
-def test_what_is_shown_or_refused_leaves_no_run_behind(tmp_path, word_directory, cli) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory, grpo__groups_per_step="8", sft__epochs="0")
-    code, _, _ = cli("verl", config, "--out", tmp_path / "run", "--max-prompt-tokens", "1", "--show")
-    assert code == 2
+def test_what_is_shown_or_refused_leaves_no_run_behind(tmp_path, word_directory, codec, capsys) -> None:
+    base = save_base(tmp_path / "base", codec)
+    changes = {"grpo__groups_per_step": "8", "sft__epochs": "0", "model__path": json.dumps(str(base))}
+    config = write_config(tmp_path / "mini.toml", word_directory, **changes)
+    show = [str(config), "--out", str(tmp_path / "run"), "--show"]
+    assert main([*show, "--max-prompt-tokens", "1"]) == 2
+    assert "--max-prompt-tokens" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-    code, _, _ = cli("verl", config, "--out", tmp_path / "run", "--show")
-    assert code == 0
+    assert main(show) == 0
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_server_is_found_before_ray_starts(tmp_path, word_directory, cli, monkeypatch) -> None:
+def test_a_missing_server_is_found_before_ray_starts(tmp_path, word_directory, capsys, monkeypatch) -> None:
     monkeypatch.delenv("VERL_USE_EXTERNAL_MODULES", raising=False)
     config = write_config(tmp_path / "mini.toml", word_directory, grpo__groups_per_step="8")
-    code, _, said = cli("verl", config, "--out", tmp_path / "run", "--rollout", "sglang")
-    assert code == 2
-    assert "sglang" in said
+    assert main([str(config), "--out", str(tmp_path / "run"), "--rollout", "sglang"]) == 2
+    assert "sglang" in capsys.readouterr().err
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_written_reply_is_read_back(thinking) -> None:
 
 def test_the_rules_shown_say_how_to_call() -> None:
     [system, _] = ToolPrompter().opening()
-    assert '{"name": "guess", "arguments": {"word": "crane"}}' in system["content"]
+    assert '{"name": "guess", "arguments": {"word": "xylyl"}}' in system["content"]
     assert "<guess>" not in system["content"]
 
 

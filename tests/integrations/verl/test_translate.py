@@ -72,7 +72,7 @@ OTHERS = [
     ({"report_to": ["tensorboard"]}, {}, {"trainer.log_val_generations": 8}),
     ({"report_to": []}, {}, {"trainer.logger": ["console"], "trainer.log_val_generations": 0}),
     (
-        {"report_project": "gsm8k/first"},
+        {"report_to": ["wandb"], "report_project": "gsm8k/first"},
         {},
         {"trainer.project_name": "gsm8k", "trainer.experiment_name": "first"},
     ),
