@@ -12,8 +12,8 @@ from training_fixtures import write_config
 from verl_cluster import train
 from verl_games import verl_run
 
+from wordle_rl.cli import main
 from wordle_rl.env import WordleEnv
-from wordle_rl.integrations.verl.__main__ import main
 from wordle_rl.integrations.verl.checkpoint import last_weights
 from wordle_rl.integrations.verl.play import run_games
 from wordle_rl.runs import read_jsonl
