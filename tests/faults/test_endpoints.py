@@ -73,7 +73,9 @@ def test_a_single_fault_costs_nothing_but_a_retry(fault: str, start: Start, smal
     [game] = play([InitialState("civic")], small_words, Prompter(), sampler(server, patience))
     assert game.error is None
     assert (game.transcript.won, game.transcript.turns_used) == (True, 3)
-    assert server.met == {OK: 3, fault: 1}
+    assert set(server.met) == {OK, fault}
+    assert server.met[fault] == 1
+    assert server.met[OK] in (3, 4)  # on a busy machine a sound answer may come too late, and is asked for again
 
 
 @pytest.mark.slow
