@@ -188,14 +188,14 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     case: str, cli, here, finished_run, word_directory
 ) -> None:
     command, named = BAD[case]
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()}
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
     code, out, err = cli(*(part.format(here=here, run=finished_run, words=word_directory) for part in command.split()))
     assert code == 2, err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
     assert named.format(here=here, run=finished_run) in err
     assert out == ""
-    assert {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()} == before
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 
 
 @pytest.mark.parametrize(
@@ -220,11 +220,11 @@ def test_an_empty_value_is_refused_and_is_not_the_current_directory(
 ) -> None:
     shutil.copytree(finished_run, here / "there")
     monkeypatch.chdir(here / "there")
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()}
+    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
     given = command.format(here=here, run=finished_run).split()
     for empty in ([""],) if option == "an argument" else ([option, ""], [f"{option}="]):
         assert cli(*given, *empty) == (2, "", f"error: {option} is empty; give it a value\n")
-    assert {path: path.stat().st_mtime_ns for path in here.rglob("*") if path.is_file()} == before
+    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
 
 
 def test_only_the_value_of_its_option_may_be_empty(cli, here) -> None:
@@ -278,5 +278,7 @@ def test_a_full_disk_is_one_line_and_leaves_only_whole_files(
     assert not [path for path in run.rglob("*") if path.name.endswith((".partial", ".safetensors"))]
     logs = {"validation_traces.jsonl", "metrics.jsonl"}
     whole = {"config.json", "manifest.json", "timings.json", "sft"} | logs
-    left = {path.name for path in run.glob("*") if not path.name.endswith(".unfinished")}  # whole games, to resume from
-    assert left - before <= whole
+    unfinished = [*run.glob(".traces.jsonl.*.unfinished")]  # whole games, to resume from
+    for path in unfinished:
+        assert all(json.loads(line) for line in path.read_text().splitlines()), "whole rows or none"
+    assert {path.name for path in run.glob("*")} - before - {path.name for path in unfinished} <= whole

@@ -69,13 +69,12 @@ def test_a_server_that_does_nothing_else_makes_an_error_in_time(fault: str, star
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_single_fault_costs_nothing_but_a_retry(fault: str, start: Start, small_words) -> None:
     server = start(lambda number: fault if number == 1 else OK)
-    patience = PatienceSettings(timeout_s=TRY_S, game_timeout_s=GAME_S)
+    # Long enough that a sound answer is never too late on a busy machine, which would be asked for again.
+    patience = PatienceSettings(timeout_s=3 * TRY_S, game_timeout_s=3 * GAME_S)
     [game] = play([InitialState("civic")], small_words, Prompter(), sampler(server, patience))
     assert game.error is None
     assert (game.transcript.won, game.transcript.turns_used) == (True, 3)
-    assert set(server.met) == {OK, fault}
-    assert server.met[fault] == 1
-    assert server.met[OK] in (3, 4)  # on a busy machine a sound answer may come too late, and is asked for again
+    assert server.met == {OK: 3, fault: 1}
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Laws of distillation: every board the policy comes to gets what the teacher says there, whatever the secret."""
 
+import re
 from itertools import pairwise
 
 import pytest
@@ -160,6 +161,7 @@ def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> 
             fits = [a for a in sixty.answers if not violates_clues(a, board.turns)]
             assert false_claim(said.thinking, said.word, board.turns, sixty) is None
             assert len(fits) > 1 or said.thinking.endswith(f"Only {fits[0]} fits.")
+            assert not re.search(r"\d+ (word|group|answer)", said.thinking), "no count that a player cannot know"
             assert (said.word in fits) or f"{said.word} is none of them" in said.thinking
             counted += 1
     assert counted > 20

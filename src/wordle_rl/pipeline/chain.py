@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage, stored_config
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
@@ -72,6 +72,8 @@ class Pipeline:
         for warning in todo.warnings if is_first() else ():
             work.console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
         wait_for_all()  # no process still looks at what the first one is about to change
+        if is_first() and is_run(directory) and not self._overwrite:
+            stored_config(directory / "config.json")  # a run that cannot be read is refused before anything is written
         with ExitStack() as held:
             if is_first():
                 if self._overwrite:
