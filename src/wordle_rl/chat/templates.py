@@ -13,6 +13,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from wordle_rl.errors import UserError
@@ -43,6 +44,15 @@ PLAIN_TEMPLATE = """\
 {%- if add_generation_prompt %}{{- 'Assistant:\\n' }}{%- endif %}"""
 """For base models without a template: who speaks in words that any text model has met, a reply closed by the token that
 ends a text, as no reply holds it inside."""
+
+
+LINES_TEMPLATE = """\
+{#- Training variant: a line for each message. -#}
+{%- for message in messages %}
+{%- if message.role == 'assistant' %}{%- generation %}{{- message.content + eos_token }}{%- endgeneration %}\
+{%- else %}{{- message.content + '\\n' }}
+{%- endif %}{%- endfor %}"""
+"""The least that a template can be: who speaks follows from the order. For models that play this game alone."""
 
 
 class ChatTemplateError(UserError):
@@ -224,6 +234,20 @@ def _thought_form(
         if before.strip() == "<think>" and after.strip() == "</think>":
             return before, after
     return (opened, _NO_THOUGHT) if opened else None
+
+
+def named_template(name: str) -> str:
+    """The template that `model.chat_template` names: `lines`, or the text of a file.
+
+    Raises:
+        ChatTemplateError: If there is no such file.
+    """
+    if name == "lines":
+        return LINES_TEMPLATE
+    try:
+        return Path(name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ChatTemplateError(f"model.chat_template {name!r} is neither lines nor a readable file: {error}") from error
 
 
 def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> str:

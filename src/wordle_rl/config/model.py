@@ -108,6 +108,9 @@ class ModelSettings(FittingSettings):
     """Layers of the embedded model."""
     max_length: int = Field(1024, ge=16)
     """Longest game in tokens: the embedded model's context, and for SFT of any model, which leaves longer ones out."""
+    chat_template: str | None = None
+    """Chat template in place of the model's own: `lines`, one message a line and no speakers' names, which takes half
+    the tokens of most templates, or a file; saved with the model. None: its own, or a plain one where it has none."""
     template_kwargs: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Extra chat template variables, such as {"enable_thinking": false}."""
     attn_implementation: str | None = None

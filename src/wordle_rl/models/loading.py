@@ -24,7 +24,7 @@ from transformers import (
 from transformers.utils import logging as library_logging
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.templates import training_template
+from wordle_rl.chat.templates import named_template, training_template
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
 from wordle_rl.models.adapters import (
     ADAPTER_CONFIG,
@@ -193,6 +193,8 @@ def _weights_path(settings: ModelSettings) -> str:
 
 def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
     """The codec; the tokenizer is left with the template that renders conversations as the codec does."""
+    if settings.chat_template is not None:
+        tokenizer.chat_template = named_template(settings.chat_template)
     tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
     return ChatCodec(tokenizer, settings.template_kwargs, _published_stops(tokenizer, settings))
 
