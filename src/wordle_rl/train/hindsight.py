@@ -13,8 +13,8 @@ of candidates is asked; whoever played the game can compute the label.
 secrets the policy then names each word as often as it is the secret of such a board. That spreads its guesses: it never
 settles on one good guess for a board, although one is enough.
 
-`mistakes` corrects only what was wrong. A guess that no earlier mark rules out is kept as it was played; where the guess
-was ruled out, unlisted or malformed, the secret is the label. If games are played at a low temperature, the kept guesses
+`mistakes` corrects only what was wrong. A guess that no earlier mark rules out is kept as it was played, the opener
+included; where the guess was ruled out, unlisted or malformed, the secret is the label. If games are played at a low temperature, the kept guesses
 are mostly the likeliest ones, so the policy settles on one line of play for each board, boards recur from round to round,
 and the corrections add up.
 
@@ -113,9 +113,13 @@ class RevealedSecrets:
         boards = frozenset(range(max(1, first), num_clean + 1))
         if not self._keeps_guesses:
             return boards, frozenset()
+        # The opener is kept, too: were it left to drift, the policy would one day open with another word and meet
+        # boards that none of its games have shown.
         shown = [played.turn for played in turns]
         kept = frozenset(
-            board for board in boards if _allowed(turns[board], shown[:board]) and not names_strict([turns[board]], split)
+            board
+            for board in range(first, num_clean + 1)
+            if _allowed(turns[board], shown[:board]) and not names_strict([turns[board]], split)
         )
         return boards - kept, kept
 
