@@ -115,7 +115,9 @@ def test_with_mistakes_each_board_has_one_label_its_guess_if_the_marks_allow_it_
     [row] = rows(tmp_path / "metrics.jsonl")
     assert (row["labels"], row["own_guesses"]) == (float(6 - len(kept)), float(len(kept)))
     record = rows(tmp_path / "labels.jsonl")
-    assert sorted(turn["guess"] for game in record for turn in game["turns"] if turn.get("taught", True)) == sorted(kept)
+    assert sorted(turn["guess"] for game in record for turn in game["turns"] if turn.get("taught", True)) == sorted(
+        kept
+    )
     assert sum(len(game["boards_taught"]) for game in record) == 6 - len(kept)
 
 

@@ -299,8 +299,6 @@ class DistillSettings(Section):
     targets: Literal["guess", "distribution"] = "guess"
     """What is learnt at a board: `guess`, the teacher's guess (DAgger), or `distribution`, its distribution over words
     by the expected guesses that each gives away, which also tells how good the other words are."""
-    keep_rounds: int = Field(3, ge=0)
-    """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
 
 
 class RLTraining(FittingSettings):
@@ -472,6 +470,8 @@ class DistillTraining(DistillSettings, RoundTraining):
     """Rate of secrets that are listed words outside the answers."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, kept rounds included."""
+    keep_rounds: int = Field(1, ge=0)
+    """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
     temperature: float = Field(0.1, gt=0)
     """Temperature of the teacher's distribution, in expected guesses: a word that gives away this many more than
     another is e times less likely."""

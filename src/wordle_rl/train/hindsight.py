@@ -21,7 +21,7 @@ and the corrections add up.
 The boards of a game share their prefixes, which the learner computes once (`logprobs.py`).
 
 Sources: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and Whiteson
-2018, arXiv:1801.03326; learning from corrected mistakes alone, Ross et al. 2011, arXiv:1011.0686 (DAgger).
+2018, arXiv:1801.03326; labels on the boards that the policy itself comes to, Ross et al. 2011, arXiv:1011.0686.
 """
 
 from __future__ import annotations

@@ -49,9 +49,7 @@ def secret_label(transcript: Transcript, boards: Collection[int], kept: Collecti
         kept: Boards at which the game's own guess is trained on.
     """
     longest = max((*boards, *(board + 1 for board in kept)), default=0)
-    turns = [
-        _turn_row(played.turn, taught=number in kept) for number, played in enumerate(transcript.turns[:longest])
-    ]
+    turns = [_turn_row(played.turn, taught=number in kept) for number, played in enumerate(transcript.turns[:longest])]
     return {"secret": transcript.secret, "boards_taught": sorted(boards), "turns": turns}
 
 
