@@ -74,9 +74,7 @@ def test_a_game_reads_the_same_rendered_whole_and_turn_by_turn(without_template)
     )
 
 
-def test_the_template_of_lines_has_the_messages_alone_and_any_file_may_take_its_place(
-    without_template, tmp_path
-) -> None:
+def test_the_template_of_lines_has_the_messages_alone_and_a_file_may_take_its_place(without_template, tmp_path) -> None:
     assert named_template("lines") == LINES_TEMPLATE
     own = copy.deepcopy(without_template)
     own.chat_template = named_template("lines")

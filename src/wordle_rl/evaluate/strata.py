@@ -183,7 +183,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     """Labels and mentions of words in rows of games.
 
     A turn is a label unless its `taught` is false or it is given, and so are its `others`, words that were trained
-    there with less than all of the probability; the secret is one on the boards with as many turns as `boards_taught` lists.
+    there with less than all of the probability; the secret is one on boards of as many turns as `boards_taught` lists.
     """
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()

@@ -14,14 +14,15 @@ secrets the policy then names each word as often as it is the secret of such a b
 settles on one good guess for a board, although one is enough.
 
 `mistakes` corrects only what was wrong. A guess that no earlier mark rules out is kept as it was played, the opener
-included; where the guess was ruled out, unlisted or malformed, the secret is the label. If games are played at a low temperature, the kept guesses
-are mostly the likeliest ones, so the policy settles on one line of play for each board, boards recur from round to round,
-and the corrections add up.
+included; where the guess was ruled out, unlisted or malformed, the secret is the label. If games are played at a low
+temperature, the kept guesses are mostly the likeliest ones. The policy then settles on one line of play for each board,
+boards recur from round to round, and the corrections add up.
 
 The boards of a game share their prefixes, which the learner computes once (`logprobs.py`).
 
-Sources: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and Whiteson
-2018, arXiv:1801.03326; labels on the boards that the policy itself comes to, Ross et al. 2011, arXiv:1011.0686.
+Sources: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and
+Whiteson 2018, arXiv:1801.03326; labels on the boards that the policy itself comes to, Ross et al. 2011,
+arXiv:1011.0686.
 """
 
 from __future__ import annotations
