@@ -60,15 +60,6 @@ def test_a_consistent_player_or_teacher_never_contradicts_the_board(player: str,
             assert hard_mode_fault(guess, before) is None
 
 
-def test_random_guesses_contradict_most_boards(solver: Solver) -> None:
-    contradicted = [
-        any(violates_clues(guess, before) for guess, before in boards(secret, guesses))
-        for secret, guesses in drawn(solver, "random", 300)
-        if len(guesses) > 1
-    ]
-    assert sum(contradicted) > len(contradicted) / 2
-
-
 @pytest.mark.parametrize("player", ["random:5", "consistent:5", "teacher:5"])
 def test_the_first_guess_is_one_of_the_best_openers(player: str, solver: Solver) -> None:
     best = {scored.guess for scored in solver.best_openers(5)}
