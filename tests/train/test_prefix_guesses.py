@@ -66,7 +66,7 @@ def test_the_first_guess_is_one_of_the_best_openers(player: str, solver: Solver)
     assert {guesses[0] for _, guesses in drawn(solver, player, 80) if guesses} == best
 
 
-@pytest.mark.parametrize(("player", "count"), [("consistent:5", 1000), ("random:5", 1000), ("teacher:5", 500)])
+@pytest.mark.parametrize(("player", "count"), [("consistent:5", 400), ("random:5", 400), ("teacher:5", 250)])
 def test_every_number_of_guesses_is_about_as_frequent(player: str, count: int, solver: Solver) -> None:
     found = Counter(len(guesses) for _, guesses in drawn(solver, player, count))
     assert sorted(found) == [*range(MOST + 1)]
