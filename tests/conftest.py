@@ -3,12 +3,14 @@
 import gc
 import os
 import signal
+import socket
+import threading
+import time
 from collections.abc import Iterator
 
 import pytest
 from fake_endpoint import serve  # noqa: F401  # a fixture, found here by every test file
 from hypothesis import settings
-from served_games import game_server  # noqa: F401  # a fixture, found here by every test file
 from solver_states import default_solver  # noqa: F401  # a fixture, found here by every test file
 from training_fixtures import (  # noqa: F401  # fixtures, found here by every test file
     cli,
@@ -22,6 +24,30 @@ from training_fixtures import (  # noqa: F401  # fixtures, found here by every t
 )
 
 from wordle_rl.words import WordList, load_words
+
+
+@pytest.fixture(scope="module")
+def game_server() -> Iterator[str]:
+    """Address of a server whose games are paid as `other_loops.SETTINGS` says."""
+    pytest.importorskip("openenv")
+    import uvicorn
+    from other_loops import SETTINGS
+
+    from wordle_rl.serve.app import create_app
+    from wordle_rl.serve.settings import ServeSettings
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    app = create_app(ServeSettings(reward_preset=SETTINGS.reward_preset))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
+    thread = threading.Thread(target=server.run, args=([listener],))
+    thread.start()
+    while thread.is_alive() and not server.started:
+        time.sleep(0.02)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
 
 # One thread a process, set before torch is imported: threads that wait for each other on a busy machine take a
 # hundred times as long over models this small.

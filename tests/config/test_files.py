@@ -7,16 +7,11 @@ from refused import names
 
 from wordle_rl.config import (
     ALGORITHM_NAMES,
-    TRAININGS,
     ConfigError,
-    RLSettings,
     RunConfig,
     load_config,
-    section_of,
-    setting_names,
 )
 
-MOST_KEYS = 100
 SEVERAL = """
 [rl]
 group_size = 6
@@ -40,22 +35,6 @@ def load(tmp_path: Path, text: str, **options: object) -> RunConfig:
     return load_config(path, {tuple(name.split("__")): value for name, value in options.items()})
 
 
-def test_no_section_of_an_algorithm_has_a_setting_of_rl_of_its_own() -> None:
-    for name in ALGORITHM_NAMES:
-        section = section_of(RunConfig.model_fields[name].annotation)
-        assert section is not None
-        assert not {*section.model_fields} & {*RLSettings.model_fields}
-
-
-def test_there_are_few_settings() -> None:
-    assert len([*setting_names()]) <= MOST_KEYS
-
-
-def test_a_training_has_the_defaults_of_the_settings_it_is_made_of() -> None:
-    for name, kind in TRAININGS.items():
-        assert RunConfig(algorithm=name).training == kind()
-
-
 def test_the_section_of_an_algorithm_counts_for_it_alone(tmp_path: Path) -> None:
     found = {name: load(tmp_path, SEVERAL, algorithm=name).training for name in ALGORITHM_NAMES}
     assert {name: each.group_size for name, each in found.items()} == dict.fromkeys(found, 6) | {"grpo": 8}
@@ -70,11 +49,6 @@ def test_an_option_counts_more_than_both_sections(tmp_path: Path) -> None:
     found = load(tmp_path, SEVERAL, rl__group_size=4, rl__temperature=0.9)
     assert (found.training.group_size, found.training.sampling.temperature) == (4, 0.9)
     assert found.training.optimizer.max_grad_norm == 0.9
-
-
-def test_without_a_group_size_each_algorithm_has_its_own() -> None:
-    sizes = {name: RunConfig(algorithm=name).training.group_size for name in ALGORITHM_NAMES}
-    assert sizes == {"grpo": 16, "expert_iteration": 8, "dpo": 4, "distill": 1}
 
 
 def test_one_setting_of_a_section_leaves_the_defaults_of_the_others(tmp_path: Path) -> None:

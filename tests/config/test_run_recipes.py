@@ -20,9 +20,7 @@ from wordle_rl.chat.lengths import longest_game
 from wordle_rl.chat.templates import training_template
 from wordle_rl.config import RunConfig, Setting, load_config
 from wordle_rl.models.loading import save_model
-from wordle_rl.models.numbers import ModelNumbers
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.preflight.model_fit import check_updates
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.samplers.base import Completion
 
@@ -97,37 +95,6 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     assert (tmp_path / "run" / shipped.algorithm / weights).is_file()
     assert (tmp_path / "run" / "eval" / f"{shipped.algorithm}.json").is_file()
     assert (tmp_path / "run" / "sft" / "epochs" / "epoch-1").is_dir() == shipped.sft.save_each_epoch
-
-
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
-def test_no_recipe_s_rate_is_lost_on_its_weights(path: Path) -> None:
-    config = load_config(path)
-    adapts = config.model.lora.rank > 0
-    size = 2 if config.model.dtype == "bfloat16" else 4
-    numbers = ModelNumbers(
-        10**9, 10**7 if adapts else 10**9, 2, 2, 2, 16, 32, 64, 1000, size, trainable_bytes=4 * adapts
-    )
-    assert check_updates(config, numbers) == []
-
-
-def test_recipes_keep_the_published_numbers() -> None:
-    recipes = {path.stem: load_config(path) for path in CONFIGS.glob("qwen*.toml")}
-    found = {
-        name: (c.rl.group_size, c.rl.optimizer.learning_rate, c.rl.optimizer.warmup, c.model.lora.rank)
-        for name, c in recipes.items()
-    }
-    assert found == {
-        "qwen3-4b": (8, 3e-6, 60, 0),
-        "qwen3-1.7b": (8, 5e-6, 20, 0),
-        "qwen2.5-0.5b": (8, 1e-6, 0, 0),
-        "qwen2.5-1.5b-lora": (8, 5e-6, 0.03, 8),
-        "qwen2.5-3b-qlora": (8, 1e-5, 0.03, 32),
-    }
-    assert recipes["qwen3-4b"].rl.optimizer.schedule == "constant"
-    assert recipes["qwen3-4b"].game.max_turns == 6
-    assert recipes["qwen3-4b"].model.max_length == 4096
-    assert recipes["qwen2.5-3b-qlora"].model.load_in_4bit
-    assert recipes["qwen2.5-1.5b-lora"].rl.reward.preset == "shaped_curriculum"
 
 
 class Wordy:

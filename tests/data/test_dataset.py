@@ -10,20 +10,18 @@ from training_fixtures import compact, rows
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.templates import training_template
-from wordle_rl.config import GameSettings
 from wordle_rl.data.dataset import (
     DatasetLimits,
     conversation,
     encode_traces,
     fault_of,
     instruction_rows,
-    turn_conversations,
     write_dataset,
 )
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.game import Outcome, score_guess
-from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
+from wordle_rl.prompt import Prompter, Shape, Thinking
 
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> GameRecord:
@@ -40,15 +38,6 @@ def test_the_picture_of_a_game_is_replies_between_answers(codec) -> None:
     [example] = encoded.examples
     assert mask_picture(codec, example.token_ids, example.loss_mask) == (
         "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
-    )
-
-
-def test_the_picture_of_a_disowned_turn_is_blank(codec) -> None:
-    [example] = encode_traces([STRAYED], compact(), codec, 1000).examples
-    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
-        "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG"
-        "<|reply|><guess>pesto</guess><|end|>pXeYsXtXoX"
-        "<|reply|>⟦<guess>crane</guess><|end|>⟧"
     )
 
 
@@ -80,35 +69,6 @@ def test_a_sequence_that_is_too_long_is_rejected_not_cut(codec) -> None:
 def test_a_game_without_a_taught_turn_is_rejected(codec) -> None:
     encoded = encode_traces([game("crane", "crate", untaught=(0,))], compact(), codec, 1000)
     assert (encoded.examples, encoded.rejected) == ([], {"nothing_taught": 1})
-
-
-def test_thinking_is_learnt_with_its_guess(codec) -> None:
-    prompter = GameSettings(style=Style.COMPACT, thinking=Thinking.REQUIRED).prompter(5)
-    [example] = encode_traces([game("crane", "crane", thinking="why")], prompter, codec, 1000).examples
-    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
-        "5x6<|reply|>⟦<think>why</think><guess>crane</guess><|end|>⟧"
-    )
-
-
-def test_what_a_teacher_says_is_read_back_by_the_parser(traces) -> None:
-    for style in Style:
-        prompter = GameSettings(style=style).prompter(5)
-        for trace in traces[:20]:
-            replies = [m["content"] for m in conversation(trace, prompter) if m["role"] == "assistant"]
-            thinks = prompter.thinking is not Thinking.OFF
-            said = [Guess(t.guess, t.thinking if thinks else "") for t in trace.turns]
-            assert [prompter.parse(reply) for reply in replies] == said
-
-
-def test_a_state_conversation_never_shows_its_own_guess(traces) -> None:
-    prompter = GameSettings(shape=Shape.STATE).prompter(5)
-    for trace in traces[:20]:
-        for messages, turn in zip(
-            turn_conversations(trace, prompter), [t for t in trace.turns if t.taught], strict=True
-        ):
-            seen = {past.guess for past in trace.turns[: trace.turns.index(turn)]}
-            if turn.guess not in seen:
-                assert turn.guess not in messages[-2]["content"]
 
 
 SOUND = game("crane", "crate", "crane")
@@ -238,11 +198,6 @@ def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, tr
     assert disowned
     assert written
     assert not written & disowned
-
-
-def test_state_rows_are_one_per_taught_turn(sixty, split, traces, tmp_path: Path) -> None:
-    counts = write_dataset(traces, sixty, split, compact(Shape.STATE), DatasetLimits(), tmp_path / "set")
-    assert counts["rows"]["sft_train"] == sum(t.taught for trace in traces if trace.won for t in trace.turns)
 
 
 def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:

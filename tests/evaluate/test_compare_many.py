@@ -8,59 +8,27 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from scripted import planned
+from scripted_evaluations import NOT_SENT, play_script
 
 from wordle_rl.evaluate import (
     Evaluation,
     EvaluationError,
     compare_all,
-    evaluate,
 )
 from wordle_rl.game import Rules
-from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.words import WordList
 
-ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
-WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))
 LOST = ["fuzzy"] * 6
 
 
-class Reader:
-    """Reads its replies from a list per game; ERROR is a request that fails."""
-
-    codec = None
-
-    def __init__(self, games: Sequence[Sequence[str]]) -> None:
-        self.games = [list(game) for game in games]
-
-    def begin(self) -> None:
-        pass
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        said = [self.games[request.game_id].pop(0) for request in requests]
-        return [Completion("", error='refused,\n"twice"') if reply == "ERROR" else Completion(reply) for reply in said]
+def run(name: str, games: dict[str, Sequence[str]], **more: object) -> Evaluation:
+    return play_script(list(games.items()), name=name, **more)
 
 
-def run(name: str, games: dict[str, Sequence[str]] | list[tuple[str, Sequence[str]]], **more) -> Evaluation:
-    """Play each secret with its guesses; None among them fails."""
-    pairs = list(games.items()) if isinstance(games, dict) else games
-    replies = [["ERROR" if word is None else f"<guess>{word}</guess>" for word in guesses] for _, guesses in pairs]
-    prompter = Prompter(rules=more.pop("rules", Rules()))
-    solver = more.pop("solver", None)
-    header = planned(WORDS, prompter, name=name, **more)
-    return evaluate(header, [secret for secret, _ in pairs], WORDS, prompter, Reader(replies), solver=solver)
-
-
-BASE = run("base", {"crane": ["crane"], "grape": LOST, "speed": LOST, "trace": ["crane", "trace"], "geese": [None]})
-SFT = run("sft", {"crane": ["fuzzy", "crane"], "grape": ["grape"], "speed": LOST, "trace": [None], "geese": ["geese"]})
+BASE = run("base", {"crane": ["crane"], "grape": LOST, "speed": LOST, "trace": ["crane", "trace"], "geese": [NOT_SENT]})
+SFT = run(
+    "sft", {"crane": ["fuzzy", "crane"], "grape": ["grape"], "speed": LOST, "trace": [NOT_SENT], "geese": ["geese"]}
+)
 GRPO = run("grpo", {"speed": ["speed"], "crane": ["crane"], "grape": ["grape"], "trace": ["trace"], "abide": LOST})
-
-
-# --- CSV --------------------------------------------------------------------------------------------------------------
-
-
-# --- several players --------------------------------------------------------------------------------------------------
 
 
 def test_all_figures_are_over_the_games_that_all_finished() -> None:
@@ -75,16 +43,6 @@ def test_all_figures_are_over_the_games_that_all_finished() -> None:
     assert [run.figures.num_errors for run in found.runs] == [1, 1, 0], "errors are counted in all games of a run"
 
 
-def test_each_run_is_tested_against_the_first() -> None:
-    base, sft, grpo = compare_all([BASE, SFT, GRPO]).runs
-    assert base.against_base is None
-    assert (sft.against_base.name_a, sft.against_base.name_b) == ("base", "sft")
-    assert (sft.against_base.only_a, sft.against_base.only_b, sft.against_base.both) == (0, 1, 1)
-    assert (grpo.against_base.only_a, grpo.against_base.only_b, grpo.against_base.both) == (0, 2, 1)
-    assert grpo.against_base.p_value == 0.5
-    assert grpo.against_base.win_rate_difference.mean == pytest.approx(2 / 3)
-
-
 def test_what_cannot_be_put_side_by_side_is_refused() -> None:
     with pytest.raises(EvaluationError, match="1 evaluations give no comparison"):
         compare_all([BASE])
@@ -96,9 +54,6 @@ def test_what_cannot_be_put_side_by_side_is_refused() -> None:
         compare_all([BASE, replace(SFT, fingerprint="0" * 64)])
     with pytest.raises(EvaluationError, match="'base', 'sft' and 'c' finished no secret in common"):
         compare_all([BASE, SFT, run("c", {"abide": ["abide"]})])
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,10 +1,7 @@
 """Laws of games with a server: each at its own pace, always ending, kept as they finish, gone on with later."""
 
 import asyncio
-import json
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -153,27 +150,6 @@ def test_a_slow_game_holds_up_no_other(small_words) -> None:
     assert all(record.won for record in evaluation.records)
 
 
-def test_no_more_games_are_in_play_than_allowed(small_words) -> None:
-    async def answer(request: Request) -> Completion:
-        await asyncio.sleep(0.002)
-        return says("crane" if len(request.turns) == 2 else "speed")
-
-    server = Server(answer)
-    evaluation = play(server, small_words, ["crane"] * 10, concurrency=3)
-    assert server.most_in_play == 3
-    assert [record.turns_used for record in evaluation.records] == [3] * 10
-
-
-def test_a_failed_request_ends_its_game_alone_and_is_no_loss(small_words) -> None:
-    async def answer(request: Request) -> Completion:
-        return Completion("", error="refused") if request.game_id == 1 else says("crane")
-
-    evaluation = play(Server(answer), small_words, ["crane"] * 3)
-    figures = evaluation.figures()
-    assert (figures.num_games, figures.num_errors, figures.win_rate) == (2, 1, 1.0)
-    assert evaluation.records[1].error == "refused"
-
-
 # --- it always ends ---------------------------------------------------------------------------------------------------
 
 
@@ -237,48 +213,6 @@ def test_a_second_call_plays_only_what_is_missing(small_words, tmp_path: Path) -
     third = Server(winning)
     assert play(third, small_words, [*secrets, "crane"], Journal(path, SETTINGS)).records[:4] == second.records
     assert third.asked == [4], "the third game of a secret is another game than the first"
-
-
-def test_a_half_written_last_line_is_played_again(small_words, tmp_path: Path) -> None:
-    path = tmp_path / "eval.games.jsonl"
-    whole = play(Server(wins), small_words, ["crane", "speed"], Journal(path, SETTINGS))
-    content = path.read_bytes()
-    first = content.index(b"\n")
-    for kept, num_whole in ((len(content) - 1, 2), (len(content) - 40, 1), (first + 9, 0), (5, 0), (0, 0)):
-        path.write_bytes(content[:kept])
-        server = Server(wins)
-        assert play(server, small_words, ["crane", "speed"], Journal(path, SETTINGS)) == whole
-        assert len(set(server.asked)) == 2 - num_whole, "a line that lacks its break alone is whole"
-        assert path.read_bytes().count(b"\n") == 3
-        assert all(json.loads(line) for line in path.read_text().splitlines())
-
-
-def test_games_played_with_other_settings_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "eval.games.jsonl"
-    Journal(path, SETTINGS)
-    before = path.read_bytes()
-    for changed in (SETTINGS | {"temperature": 0.7}, SETTINGS | {"new": 1}, {"player": "openai:m", "words": "abc"}):
-        with pytest.raises(RunError, match=r"temperature 0\.0, not|new null, not 1") as caught:
-            Journal(path, changed)
-        assert "\n" not in str(caught.value)
-        assert "--overwrite" in str(caught.value)
-    assert path.read_bytes() == before
-    Journal(path, dict(reversed(SETTINGS.items())))
-
-
-def test_only_one_process_at_a_time_writes_to_a_journal(small_words, tmp_path: Path) -> None:
-    path = tmp_path / "eval.games.jsonl"
-    held = Journal(path, SETTINGS)
-    code = f"from pathlib import Path; from wordle_rl.evaluate import Journal; Journal(Path({str(path)!r}), {SETTINGS})"
-    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"RunError: {path} is being written by another process; wait" in other.stderr
-    for overwrite in (False, True):
-        with pytest.raises(RunError, match="another process"):
-            Journal(path, SETTINGS, overwrite=overwrite)
-    play(Server(wins), small_words, ["crane"], held)
-    held.close()
-    assert list(Journal(path, SETTINGS).games) == [("crane", 0)]
-    assert not Journal(path, SETTINGS | {"temperature": 0.7}, overwrite=True).games
 
 
 def test_a_game_that_cannot_be_kept_stops_the_evaluation(small_words, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from training_fixtures import write_config
 
 from wordle_rl.config import load_config
 from wordle_rl.evaluate import ControlFacts, Evaluation, EvaluationError
-from wordle_rl.evaluate.controls import controlled, controls_at, evaluations_in, keep_controls
+from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
 from wordle_rl.pipeline import Pipeline
 
 
@@ -71,13 +71,6 @@ def test_a_run_that_learnt_by_play_or_withheld_words_is_no_control(run: Path, sf
         controls_at(tmp_path / "nothing")
 
 
-def test_controls_are_kept_in_the_run(run: Path, sft_alone: Path) -> None:
-    keep_controls(run, [sft_alone])
-    assert list(evaluations_in(run / "controls")) == ["alone"]
-    kept = evaluations_in(run / "controls")["alone"]
-    assert kept == controls_at(sft_alone)[0]
-
-
 def test_a_control_of_other_words_is_refused(run: Path, sft_alone: Path, tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="holds out other words"):
         keep_controls(run, [changed(sft_alone, tmp_path, words={"strict_fraction": 0.05})])
@@ -122,16 +115,6 @@ def test_report_quotes_controls_and_says_which_are_missing(cli, run: Path, sft_a
     assert "its start, temperature 0.9: 5.00 nats a game, not 5.01" in page
     assert "GRPO, temperature 1" in page
     assert "no gain of GRPO" not in page
-
-
-def test_sampled_play_of_the_run_itself_stands_beside_a_control_of_equal_entropy(cli, run: Path) -> None:
-    facts = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
-    sampled(run, "sft", 0.9, facts).save(run / "controls" / "matched.json")
-    assert cli("report", run)[0] == 0
-    assert "GRPO, temperature 1" not in (run / "report.html").read_text()
-    sampled(run, "grpo", 1.0).save(run / "eval" / "grpo-sampled.json")
-    assert cli("report", run)[0] == 0
-    assert "GRPO, temperature 1" in (run / "report.html").read_text()
 
 
 def test_a_new_run_in_the_place_of_another_keeps_none_of_its_controls(run: Path, sft_alone: Path) -> None:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import SamplingSettings, WordSettings
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.evaluate import EvaluationError
-from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_models, match_temperature, nats_per_game
+from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_per_game
 from wordle_rl.game import Rules
 from wordle_rl.rollout import Segment, Trajectory
 
@@ -52,14 +51,6 @@ def few_games(monkeypatch: pytest.MonkeyPatch) -> None:
     """So few that a temperature takes a tenth of a second."""
     pytest.importorskip("torch")
     monkeypatch.setattr("wordle_rl.evaluate.entropy._GAMES", 96)
-
-
-def test_a_model_is_as_random_as_itself_at_its_own_temperature(finished_run, word_directory, few_games) -> None:
-    name, words = str(finished_run / "sft"), WordSettings(source=str(word_directory))
-    sampling = SamplingSettings(temperature=0.6, max_completion_tokens=12)
-    found = match_models((name, name), (None, None), sampling, words, 0)
-    assert found.temperature == pytest.approx(0.6, abs=0.03)
-    assert found.nats == pytest.approx(found.target, rel=0.02)
 
 
 def test_eval_draws_at_equal_entropy_and_says_so(cli, finished_run, few_games, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from scripted_evaluations import ANSWERS, WORDS
+from scripted_evaluations import WORDS
 
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate import Evaluation
@@ -80,16 +80,6 @@ def test_boards_with_earlier_turns_have_figures_by_their_number_and_a_name(evalu
     assert {record.num_prefix for record in stored.records} == {int(count) for count in by_turns}
 
 
-def test_another_players_board_is_the_same(evaluated, tmp_path: Path) -> None:
-    boards = {}
-    for player in ("solver", "consistent"):
-        evaluated("--prefix-turns", 3, "--split", "all", "--out", tmp_path / f"{player}.json", player=player)
-        records = Evaluation.load(tmp_path / f"{player}.json").records
-        boards[player] = [[turn.guess for turn in record.turns[: record.num_prefix]] for record in records]
-    assert boards["solver"] == boards["consistent"]
-    assert any(boards["solver"])
-
-
 def test_a_reward_is_shown_with_its_distribution_and_guesses_with_their_counts(evaluated) -> None:
     found = evaluated("--split", "all", "--reward", "shaped", "--top-guesses", 2)
     reward = found["reward"]["all games"]
@@ -97,16 +87,6 @@ def test_a_reward_is_shown_with_its_distribution_and_guesses_with_their_counts(e
     assert sum(reward["bin_counts"]) == found["num_games"]
     assert len(found["commonest_guesses"]) == 2
     assert found["commonest_guesses"][0]["games_fraction"] == 1.0, "the solver's opener"
-
-
-def test_tables_name_rules_that_are_not_the_usual_ones(cli, word_directory: Path) -> None:
-    command = ("eval", "--player", "consistent", "--words", word_directory, "--no-regret", "--split", "val")
-    code, out, _ = cli(*command, "--dictionary", "lenient", "--hard-mode", "--reward", "sparse")
-    assert code == 0
-    assert "Not the usual rules: lenient dictionary, hard mode" in out
-    assert "below zero, %" in out
-    assert "commonest guesses: " in out
-    assert "Not the usual rules" not in cli(*command)[1]
 
 
 @pytest.mark.parametrize(
@@ -131,10 +111,6 @@ def test_a_time_bound_ends_the_games_of_a_player_on_this_machine(cli, word_direc
     code, _, err = cli("eval", "--player", "random", "--words", word_directory, "--max-minutes", 1e-9)
     assert code == 2
     assert "no game could be played: not finished within 1e-09 minutes" in err
-
-
-def test_the_answers_of_the_small_list_are_words() -> None:
-    assert {word for part in marked(ANSWERS, SPLIT).values() for word in part} == set(ANSWERS)
 
 
 def test_a_lenient_reading_finds_the_guess_and_tells_both_shares(

@@ -50,12 +50,6 @@ def test_where_games_of_a_secret_are_independent_both_tests_keep_their_level() -
     assert by_game < 0.067
 
 
-@given(st.lists(st.integers(-1, 1), min_size=1, max_size=12))
-def test_one_game_a_secret_is_mcnemars_test(diffs: list[int]) -> None:
-    expected = mcnemar_exact(diffs.count(-1), diffs.count(1))
-    assert clustered_mcnemar(diffs, list(range(len(diffs)))) == pytest.approx(expected, rel=1e-9)
-
-
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(-1, 1)), min_size=1, max_size=14))
 def test_every_flip_of_whole_secrets_is_counted(pairs: list[tuple[int, int]]) -> None:
     clusters, diffs = zip(*pairs, strict=True)

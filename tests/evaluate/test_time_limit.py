@@ -39,23 +39,6 @@ class Slow:
         return [Completion(tag("crane" if request.turns else "speed")) for request in requests]
 
 
-def test_without_a_bound_the_player_is_always_asked() -> None:
-    clock = Clock()
-    limit = TimeLimit(Slow(clock), 0.0, clock)
-    clock.seconds = 1e9
-    assert limit.sample([Request(0, (), ())])[0].text == tag("speed")
-    assert not limit.ended_play
-
-
-def test_past_the_bound_every_game_is_an_error_that_names_it() -> None:
-    clock = Clock()
-    limit = TimeLimit(Slow(clock), 1.5, clock)
-    assert limit.sample([Request(0, (), ())])[0].error is None
-    assert limit.sample([Request(0, (), ())])[0].error is None
-    assert limit.sample([Request(0, (), ())])[0].error == "not finished within 1.5 minutes"
-    assert limit.ended_play
-
-
 @pytest.mark.parametrize(("batch_size", "num_counted"), [(4, 0), (1, 1), (2, 0)])
 def test_of_a_batch_that_is_cut_short_no_game_counts(batch_size: int, num_counted: int, monkeypatch) -> None:
     """`crane` is won in two turns; the other games are lost in six, a minute a turn. Five minutes are given."""

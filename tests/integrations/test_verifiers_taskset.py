@@ -5,20 +5,39 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from fake_endpoint import FakeEndpoint
+
+from wordle_rl.chat.codec import ChatCodec
 
 vf = pytest.importorskip("verifiers.v1")
 
 from chat_families import family_tokenizer
-from fake_endpoint import FakeEndpoint, streamed_chat
-from fake_engine import token_engine
+from fake_endpoint import streamed_chat
 from other_loops import SETTINGS, TASK, ours, replies_of
 
-from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.integrations.games import BoardTask, game_source
 from wordle_rl.integrations.verifiers_taskset import WordleTaskset, WordleTasksetConfig
+
+Say = Callable[[list[int]], str]
+"""Tokens of a prompt -> the reply."""
+
+
+def token_engine(codec: ChatCodec, say: Say) -> FakeEndpoint:
+    """Serve replies in the tokens of a codec; log-probabilities are -1."""
+
+    def generate(_number: int, body: dict[str, Any]) -> tuple[int, object]:
+        ids = codec.reply_ids(say(body["token_ids"]))
+        content = [{"token": f"token_id:{token}", "logprob": -1.0} for token in ids]
+        choice = {"index": 0, "token_ids": ids, "logprobs": {"content": content}, "finish_reason": "stop"}
+        return 200, {"request_id": "1", "choices": [choice]}
+
+    return FakeEndpoint(generate)
+
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
 BIN = Path(sys.executable).parent

@@ -27,7 +27,7 @@ from wordle_rl.config import ModelSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.export import merge
 from wordle_rl.models.loading import load_model, load_numbers
-from wordle_rl.preflight.memory import FOUR_BIT_BYTES, Work, estimate
+from wordle_rl.preflight.memory import Work, estimate
 from wordle_rl.train.distill import train_distill
 from wordle_rl.train.dpo import train_dpo
 from wordle_rl.train.expert_iteration import train_expert_iteration
@@ -69,15 +69,6 @@ def bytes_of(weight) -> int:
     if state is not None:
         kept += [state.absmax, state.code, state.offset, state.state2.absmax, state.state2.code]
     return sum(tensor.nbytes for tensor in kept)
-
-
-def test_a_number_in_4_bits_takes_what_is_counted() -> None:
-    from bitsandbytes.nn import Linear4bit
-
-    layer = Linear4bit(1024, 768, bias=False, compress_statistics=True, quant_type="nf4").to("cpu")
-    assert layer.weight.dtype == torch.uint8
-    assert bytes_of(layer.weight) / (1024 * 768) == pytest.approx(FOUR_BIT_BYTES, rel=0.005)
-    assert 0.5 < FOUR_BIT_BYTES < 0.55
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

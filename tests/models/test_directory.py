@@ -13,7 +13,7 @@ from fake_hub import open_hub
 from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, WordSettings
-from wordle_rl.models.directory import find_model, game_of, is_hub_name, settings_of
+from wordle_rl.models.directory import find_model, is_hub_name, settings_of
 from wordle_rl.models.loading import save_model
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.runs.lineage import LINEAGE_FILE, Lineage, lesson_of, save_lineage
@@ -70,22 +70,6 @@ def test_a_missing_directory_is_not_asked_for(tmp_path: Path, monkeypatch) -> No
     for name in ("runs/nothing", "nothing", str(tmp_path / "nothing")):
         with pytest.raises(ConfigError, match="no model or run directory"):
             find_model(Path(name))
-
-
-def test_a_model_of_the_hub_is_found_by_its_name(model: Path, tmp_path: Path, monkeypatch) -> None:
-    with open_hub() as hub:
-        address = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", address)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-        hub.repos["me/found-here"] = {path.name: path.read_bytes() for path in model.iterdir()}
-        found = find_model(Path("me/found-here"))
-        assert find_model(Path("me/found-here")) == found
-    assert {path.name for path in found.iterdir()} == {path.name for path in model.iterdir()}
-    assert (found / "model.safetensors").read_bytes() == (model / "model.safetensors").read_bytes()
-    known = game_of(found)
-    assert known is not None
-    assert known.style is Style.COMPACT
 
 
 def test_a_model_of_the_hub_does_not_choose_what_is_imported(model: Path, tmp_path: Path, monkeypatch) -> None:

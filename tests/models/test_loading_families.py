@@ -207,12 +207,6 @@ def rendered(tokenizer: PreTrainedTokenizerBase, messages: list[Message], **vari
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True, **variables))
 
 
-def test_qwen3_forgets_earlier_thinking_and_its_variant_does_not() -> None:
-    prompt = prompts_of(conversation(TRACE, PROMPTERS["thinking"]))[-1]
-    assert "r and a?" not in rendered(family_tokenizer("qwen3"), prompt)
-    assert "<think>r and a?\nSo crane.</think>\n<guess>crane</guess><|im_end|>" in rendered(variant("qwen3"), prompt)
-
-
 def test_template_variables_are_saved_as_defaults_and_may_still_be_overridden() -> None:
     tokenizer, prompt = variant("qwen3", enable_thinking=False), Prompter().opening()
     assert rendered(tokenizer, prompt).endswith("<think>\n\n</think>\n\n")

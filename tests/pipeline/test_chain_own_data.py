@@ -30,21 +30,6 @@ def played(run: Path) -> set[str]:
     return {secret for row in rows(run / "secrets.jsonl") for secret in row["secrets"]}
 
 
-@pytest.mark.slow
-def test_groups_play_the_secrets_of_a_file_and_no_others(word_directory, sixty, tmp_path: Path) -> None:
-    split, run = split_secrets(sixty), tmp_path / "run"
-    wanted = split.train[5:9]
-    write_jsonl(tmp_path / "own.jsonl", [{"prompt": "p", "answer": word} for word in (*wanted, split.test[0])])
-    config = settings(
-        tmp_path, word_directory, **{"rl.starts__file": f"'{tmp_path / 'own.jsonl'}'"}, grpo__prioritized_fraction="1.0"
-    )
-    Pipeline(config, run, QUIET)("grpo")
-    assert played(run) <= {*wanted}
-    assert len(played(run)) > 1
-    assert [row["secret"] for row in rows(run / "boards.jsonl")] == list(wanted)
-    assert audit(run).clean
-
-
 @pytest.mark.parametrize("file", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_more_secrets_are_played_than_asked_for(file: bool, word_directory, sixty, tmp_path: Path) -> None:
     split, run = split_secrets(sixty), tmp_path / "run"

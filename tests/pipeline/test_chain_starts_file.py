@@ -98,14 +98,11 @@ def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
 @pytest.mark.parametrize(
     "changes",
     [
-        {"game__shape": '"state"'},
         {"grpo__turn_candidates": "2", "grpo__credit": '"guess"'},
-        {"grpo__probe_every_steps": "1", "grpo__prioritized_fraction": "1.0"},
         {"traces__rl_only_fraction": "0.5"},
-        {"game__dictionary": '"app"', "grpo__max_refills": "2"},
         {"grpo__outside_rate": "1.0", "grpo.reward__weights": "{ quick_regret = -6.0 }"},
     ],
-    ids=["state", "candidates", "probes", "kept from the teacher", "app", "outside"],
+    ids=["candidates", "kept from the teacher", "outside"],
 )
 def test_boards_go_with_other_settings(changes, finished_run, word_directory, sixty, file, tmp_path) -> None:
     run = begun(finished_run, tmp_path / "run")

@@ -13,18 +13,13 @@ from rich.console import Console
 from training_fixtures import compact, rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import ConfigError, RunConfig, TeacherSettings, TraceSettings, load_config
+from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.game_record import read_traces
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.runs import append_jsonl, write_jsonl
 from wordle_rl.runs.audit import audit
 from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import draw_secrets, solver_traces, validation_traces
-from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.initial_states import GroupStarts
 from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, split_secrets, words_of_text
@@ -32,15 +27,6 @@ from wordle_rl.words.split import Split, split_secrets, words_of_text
 QUIET = Console(quiet=True)
 FRACTION = 0.05
 RECORDS = ("traces.jsonl", "validation_traces.jsonl", "labels.jsonl", "boards.jsonl", "secrets.jsonl")
-WILD = TraceSettings(
-    num_games=400,
-    outside_rate=0.5,
-    pseudo_secrets=True,
-    slip_rate=0.5,
-    narrate=True,
-    teacher=TeacherSettings(random_opener_rate=0.5, noise_rate=0.4, plan="probes"),
-)
-"""A teacher that says whatever it may, as often as it can."""
 
 
 @pytest.fixture(scope="module")
@@ -54,42 +40,6 @@ def contexts(sixty: WordList, split: Split) -> tuple[GameContext, GameContext]:
     """The whole context, and that of training."""
     whole = GameContext(sixty, split, compact(), Solver(sixty, use_cache=False))
     return whole, whole.for_training
-
-
-def said(traces) -> set[str]:
-    """Every word in games, thoughts and slips included."""
-    return {
-        word
-        for trace in traces
-        for text in (trace.secret, *(text for turn in trace.turns for text in (turn.guess, turn.thinking)))
-        for word in words_of_text(text)
-    }
-
-
-def games_of(context: GameContext, split: Split) -> list:
-    secrets = draw_secrets(context.solver.words, split, WILD, 0)
-    teacher = SolverTeacher(context.solver)
-    return [
-        *solver_traces(teacher.words, secrets, teacher, WILD, 0),
-        *validation_traces(split, teacher, WILD, 0),
-    ]
-
-
-def test_a_teacher_that_says_all_it_may_names_no_strict_word(sixty, strict_split) -> None:
-    whole, training = contexts(sixty, strict_split)
-    strict = set(strict_split.strict)
-    assert strict <= said(games_of(whole, strict_split)), "without the rule it would name them all"
-    assert not strict & said(games_of(training, strict_split))
-
-
-def test_no_initial_state_has_a_strict_word_as_secret_or_guess(sixty, strict_split) -> None:
-    strict, drawn = set(strict_split.strict), {}
-    for context in contexts(sixty, strict_split):
-        starts = GroupStarts(context.words, compact(), strict_split.train, 0, outside_rate=0.5, max_prefix_guesses=4)
-        states = [start for step in range(40) for start in starts.draw(16, step)]
-        drawn[len(context.words.answers)] = {word for start in states for word in (start.secret, *start.prefix_guesses)}
-    assert strict <= drawn[60], "without the rule they would stand on boards"
-    assert not strict & drawn[57]
 
 
 def test_in_training_a_strict_word_may_be_said_and_is_no_answer(sixty, strict_split) -> None:
@@ -156,15 +106,6 @@ def test_no_record_of_any_stage_names_a_strict_word(
     assert results[algorithm]["never_said"]["num_games"] >= 3
     stored = json.loads((directory / "strata.json").read_text())
     assert strict <= set(stored["never_said"])
-
-
-def test_the_token_rows_of_sft_name_no_strict_word(taught: Path, codec, strict_split) -> None:
-    traces = read_traces(taught / "traces.jsonl")
-    examples = encode_traces(traces, compact(), codec, max_length=10**6).examples
-    texts = [codec.tokenizer.decode(example.token_ids, skip_special_tokens=False) for example in examples]
-    words = {word for text in texts for word in words_of_text(text)}
-    assert set(strict_split.train) & words, "the rows are read as words"
-    assert not set(strict_split.strict) & words
 
 
 @pytest.mark.parametrize(

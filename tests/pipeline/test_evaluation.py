@@ -15,7 +15,6 @@ from wordle_rl.config import load_config
 from wordle_rl.evaluate import Evaluation, figures_by_split, is_sampled_part, num_kept, sampled_part
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.pipeline import Pipeline, evaluation
-from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.report.read import read_run
 from wordle_rl.runs import read_object
 from wordle_rl.words.split import split_secrets
@@ -57,15 +56,6 @@ def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished
     read = read_run(sampled_run).results
     assert {name: set(parts) for name, parts in read.items()} == {name: set(results[name]) for name in ("sft", "grpo")}
     assert read["sft"]["all_sampled"] == results["sft"]["all_sampled"]
-
-
-def test_sampled_play_alone_is_something_left_to_do(sampled_run) -> None:
-    config = load_config(sampled_run / "config.json")
-    context = evaluation.RunWork.of(config, sampled_run, QUIET, overwrite=False).context
-    chain = ("traces", "sft", "grpo", "report")
-    assert check_before_run(config, context, sampled_run, chain, overwrite=False).evaluate
-    run(sampled_run)
-    assert not check_before_run(config, context, sampled_run, chain, overwrite=False)
 
 
 def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampled_run, monkeypatch) -> None:

@@ -6,18 +6,9 @@ import pytest
 from rich.console import Console
 
 from wordle_rl.config import RunConfig
-from wordle_rl.pipeline.memory import MemoryNow, StageMemory, memory_now
+from wordle_rl.pipeline.memory import memory_now
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.runs import read_object
-
-
-def test_the_peak_above_the_start_is_the_stage_s() -> None:
-    taken = StageMemory(MemoryNow("GPU", 40.0, 10.5, 10.5), MemoryNow("GPU", 40.0, 30.0, 36.5))
-    assert taken.grown_gib == 26.0
-    assert taken.row() == {
-        "device": "GPU", "total_gib": 40.0, "reserved_before_gib": 10.5, "peak_gib": 36.5, "peak_percent": 91.2,
-    }  # fmt: skip
-    assert "36.500 GiB, 91.2 % of GPU; 26.000 GiB of it for the stage, 65.0 %" in taken.line("grpo", 61.0)
 
 
 def test_a_training_prints_both_and_stores_them_with_its_seconds(tmp_path: Path) -> None:

@@ -12,20 +12,14 @@ pytest.importorskip("torch")
 
 from training_fixtures import write_config
 
-from wordle_rl.preflight import before_run, checks, report
-
 REFUSED = {
     "a tracker that is not installed": (["--report-to", "wandb"], "pip install wandb"),
-    "another": (["--report-to", "trackio"], "pip install trackio"),
     "an engine that is not installed": (["--grpo.engine", "vllm"], "vllm"),
-    "an attention that nobody knows": (["--model.attn-implementation", "fast"], "attn_implementation 'fast'"),
     "a model that is not there": (["--model.path", "./nowhere"], "no model directory"),
     "a budget without room for a guess": (["--max-completion-tokens", "2"], "max_completion_tokens 2"),
     "games longer than the model": (["--model.max-length", "40"], "the model takes 40"),
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
-    "teacher games that are not there": (["--traces.file", "nothing.jsonl"], "nothing.jsonl"),
     "boards that are not there": (["--rl.starts.file", "nothing.jsonl"], "nothing.jsonl"),
-    "a clip range where nothing is clipped": (["--grpo.epsilon", "0.3"], "grpo.epsilon"),
     "strict words in the prompt": (
         ["--words.strict-fraction", "0.1", "--game.system-prompt", "STRICT"],
         "a strict word",
@@ -93,7 +87,3 @@ def test_a_run_that_works_has_no_problem_in_either(cli, config: Path, tmp_path: 
     assert code == 0
     assert not [found for found in json.loads(out)["findings"] if found["level"] == "problem"]
     assert cli("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 8)[0] == 0
-
-
-def test_both_ask_the_same_list() -> None:
-    assert before_run.findings_of is report.findings_of is checks.findings_of

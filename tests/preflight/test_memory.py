@@ -20,7 +20,7 @@ import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
 from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import ModelNumbers
-from wordle_rl.preflight.memory import Work, activation_bytes, cache_bytes, estimate, stage_works
+from wordle_rl.preflight.memory import Work, cache_bytes, estimate, stage_works
 from wordle_rl.runs.provenance import main_memory_bytes
 from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers
 
@@ -116,30 +116,6 @@ def test_the_cache_is_counted_as_our_sampler_holds_it(kind: str, tmp_path: Path)
     assert sum(kept) == held if kind == "all layers" else sum(kept) < held, "theirs drops what a window has passed"
 
 
-def test_a_group_takes_as_many_caches_as_it_has_games() -> None:
-    one = cache_bytes(SMALL, 100, 1)
-    assert one == 2 * 2 * 1 * 16 * 4 * 100
-    assert [cache_bytes(SMALL, 100, games) for games in (4, 16)] == [4 * one, 16 * one]
-
-
-def test_adapters_spare_gradients_and_optimizer_but_no_weights() -> None:
-    work = Work(rows=1, length=10, compute_bytes=4)
-    full = estimate(SMALL, work)
-    adapted = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4), work)
-    assert (full.weights, full.gradients, full.optimizer) == (4000, 4000, 8000)
-    assert (adapted.weights, adapted.gradients, adapted.optimizer) == (4000, 40, 80)
-    assert adapted.activations == full.activations
-    single = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 2, trainable_bytes=4), work)
-    assert (single.weights, single.gradients, single.optimizer) == (990 * 2 + 10 * 4, 40, 80)
-
-
-def test_checkpointing_and_short_batches_spare_activations() -> None:
-    plain, spared = (activation_bytes(SMALL, Work(4, 50, 4, checkpointing=on)) for on in (False, True))
-    assert spared < plain
-    assert activation_bytes(SMALL, Work(2, 50, 4)) == plain // 2
-    assert estimate(SMALL, Work(0, 50, 4)).counted == 4000, "what is only evaluated keeps no gradients"
-
-
 def works(config: RunConfig, **changes: object):
     facts = {"teacher_length": 80, "game_length": 110, "num_secrets": 60, "bf16": {"sft": True, "grpo": False}}
     return stage_works(config, **{**facts, "eager_attention": True, "tiled_sft": True, **changes})
@@ -157,12 +133,6 @@ def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
     sampled = section | {"judge": "regret"}
     work = works(RunConfig.model_validate({**shared, "dpo": sampled}), bf16=bf16)["dpo"]
     assert work.cached_games == 512 * 8
-
-
-def test_in_state_shape_a_game_is_as_many_rows_as_it_has_turns() -> None:
-    values = {"game": {"shape": "state"}, "grpo": {"groups_per_step": 2}, "rl": {"group_size": 4}}
-    config = RunConfig.model_validate(values)
-    assert works(config)["grpo"].rows == 8 * 6
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])

@@ -4,13 +4,9 @@ import pytest
 
 pytest.importorskip("torch")
 
-from lora_training import save_base
-from training_fixtures import write_config
 
 from wordle_rl.config import ConfigError, load_config
-from wordle_rl.models.loading import load_numbers
 from wordle_rl.models.numbers import ModelNumbers
-from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 
 GIB = 1024**3
@@ -63,14 +59,3 @@ def test_a_larger_group_is_what_fills_it() -> None:
     per_game = 2 * 2 * 34 * 4 * 256 * 2 * 2000  # twice a key and a value per token, layer and head, in 16 bits
     assert sizes[4] - sizes[2] == 2 * per_game
     assert sizes[8] - sizes[4] == 4 * per_game
-
-
-def test_a_run_asks_before_it_begins(codec, tmp_path, monkeypatch, word_directory) -> None:
-    base = save_base(tmp_path / "base", codec)
-    given = load_config(write_config(tmp_path / "mini.toml", word_directory, backend='"mlx"'))
-    model = given.model.model_copy(update={"path": str(base)})
-    assert check_room(given, model, {"sft", "grpo"}) == []
-    tiny = unified_memory(0.001)
-    monkeypatch.setattr("wordle_rl.preflight.device.unified_memory", lambda: tiny)
-    assert {finding.level for finding in check_room(given, model, {"sft", "grpo"})} == {"problem"}
-    assert load_numbers(model).num_parameters > 0

@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 
 from wordle_rl.config import ConfigError
 from wordle_rl.report.card import card_text, models_of, write_cards
-from wordle_rl.report.read import kept_weights, read_run
+from wordle_rl.report.read import read_run
 from wordle_rl.runs import read_object
 
 
@@ -65,21 +65,6 @@ def test_limited_guesses_are_never_shown_as_free_ones(record) -> None:
     (entry,) = front_matter(text)["model-index"]
     named = {r["dataset"]["split"]: r["dataset"]["name"] for r in entry["results"]}
     assert "limited to listed words" in named["held_out_constrained"]
-
-
-@pytest.mark.parametrize(
-    ("chosen", "said"),
-    [
-        ({"step": 0, "alpha": 1.0}, "those of the SFT model, since no candidate played better"),
-        ({"step": 40, "share": 1.0}, "those of step 40"),
-        ({"step": 40, "alpha": 0.25}, "those 25 % of the way from the SFT model to step 40"),
-    ],
-)
-def test_the_card_and_the_page_say_which_weights_were_kept(record, chosen, said) -> None:
-    after = replace(record, chosen=chosen)
-    assert f"Weights: {said}, chosen by greedy play" in card_text(after, "grpo")
-    assert "Weights: those at the end of training" in card_text(after, "sft")
-    assert kept_weights(after).startswith(f"{said}, chosen")
 
 
 def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> None:

@@ -92,14 +92,8 @@ def test_a_planted_pattern_is_the_one_finding_and_its_line_shows_it(tmp_path: Pa
     file, line, step = re.match(r"(\S+):(\d+) step (\d+): ", finding.evidence).groups()
     row = json.loads((run / file).read_text().splitlines()[int(line) - 1])
     assert row["step"] == int(step)
-
-
-@pytest.mark.parametrize("pattern", PLANTED)
-def test_every_finding_leads_to_a_section_of_the_documentation(tmp_path: Path, pattern: str) -> None:
-    [finding] = diagnose(make_run(tmp_path / "run", **PLANTED[pattern])).findings
-    headings = re.findall(r"^#+ (.*)$", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE)
     assert finding.page == f"{PAGE}#{pattern.replace(' ', '-')}"
-    assert pattern in [heading.lower() for heading in headings]
+    assert re.search(rf"^#+ {pattern}$", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE | re.IGNORECASE)
 
 
 def test_a_policy_that_wins_everything_needs_no_entropy(tmp_path: Path) -> None:

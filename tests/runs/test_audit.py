@@ -46,19 +46,6 @@ def test_held_out_secret_is_found_in_every_record(run: Run, held_out: str) -> No
     assert found.leaks == (("traces.jsonl", held_out), ("secrets.jsonl", held_out), ("games.jsonl", held_out))
 
 
-def test_a_secret_is_one_leak_in_however_many_records(cli, run: Run) -> None:
-    run.append("traces.jsonl", {"secret": SPLIT.test[0]})
-    run.append("games.jsonl", {"secret": SPLIT.test[0]})
-    run.append("games.jsonl", {"secret": SPLIT.val[0]})
-    code, _, err = cli("report", run.directory, "--audit")
-    first, second = SPLIT.test[0], SPLIT.val[0]
-    assert code == 2
-    assert (
-        f"2 validation or test secrets were trained on: {first} (traces.jsonl, games.jsonl), {second} (games.jsonl)"
-        in err
-    )
-
-
 def test_games_that_choose_weights_may_have_validation_secrets_and_no_others(run: Run) -> None:
     run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.val[0]})
     assert audit(run.directory).clean

@@ -58,12 +58,3 @@ def test_facts_say_how_the_game_went(small_words) -> None:
     assert [turn["outcome"] for turn in facts["turns"]][-1] == "scored"
     assert "reply" not in facts["turns"][0]
     assert facts_of(row | {"stop_reason": "request_failed"})["status"] == "error"
-
-
-def test_a_real_tracker_takes_traces(small_words) -> None:
-    trackio = pytest.importorskip("trackio")
-    prompter = GameSettings(max_turns=4).prompter(5)
-    row, _ = played(small_words, prompter)
-    stored = trackio.Trace(messages_of(row, prompter), facts_of(row))._to_dict("project", "run")
-    assert stored["_type"] == "trackio.trace"
-    assert stored["metadata"]["secret"] == "fuzzy"

@@ -9,9 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wordle_rl.report
-from wordle_rl.preflight.model_fit import check_teacher
-from wordle_rl.report.plots import format_value
-from wordle_rl.report.terminal import percent_text
 from wordle_rl.runs.progress import in_percent
 
 NEARLY_ALL, NEARLY_NONE = 1999 / 2000, 1 / 3000
@@ -34,12 +31,6 @@ def test_what_rounding_leaves_of_0_and_1_is_0_and_100() -> None:
         "100.0",
         "100.0",
     ]
-
-
-def test_tables_page_and_messages_read_so() -> None:
-    assert percent_text(NEARLY_ALL) == "99.95"
-    assert format_value(NEARLY_NONE, True) == "0.03 %"
-    assert "0.3% of the teacher's games" in check_teacher([20] * 299 + [40], 20)[0].message
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from training_fixtures import make_run, rows, write_word_directory
+from training_fixtures import make_run, write_word_directory
 
 from wordle_rl import __version__
 from wordle_rl.config import GRPOSettings, RunConfig
@@ -23,7 +23,6 @@ from wordle_rl.runs import (
     reset_run,
     write_json,
     write_jsonl,
-    write_text_atomically,
 )
 from wordle_rl.runs.provenance import calls, manifest
 from wordle_rl.words import load_words
@@ -50,12 +49,6 @@ def small_disk() -> Iterator[None]:
 
 def files(directory: Path) -> list[str]:
     return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
-
-
-def test_text_is_written_whole_below_directories_that_were_not_there(tmp_path: Path) -> None:
-    write_text_atomically(tmp_path / "a" / "b.txt", "grün\n")
-    assert (tmp_path / "a" / "b.txt").read_text(encoding="utf-8") == "grün\n"
-    assert files(tmp_path) == ["a/b.txt"]
 
 
 def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -94,12 +87,6 @@ def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_rows_come_back_as_written(tmp_path: Path) -> None:
-    written = [{"guess": "crane", "n": 1}, {"guess": "grün", "n": None}]
-    assert write_jsonl(tmp_path / "rows.jsonl", iter(written)) == 2
-    assert list(read_jsonl(tmp_path / "rows.jsonl")) == written
-
-
 @pytest.mark.parametrize(("line", "what"), [('{"half": ', "no JSON"), ("[1, 2]", "list"), ("", "no JSON")])
 def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
@@ -108,32 +95,6 @@ def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
     assert [next(read), next(read)] == [{"a": 1}, {"a": 2}]
     with pytest.raises(RunError, match=rf"rows\.jsonl:3 .*{what}"):
         next(read)
-
-
-def test_a_file_of_another_kind_is_not_to_lose_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "README.md"
-    path.write_text("# a title\n")
-    with pytest.raises(RunError, match=r"README\.md:1 is no JSON .*; name a file of JSON lines$"):
-        next(read_jsonl(path))
-    path.write_text("{}\n# a title\n")
-    with pytest.raises(RunError, match=r"README\.md:2 is no JSON .*; delete the line"):
-        list(read_jsonl(path))
-
-
-def test_a_line_in_another_encoding_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes('{"a": "grün"}\n'.encode() + '{"a": "grün"}\n'.encode("latin-1"))
-    read = read_jsonl(path)
-    assert next(read) == {"a": "grün"}
-    with pytest.raises(RunError, match=r"rows\.jsonl:2 is no JSON .*utf-8"):
-        next(read)
-
-
-def test_appended_lines_follow_each_other(tmp_path: Path) -> None:
-    run = Run(tmp_path)
-    for step in range(3):
-        run.append("metrics.jsonl", {"step": step})
-    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [0, 1, 2]
 
 
 def test_a_run_with_the_same_settings_goes_on(tmp_path: Path, sixty) -> None:

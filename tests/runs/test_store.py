@@ -38,16 +38,6 @@ def test_a_line_that_lacks_its_break_alone_is_kept(tmp_path: Path) -> None:
     assert repair_end(path) == 0
 
 
-def test_what_is_missing_stays_missing_and_another_kind_of_file_stays_as_it_is(tmp_path: Path) -> None:
-    assert repair_end(tmp_path / "none.jsonl") == 0
-    assert list(tmp_path.iterdir()) == []
-    path = tmp_path / "diary"
-    path.write_text("dear diary")
-    with pytest.raises(RunError, match="diary is no file of games"):
-        repair_end(path, b'{"secret":')
-    assert path.read_text() == "dear diary"
-
-
 def test_files_that_a_kill_left_half_written_are_removed(tmp_path: Path) -> None:
     for name in (".timings.json.partial", "timings.json", ".lock"):
         (tmp_path / name).write_text("{")

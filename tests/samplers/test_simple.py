@@ -64,9 +64,3 @@ def test_the_consistent_player_never_breaks_a_clue_and_repeats_itself(small_word
     for transcript in first:
         turns = [played.turn for played in transcript.turns]
         assert not any(violates_clues(turn.guess, turns[:place]) for place, turn in enumerate(turns))
-
-
-def test_the_consistent_player_names_a_listed_word_when_no_answer_is_left(small_words: WordList) -> None:
-    sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT)
-    [completion] = sampler.sample([Request(0, (), (Turn("crane", "GGGGX", Outcome.SCORED),))])
-    assert COMPACT.parse(completion.text).word in small_words

@@ -179,35 +179,6 @@ def test_batches_that_are_joined_stay_within_the_window(codec: ChatCodec) -> Non
         assert together.sampler_logprobs == pytest.approx(alone.sampler_logprobs, abs=1e-4)
 
 
-def test_english_prompts_of_unlike_length_sample_as_they_read(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
-) -> None:
-    settings = greedy(5)
-    sampler = TransformersSampler(tiny_model, codec, settings)
-    trajectories = play(STARTS[1:4], small_words, Prompter(), sampler)
-    assert check_against_plain_forward(tiny_model, trajectories, settings) > 10
-
-
-def test_a_row_does_not_depend_on_its_neighbours(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
-) -> None:
-    together = play(STARTS, small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
-    alone = [
-        play([start], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))[0] for start in STARTS
-    ]
-    backwards = play(STARTS[::-1], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))[::-1]
-    assert tokens_of(together) == tokens_of(alone) == tokens_of(backwards)
-
-
-@pytest.mark.parametrize("max_batch_size", [1, 3, 8])
-def test_the_size_of_batches_changes_no_choice(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList, max_batch_size: int
-) -> None:
-    whole = play(STARTS, small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
-    sampler = TransformersSampler(tiny_model, codec, greedy(max_batch_size=max_batch_size))
-    assert tokens_of(play(STARTS, small_words, COMPACT, sampler)) == tokens_of(whole)
-
-
 def test_a_turn_reads_only_what_is_new(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
     read: list[int] = []
     hook = tiny_model.register_forward_pre_hook(
@@ -292,24 +263,6 @@ def test_batches_whose_games_went_alike_become_one(
         trajectories = play([InitialState("crane")] * 8, small_words, COMPACT, Counting(tiny_model, codec, settings))
         assert counts == expected
         assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
-
-
-def test_batches_that_shrank_become_one(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
-    counts: list[int] = []
-    starts = [
-        InitialState(secret, GIVEN[:given]) for secret in ("crane", "trace", "zonal", "pesto") for given in (5, 5, 0)
-    ]
-
-    class Counting(TransformersSampler):
-        def sample(self, requests: Sequence[Request]) -> list[Completion]:
-            completions = super().sample(requests)
-            counts.append(len(self._batches))
-            return completions
-
-    settings = greedy(9, max_batch_size=3)
-    trajectories = play(starts, small_words, COMPACT, Counting(tiny_model, codec, settings))
-    assert counts == [4, 2, 2, 2, 2, 2]
-    assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
 
 
 def test_a_seed_repeats_its_games_and_seeds_differ(

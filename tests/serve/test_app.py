@@ -68,13 +68,6 @@ def test_tasks_are_listed_without_a_secret_and_held_out_ones_not_at_all(server) 
     assert http(f"{base}/num_tasks", {"split": "dev"})[0] == 404
 
 
-def test_the_id_of_a_task_is_that_of_the_game_it_begins(server) -> None:
-    _, answer = http(f"{server.address}/wordle_rl/task", {"split": "train", "index": 9})
-    with server.connect() as socket:
-        ask(socket, "reset", split="train", index=9)
-        assert ask(socket, "state")["data"]["task_id"] == answer["task"]["id"]
-
-
 def test_routes_without_a_session_have_defined_answers(server) -> None:
     assert http(f"{server.address}/reset", {"seed": 1})[0] == 200
     status, refused = http(f"{server.address}/step", {"action": {"message": "x"}})

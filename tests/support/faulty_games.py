@@ -3,7 +3,6 @@
 A game is an environment with `reset(seed)` and `step(reply)`; a fault is a subclass that changes one thing.
 """
 
-import base64
 import hashlib
 import itertools
 import re
@@ -90,16 +89,6 @@ class SeedIgnored(RightGame):
         return super().secret_of(next(_numbers))
 
 
-class OneSecretForAll(RightGame):
-    def secret_of(self, seed: int) -> str:
-        return super().secret_of(0)
-
-
-class TextsCounted(RightGame):
-    def text(self, text: str) -> str:
-        return f"{text} (message {next(_numbers)})"
-
-
 class RefusalsCounted(RightGame):
     def refusal(self, reply: str) -> str:
         return f"Refused, number {next(_numbers)}."
@@ -122,21 +111,9 @@ class InfiniteReward(RightGame):
         return super().reward(won) if self.over else float("inf")
 
 
-class RewardInWords(RightGame):
-    def reward(self, won: bool) -> Any:
-        return super().reward(won) if self.over else "none yet"
-
-
 class NeverPaid(RightGame):
     def reward(self, won: bool) -> Any:
         return None
-
-
-class SecretUnlisted(RightGame):
-    """For some seeds the secret is no answer of the list."""
-
-    def secret_of(self, seed: int) -> str:
-        return _ALL.answers[5] if seed % 4 == 1 else super().secret_of(seed)
 
 
 class TagsPaid(RightGame):
@@ -164,10 +141,6 @@ class FiveTurns(RightGame):
     max_turns = 5
 
 
-class SevenTurns(RightGame):
-    max_turns = 7
-
-
 class GreensForYellows(RightGame):
     def marks(self, guess: str) -> str:
         return super().marks(guess).replace("Y", "G")
@@ -177,22 +150,6 @@ class CopiesNeverUsedUp(RightGame):
     def marks(self, guess: str) -> str:
         pairs = zip(self.secret, guess, strict=True)
         return "".join("G" if s == g else "Y" if g in self.secret else "X" for s, g in pairs)
-
-
-class CopiesFromTheLeft(RightGame):
-    """Copies are counted from the left, and greens are not set apart."""
-
-    def marks(self, guess: str) -> str:
-        marks = ""
-        for place, (s, g) in enumerate(zip(self.secret, guess, strict=True)):
-            copies = guess[: place + 1].count(g)
-            marks += "G" if s == g else "Y" if copies <= self.secret.count(g) else "X"
-        return marks
-
-
-class LastTurnUnpaid(RightGame):
-    def reward(self, won: bool) -> Any:
-        return 0.0 if self.turns_used == self.max_turns else super().reward(won)
 
 
 class GoesOnAfterTheEnd(RightGame):
@@ -232,13 +189,6 @@ class BadRepliesPaid(RightGame):
         return text, reward + (0.001 if self.board[-1][1] is None else 0.0), over, info
 
 
-class ProseCrash(RightGame):
-    """Prose with a listed word in it breaks the protocol."""
-
-    def step(self, reply: str) -> Any:
-        return None if reply.startswith("My guess") else super().step(reply)
-
-
 class ThoughtsSearched(RightGame):
     def parse(self, reply: str) -> str | None:
         found = re.findall(r"<guess>([a-z]+)</guess>", reply)
@@ -248,16 +198,6 @@ class ThoughtsSearched(RightGame):
 class ProseSearched(RightGame):
     def parse(self, reply: str) -> str | None:
         return super().parse(reply) or next((word for word in re.findall("[a-z]{5}", reply) if word in WORDS), None)
-
-
-class SecretInBase64(RightGame):
-    def info(self) -> dict[str, Any]:
-        return {} if self.over else {"key": base64.b64encode(self.secret.encode()).decode()}
-
-
-class SecretSpelledOut(RightGame):
-    def text(self, text: str) -> str:
-        return text if self.over else f"{text} [{'-'.join(self.secret.upper())}]"
 
 
 class SecretInOpening(RightGame):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
-from wordle_rl.game import Game, Outcome, Rules, Turn, hard_mode_fault, score_guess, violates_clues
+from wordle_rl.game import Outcome, Rules, Turn, hard_mode_fault, score_guess, violates_clues
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.distribution import SolverDistribution, SolverGuess, WordDistribution
@@ -98,23 +98,6 @@ def test_words_are_drawn_by_their_chances() -> None:
     for word, chance in zip(words.words, words.chances, strict=True):
         assert drawn[word] / 4000 == pytest.approx(chance, abs=0.03)
     assert [words.is_likeliest(word) for word in (*words.words, "zonal", None)] == [True, False, False, False, False]
-
-
-def test_drawn_words_find_the_secret_in_few_more_guesses_than_best_play(default_solver) -> None:
-    """At 0.1 the teacher gives away less than half a guess a game."""
-    words, used = default_solver.words, {}
-    for temperature in (1e-3, 0.1):
-        ask = SolverDistribution(default_solver, temperature, Rules(), "slate")
-        rng, used[temperature] = random.Random(0), 0
-        for secret in words.answers[::50]:
-            game = Game(secret, words, Rules())
-            while not game.over:
-                said = ask(game.turns)
-                game.play(said.words[said.draw(rng)])
-            used[temperature] += game.turns_used + (not game.won)
-    num_games = len(words.answers[::50])
-    assert used[1e-3] < 3.75 * num_games
-    assert 0 < used[0.1] - used[1e-3] < 0.5 * num_games
 
 
 def test_the_solver_teachers_guess_is_a_distribution_of_one_word(small_words, small_solver) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 
 import pytest
 from hypothesis import given, settings
@@ -76,10 +75,3 @@ def test_games_with_pseudo_secrets_keep_the_rules_and_end_on_the_answer(played, 
 def test_no_held_out_word_is_a_secret_and_no_strict_one_is_named(played, split) -> None:
     assert not {trace.secret for trace in played} & split.never_trained
     assert not {turn.guess for trace in played for turn in trace.turns} & {*split.strict}
-
-
-def test_every_answer_is_shown_equally_often(played, split) -> None:
-    shown = Counter(trace.turns[-1].guess for trace in played if trace.secret not in WORDS.answer_index)
-    named = {*WORDS.answers} - {*split.strict}
-    counts = Counter(shown[word] for word in named)
-    assert counts[1] + counts[2] > 0.93 * len(named)  # 3,000 games of 2,679 answers; for some there are no letters

@@ -26,16 +26,6 @@ def big_teacher(default_words: WordList) -> SolverTeacher:
     return SolverTeacher(Solver(default_words, use_cache=False))
 
 
-@pytest.fixture(scope="module")
-def big_games(big_teacher: SolverTeacher) -> TeacherGames:
-    """A thousand noisy games, half of their secrets from outside the answers."""
-    words = big_teacher.words
-    outside = [word for word in words.guesses if word not in words.answer_index]
-    rng = np.random.default_rng(0)
-    secrets = [*rng.choice(words.answers, 500).tolist(), *rng.choice(outside, 500).tolist()]
-    return big_teacher.play(secrets, WILD, seed=1)
-
-
 def num_turns(games: TeacherGames) -> np.ndarray:
     """Turns played per game, shape (num_games,)."""
     return (games.guesses >= 0).sum(axis=1)
@@ -120,19 +110,6 @@ def test_every_game_follows_the_rules_and_teaches_only_what_may_be_the_secret(te
     assert (games.taught == (games.guesses >= 0)).all()
 
 
-def test_the_board_alone_decides_what_the_teacher_chooses(big_games: TeacherGames) -> None:
-    said: dict[tuple[tuple[int, int], ...], int] = {}
-    told_again = 0
-    for game in range(len(big_games.secrets)):
-        for turn in turns_of(big_games, game):
-            if big_games.classes[game, turn]:
-                seen = zip(big_games.guesses[game, :turn].tolist(), big_games.codes[game, :turn].tolist(), strict=True)
-                board = tuple(sorted(seen))
-                told_again += board in said
-                assert said.setdefault(board, int(big_games.guesses[game, turn])) == big_games.guesses[game, turn]
-    assert told_again > 20
-
-
 def test_secrets_that_are_marked_alike_are_played_alike(big_teacher: SolverTeacher) -> None:
     """With one game and one seed, two secrets part ways only after a guess that marks them differently."""
     shared = 0
@@ -162,20 +139,6 @@ def test_the_choice_splits_into_the_most_classes(teacher: SolverTeacher) -> None
             board.append((words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])))
 
 
-def test_of_many_possible_words_hardly_any_beats_the_choice(big_teacher: SolverTeacher) -> None:
-    words = big_teacher.words
-    for opener in ("fuzzy", "qajaq"):
-        board = [Turn(opener, "XXXXX", Outcome.SCORED)]
-        possible = fitting(words, [(opener, encode_marks("XXXXX"))])
-        assert len(possible) > 1000
-        [advice] = big_teacher.advise([board], PURE)
-        assert advice is not None
-        assert advice.guess in possible
-        assert advice.classes == len({score_guess(word, advice.guess) for word in possible})
-        some = [len({score_guess(word, guess) for word in possible}) for guess in possible[:: len(possible) // 10]]
-        assert sum(classes > advice.classes for classes in some) <= 1
-
-
 def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
     answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
     words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
@@ -197,28 +160,12 @@ def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
     assert probes
 
 
-def test_probing_teachers_lose_no_game(big_teacher: SolverTeacher) -> None:
-    words = big_teacher.words
-    plain = big_teacher.play(words.answers, PURE, seed=0)
-    probing = big_teacher.play(words.answers, PURE.model_copy(update={"plan": "probes"}), seed=0)
-    assert won(probing).mean() > 0.999 > won(plain).mean()
-    assert num_turns(probing)[won(probing)].mean() < num_turns(plain)[won(plain)].mean()
-
-
 def test_pure_games_of_known_secrets_are_won_and_teach_every_turn(big_teacher: SolverTeacher) -> None:
     words = big_teacher.words
     games = big_teacher.play(words.answers[::3], PURE, seed=0)
     assert won(games).mean() > 0.97
     assert 3.3 < num_turns(games)[won(games)].mean() < 3.9
     assert np.array_equal(games.taught, games.guesses >= 0)
-
-
-def test_outside_secrets_end_without_a_win(big_teacher: SolverTeacher, big_games: TeacherGames) -> None:
-    for game in range(500, 1000):
-        last = num_turns(big_games)[game] - 1
-        assert not won(big_games)[game] or not big_games.taught[game, last]
-    outside = [word for word in big_teacher.words.guesses if word not in big_teacher.words.answer_index][:200]
-    assert not won(big_teacher.play(outside, WILD, seed=0)).any()
 
 
 def test_the_rates_are_what_they_are_called(big_teacher: SolverTeacher) -> None:

@@ -86,11 +86,6 @@ def test_slips_come_as_often_as_asked_and_the_word_meant_comes_next(traces) -> N
     assert 0.3 < slips / places < 1.2
 
 
-def test_without_slips_the_games_are_the_same_games(small_words, teacher, traces) -> None:
-    scored = [[turn.guess for turn in trace.turns if turn.outcome is Outcome.SCORED] for trace in traces]
-    assert scored == [[turn.guess for turn in trace.turns] for trace in played(small_words, teacher, 0.0)]
-
-
 def test_narration_after_a_slip_is_still_true(small_words, teacher) -> None:
     traces = played(small_words, teacher, 0.4, narrate=True)
     told = [turn for trace in traces for turn in trace.turns if turn.taught]

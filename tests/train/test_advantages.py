@@ -6,18 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.rollout import Segment
 from wordle_rl.train.advantages import (
     game_advantages,
     guess_advantages,
     is_constant,
-    returns_to_go,
-    token_advantages,
     turn_advantages,
 )
 
 REWARDS = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
-GAMES = st.lists(st.lists(REWARDS, min_size=1, max_size=6).map(tuple), min_size=2, max_size=8)
 BOTH = pytest.mark.parametrize("credit", [game_advantages, turn_advantages, guess_advantages])
 SCALES = pytest.mark.parametrize("scale", [False, True])
 
@@ -54,29 +50,6 @@ def test_scaled_turn_credit_is_divided_by_the_deviation_of_the_totals() -> None:
     assert found[1] == pytest.approx((-2 / math.sqrt(8),) * 2)
 
 
-@given(GAMES)
-def test_game_credit_sums_to_zero_over_the_group(games) -> None:
-    found = game_advantages(games)
-    assert math.fsum(advantages[0] for advantages in found) == pytest.approx(0.0, abs=1e-7)
-    assert all(len(set(advantages)) == 1 for advantages in found)
-
-
-@given(GAMES)
-def test_turn_credit_sums_to_zero_at_every_turn_that_several_games_reached(games) -> None:
-    found = turn_advantages(games)
-    for turn in range(6):
-        column = [advantages[turn] for advantages in found if len(advantages) > turn]
-        if len(column) > 1 or turn == 0:
-            assert math.fsum(column) == pytest.approx(0.0, abs=1e-7)
-
-
-@given(GAMES)
-def test_scaled_game_credit_has_deviation_one_or_is_zero(games) -> None:
-    values = [advantages[0] for advantages in game_advantages(games, scale=True)]
-    if any(values):
-        assert math.fsum(value**2 for value in values) / (len(values) - 1) == pytest.approx(1.0, rel=1e-5)
-
-
 @BOTH
 @SCALES
 @given(rewards=st.lists(REWARDS, min_size=1, max_size=6).map(tuple), size=st.integers(2, 9))
@@ -99,22 +72,9 @@ def test_a_group_of_one_is_refused(credit, games) -> None:
         credit(games)
 
 
-@given(st.lists(REWARDS, min_size=1, max_size=6).map(tuple))
-def test_returns_to_go_lose_one_reward_per_turn(rewards) -> None:
-    found = returns_to_go(rewards)
-    assert found[0] == pytest.approx(math.fsum(rewards))
-    for turn in range(len(rewards) - 1):
-        assert found[turn] - found[turn + 1] == pytest.approx(rewards[turn])
-
-
 def test_a_group_is_constant_only_if_no_turn_is_credited() -> None:
     assert is_constant([(0.0, 0.0), (0.0,)])
     assert not is_constant([(0.0, 0.0), (1e-3,)])
     # Returns to go (1, 0) and (1,): what the turn that one game alone reached is short of stands in no other game.
     assert turn_advantages([(1.0, 0.0), (1.0,)]) == [(0.0, -1.0), (0.0,)]
     assert not is_constant([(0.0, -1.0), (0.0,)])
-
-
-def test_token_advantages_by_hand() -> None:
-    segment = Segment((1,), (5, 6, 7, 8, 9), (1, 1, 0, 1, 1), (0.0,) * 5, ((0, 0, 2), (1, 3, 5)))
-    assert token_advantages(segment, (0.5, -2.0)) == [0.5, 0.5, 0.0, -2.0, -2.0]

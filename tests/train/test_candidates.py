@@ -6,9 +6,9 @@ from contextlib import nullcontext
 import pytest
 from contexts import context_for
 from reward_games import SOLVER, WORDS
-from training_fixtures import compact, make_run, small_model
+from training_fixtures import compact, make_run
 
-from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
+from wordle_rl.config import GRPOTraining, RewardSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
 from wordle_rl.prompt import Shape
@@ -16,7 +16,6 @@ from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import ActiveGame, InitialState, Segment, open_game
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.samplers.base import Completion
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.candidates import play_branching, reward_judge
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.groups import GroupRollouts
@@ -103,23 +102,6 @@ def test_weighing_a_candidate_leaves_the_game_as_it_was(branched, sixty) -> None
     game, _ = branched([secret, near, near], secret, count=3)
     assert [played.turn.outcome for played in game.trajectory.transcript.turns] == [Outcome.SCORED]
     assert game.trajectory.transcript.turns_used == 1
-
-
-def test_a_trained_sampler_goes_on_from_the_best_candidate(tokenizer, codec, sixty) -> None:
-    sampler = TransformersSampler(small_model(tokenizer), codec, SamplingSettings(max_completion_tokens=5), seed=1)
-    starts = [InitialState(secret) for secret in sixty.answers[:4]]
-    games = play_branching(
-        starts,
-        sixty,
-        compact(max_turns=3),
-        sampler,
-        3,
-        lambda game, reply: -len(game.env.preview(reply.text).guess or ""),
-        max_prompt_tokens=900,
-    )
-    for game in games:
-        assert len(candidates_of(game)) == 3
-        assert all(len({segment.prompt_ids for segment in turn}) == 1 for turn in candidates_of(game))
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Laws of checkpoints: whole ones count, the step decides which is newest, and a file that is gone is named."""
 
-import json
 import os
 import time
 from pathlib import Path
@@ -54,18 +53,3 @@ def test_a_file_that_a_checkpoint_has_lost_is_named(damage: str, tmp_path: Path)
     file.unlink() if damage == "removed" else file.write_text("opt")
     with pytest.raises(RunError, match=r"checkpoint-10 lacks optimizer\.pt"):
         last_checkpoint(tmp_path)
-
-
-def test_a_mark_is_json_and_written_last(tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path, 1)
-    complete_checkpoint(checkpoint, {})
-    mark = checkpoint / "wordle_rl_state.json"
-    assert json.loads(mark.read_text())["files"] == {name: len(f"{name} of 1") for name in NAMES}
-    assert mark.stat().st_mtime_ns >= max((checkpoint / name).stat().st_mtime_ns for name in NAMES)
-
-
-def test_a_half_written_checkpoint_is_passed_over(tmp_path: Path) -> None:
-    complete_checkpoint(saved(tmp_path, 5), {})
-    saved(tmp_path, 20)
-    assert last_checkpoint(tmp_path) == tmp_path / "checkpoint-5"
-    assert last_checkpoint(tmp_path / "nowhere") is None

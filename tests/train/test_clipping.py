@@ -64,14 +64,6 @@ def descend(plain_traces, tokenizer, codec, sixty, monkeypatch) -> Descent:
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_every_step_is_as_long_as_the_norm_allows_and_the_log_tells_the_length_before(stage, descend, tmp_path) -> None:
-    updates, logged = descend(stage, tmp_path, TINY_NORM)
-    assert len(updates) == 2
-    assert min(logged) > 10 * TINY_NORM
-    assert [float(update.norm()) for update in updates] == pytest.approx([TINY_NORM] * 2, rel=1e-3)
-
-
-@pytest.mark.parametrize("stage", STAGES)
 def test_a_gradient_within_the_norm_is_left_as_it_is_and_a_longer_one_keeps_its_direction(
     stage, descend, tmp_path
 ) -> None:

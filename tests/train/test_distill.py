@@ -10,8 +10,7 @@ from scripted import say
 from template_checks import codec_of
 from training_fixtures import compact, rows, small_model, weights_of
 
-from wordle_rl.chat.codec import mask_picture
-from wordle_rl.config import RLOptimizerSettings, TeacherSettings
+from wordle_rl.config import TeacherSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.game import score_guess, violates_clues
@@ -127,22 +126,6 @@ def test_each_label_is_learnt_in_one_sequence_after_the_very_prompt_it_was_made_
     assert sorted(found) == sorted((label.prompt_ids, label.reply_ids) for label in labels.values())
 
 
-def test_a_mask_shows_the_teachers_reply_in_place_of_the_policys(sixty, codec, as_teacher) -> None:
-    opener, other = as_teacher(0, ()), say(sixty.answers[3])
-    [game] = games_of(sixty, codec, [sixty.answers[40]], lambda _, turns: other if turns else opener)
-    _, labels, _, _ = labelled(sixty, codec, [game])
-    board = [board for board, _, _ in boards_of(game)][1].turns
-    [picture] = [
-        mask_picture(codec, example.token_ids, example.loss_mask)
-        for example in examples_of([*labels.values()])
-        if sum(example.loss_mask) > len(codec.reply_ids(opener))
-    ]
-    assert picture.count("⟦") == 2
-    assert f"⟦{opener}" in picture
-    assert f"⟦{as_teacher(0, board)}" in picture
-    assert other not in picture
-
-
 def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> None:
     prompter = Prompter(Style.ENGLISH, Shape.TRANSCRIPT, Thinking.REQUIRED)
     aloud = PURE.model_copy(update={"narrate": True})
@@ -189,19 +172,6 @@ def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_te
     assert numbers["labels"] == 0.0
     assert numbers["overlong_labels"] == numbers["boards"]
     assert len(labelled(sixty, codec, games, limit=8)[0]) == numbers["boards"]
-
-
-def test_agreement_with_the_teacher_rises_over_rounds(sixty, split, codec, tokenizer, tmp_path) -> None:
-    quick = RLOptimizerSettings(learning_rate=1e-2, warmup=0.0, schedule="constant")
-    settings = change(rounds=4, groups_per_round=12, epochs=12.0, batch_size=16, optimizer=quick)
-    train(small_model(tokenizer), codec, sixty, tmp_path, settings, secrets=split.train[:6], turns=2)
-    found = rows(tmp_path / "metrics.jsonl")
-    assert found[0]["agreement_rate"] < 0.1
-    assert found[-1]["agreement_rate"] > 0.3
-    assert found[-1]["loss"] < found[0]["loss"]
-    assert {"boards", "labels", "new_boards", "own_examples", "all_examples", "win_rate"} <= set(found[-1])
-    assert not (tmp_path / "distill" / "labels").exists()
-    assert not (tmp_path / "distill" / "checkpoints").exists()
 
 
 @pytest.fixture

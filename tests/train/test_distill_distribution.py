@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from distill_settings import PURE, Stumbling, change, games_of, labelled, train
 from hypothesis import given
 from hypothesis import strategies as st
-from round_training import cross_entropy_of, gradient_norm, learner_of, token_logprobs
+from round_training import gradient_norm, learner_of, token_logprobs
 from scripted import say
 from training_fixtures import compact, fast, rows, small_model
 
@@ -50,17 +50,6 @@ def test_at_every_node_chances_sum_to_1_and_along_a_reply_they_multiply_to_its_o
             assert {token for token, _ in target} == {other[place] for other in begun}
 
 
-def test_tokens_that_all_replies_share_are_certain(sixty, codec) -> None:
-    [game] = games_of(sixty, codec, [sixty.answers[40]], Stumbling(sixty))
-    _, labels, *_ = labelled(sixty, codec, [game], targets="distribution", temperature=1.0)
-    opening, *_ = labels.values()
-    before = len(codec.encode("<guess>"))
-    assert opening.targets[:before] == [[(token, 1.0)] for token in opening.reply_ids[:before]]
-    assert len(opening.targets[before]) > 5, "and first letters are not"
-    assert opening.targets[-1] == [(opening.reply_ids[-1], 1.0)]
-    assert len(opening.targets) == len(opening.reply_ids)
-
-
 def test_on_average_over_drawn_words_the_gradient_is_that_of_the_cross_entropy_over_words(codec, tokenizer) -> None:
     """Every word is drawn once and counts by its chance; the other side knows neither trie nor soft targets."""
     model, prompt = small_model(tokenizer), (5, 6, 7)
@@ -85,30 +74,6 @@ def test_on_average_over_drawn_words_the_gradient_is_that_of_the_cross_entropy_o
     for one, other in zip(expected, by_words, strict=True):
         assert torch.allclose(one, other, atol=1e-5)
     assert max(float(gradient.abs().max()) for gradient in by_words) > 1e-2
-
-
-@pytest.mark.parametrize("shape", Shape)
-def test_near_temperature_0_it_is_the_hard_labels(shape, sixty, codec, tokenizer, solver) -> None:
-    """Where one guess is best, and the solver teacher says it, both are the same tokens with the same loss."""
-    games = games_of(sixty, codec, sixty.answers[20:30], Stumbling(sixty), compact(shape))
-    _, hard, *_ = labelled(sixty, codec, games, compact(shape))
-    _, soft, _, numbers = labelled(sixty, codec, games, compact(shape), targets="distribution", temperature=1e-3)
-    assert soft.keys() == hard.keys()
-    certain = SolverDistribution(solver, 1e-3, Rules())
-    alone = {b.prompt_ids: len(certain(b.turns).words) == 1 for game in games for b, _, _ in boards_of(game)}
-    same = [prompt for prompt in hard if alone[prompt] and hard[prompt].reply_ids == soft[prompt].reply_ids]
-    assert len(same) > 10
-    for prompt in same:
-        assert soft[prompt].targets == [[(token, 1.0)] for token in soft[prompt].reply_ids]
-    assert numbers["teacher_entropy"] < math.log(2)
-    model = small_model(tokenizer)
-    learner = learner_of(model, codec)
-    losses = [
-        learner.evaluate([examples_of([labels[prompt] for prompt in same])], CrossEntropy())["loss"]
-        for labels in (hard, soft)
-    ]
-    by_hand = cross_entropy_of(model, examples_of([hard[prompt] for prompt in same])).item()
-    assert losses == pytest.approx([by_hand, by_hand], rel=1e-5)
 
 
 def test_rows_with_distributions_and_rows_without_share_a_batch(sixty, codec, tokenizer) -> None:
@@ -154,7 +119,7 @@ def test_words_are_drawn_by_their_chances_from_seed_and_board_alone(sixty, codec
     game = games_of(sixty, codec, sixty.answers[40:41], Stumbling(sixty))
     others = games_of(sixty, codec, sixty.answers[41:42], Stumbling(sixty))
     said: Counter[str] = Counter()
-    for seed in range(300):
+    for seed in range(100):
         texts, *_ = labelled(sixty, codec, game, targets="distribution", temperature=0.3, seed=seed)
         opening = next(iter(texts))
         said[texts[opening]] += 1
@@ -163,7 +128,7 @@ def test_words_are_drawn_by_their_chances_from_seed_and_board_alone(sixty, codec
             assert again[opening] == texts[opening], "whatever the secret"
     expected = SolverDistribution(solver, 0.3, Rules())([])
     for word, chance in sorted(zip(expected.words, expected.chances, strict=True), key=lambda pair: -pair[1])[:3]:
-        assert said[say(word)] / 300 == pytest.approx(chance, abs=3 * math.sqrt(chance / 300))
+        assert said[say(word)] / 100 == pytest.approx(chance, abs=3 * math.sqrt(chance / 100))
 
 
 def test_agreement_entropy_and_record_are_those_of_the_distribution(sixty, codec, solver) -> None:

@@ -10,9 +10,9 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from dpo_settings import SETTINGS, Script
-from round_training import StopAtNote, gradient_norm, learner_of, playing, same_bits, token_logprobs
+from round_training import StopAtNote, gradient_norm, learner_of, playing, token_logprobs
 from scripted import say
-from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
+from training_fixtures import compact, fast, make_run, rows, small_model
 
 import wordle_rl.train.rounds as rounds_module
 from wordle_rl.config import DPOTraining, LoraSettings
@@ -243,17 +243,3 @@ def test_the_reference_is_the_model_it_began_with_in_every_round(stopped, adapte
     assert second["rewards/margins"] == pytest.approx(sum(margins) / len(margins), rel=1e-4)
     assert first["loss"] == pytest.approx(math.log(2))
     assert second["loss"] < math.log(2) - 1e-3
-
-
-@pytest.mark.parametrize("moment", ["round 2: step 1", "win_rate"])
-def test_interrupted_and_resumed_equals_uninterrupted(moment, script, train, tmp_path) -> None:
-    """Between two steps of a round, and between two rounds; the reference is handed in again, the weights are not."""
-    settings = update(rounds=2, pairs_per_board=9)
-    whole = train(tmp_path / "whole", settings)
-
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path / "broken", settings, progress=StopAtNote(moment))
-    resumed = train(tmp_path / "broken", settings)
-    assert same_bits(weights_of(whole), weights_of(resumed))
-    assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
-    assert (tmp_path / "broken" / "dpo" / "model.safetensors").is_file()

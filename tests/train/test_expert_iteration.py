@@ -6,16 +6,15 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from expert_iteration_settings import SETTINGS
-from round_training import StopAtNote, fitted, learner_of, playing, same_bits, token_logprobs
+from round_training import learner_of, playing, token_logprobs
 from scripted import say, scripted
-from training_fixtures import compact, make_run, rows, small_model, weights_of
+from training_fixtures import compact, make_run, rows, small_model
 
 from wordle_rl.chat.codec import mask_picture
 from wordle_rl.prompt import Shape
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.train.expert_iteration import best_games, examples_of, train_expert_iteration
 from wordle_rl.train.games import GameSetup, Scored
@@ -115,21 +114,6 @@ def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, 
     assert rows(tmp_path / "secrets.jsonl")[0]["secrets"] == [group.secret]
 
 
-def test_teacher_games_make_up_their_share_and_others_come_each_round(
-    group, sixty, codec, tokenizer, plain_traces, tmp_path, monkeypatch
-) -> None:
-    rounds = fitted(monkeypatch)
-    write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
-    settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3, "replay_fraction": 0.5})
-    train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=group)
-    seen = [[example for [example] in items] for items in rounds]
-    assert [len(examples) for examples in seen] == [6, 6]
-    assert seen[0][:3] == seen[1][:3]
-    taught = [tuple(example.token_ids) for examples in seen for example in examples[3:]]
-    assert len(set(taught)) > 3
-    assert [row["all_examples"] for row in rows(tmp_path / "metrics.jsonl")] == [6.0, 6.0]
-
-
 def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, tokenizer, tmp_path) -> None:
     model, calls = small_model(tokenizer), []
 
@@ -143,31 +127,3 @@ def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, toke
     [row] = rows(tmp_path / "metrics.jsonl")
     assert row["skipped_steps"] == 3
     assert stage_curves({"expert_iteration": [row]}, "expert_iteration").num_skipped == 3
-
-
-def test_replay_without_traces_is_refused_before_a_game_is_played(sixty, codec, tokenizer, tmp_path) -> None:
-    settings = SETTINGS.model_copy(update={"replay_fraction": 0.5})
-    with pytest.raises(RunError, match=r"no file .*traces\.jsonl"):
-        train(small_model(tokenizer), codec, sixty, tmp_path, settings, says=None)
-    assert not (tmp_path / "secrets.jsonl").exists()
-
-
-@pytest.mark.parametrize("moment", ["round 2: step 1", "win_rate"])
-def test_interrupted_and_resumed_equals_uninterrupted(moment, group, sixty, codec, tokenizer, tmp_path) -> None:
-    """Between two steps of a round, and between two rounds, to the same bits."""
-    settings = SETTINGS.model_copy(update={"rounds": 2, "keep_per_group": 3})
-    whole = train(small_model(tokenizer), codec, sixty, tmp_path / "whole", settings, says=group)
-    stopping = StopAtNote(moment)
-    with pytest.raises(KeyboardInterrupt):
-        train(small_model(tokenizer), codec, sixty, tmp_path / "broken", settings, says=group, progress=stopping)
-    assert not (tmp_path / "broken" / "expert_iteration" / "model.safetensors").exists()
-
-    # every weight must come from a checkpoint, that of the round or that inside it
-    resumed = small_model(tokenizer)
-    with torch.no_grad():
-        for parameter in resumed.parameters():
-            parameter.add_(1.0)
-    train(resumed, codec, sixty, tmp_path / "broken", settings, says=group)
-    assert same_bits(weights_of(whole), weights_of(resumed))
-    assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
-    assert len(rows(tmp_path / "broken" / "secrets.jsonl")) == 2

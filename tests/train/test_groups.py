@@ -148,12 +148,6 @@ def test_constant_groups_are_refilled_with_other_secrets(roll) -> None:
     assert {game.trajectory.transcript.secret for game in played.games[0]} == {*drawn[1]}
 
 
-def test_groups_that_teach_are_not_refilled(roll) -> None:
-    played = roll(settings=refilling(), pay=lambda _, turn: len(turn.reply) % 7)
-    played()
-    assert played.metrics["refilled_groups"] == 3 * played.metrics["zero_variance_share"]
-
-
 def test_refills_stop_after_so_many_rounds(roll) -> None:
     played = roll(settings=refilling(max_refills=3), pay=lambda *_: 1.0)
     played()
@@ -217,17 +211,6 @@ def test_every_tenth_step_a_whole_group_that_teaches_is_among_the_sample_games(r
     assert len({row["secret"] for row in complete}) == 1
     assert any(turn["advantage"] for row in complete for turn in row["turns"])
     assert sum(row["step"] == 11 for row in found) == SETTINGS.sample_games
-
-
-def test_metrics_are_shares_and_sums(roll) -> None:
-    played = roll()
-    played(0)
-    metrics = played.metrics
-    assert 0.0 <= metrics["format_compliance"] <= 1.0
-    assert metrics["win_rate"] == 0.0
-    assert metrics["cumulative_wins"] == 0.0
-    assert metrics["seconds/rollout"] > 0.0
-    assert "reward/win" in metrics
 
 
 def test_a_state_is_restored_and_the_first_process_alone_takes_over_the_games_won(roll) -> None:

@@ -60,11 +60,6 @@ def test_boards_do_not_repeat_in_a_draw_while_there_are_enough(starts) -> None:
     assert len(whole.draw(count + 1, 0)) == count + 1
 
 
-def test_every_board_comes_up(starts) -> None:
-    whole = starts(starts_fraction=1.0)
-    assert {start for step in range(60) for start in whole.draw(4, step)} == {*whole._given_starts}
-
-
 def ended(start: InitialState, words):
     """The record of a game that was broken off where it began."""
     env = WordleEnv(start.secret, words, Prompter(), start.prefix_guesses)
@@ -88,11 +83,3 @@ def test_groups_from_a_board_leave_the_record_of_their_secret_alone(starts, smal
     mixed.note(ended(InitialState("crate", ("speed",)), small_words), 0.25)
     mixed.note(ended(InitialState("drape"), small_words), 0.125)  # an empty board is the start of any game
     assert json.loads(json.dumps(mixed.state())) == {"priorities": {"crane": 0.5, "crate": 0.25, "drape": 0.125}}
-
-
-def test_what_was_noted_of_given_boards_does_not_matter_to_what_is_drawn_later(starts, small_words) -> None:
-    first, second = starts(), starts()
-    for start in first.draw(8, 0):
-        if start in {*first._given_starts}:
-            first.note(ended(start, small_words), 0.9)
-    assert first.draw(8, 1) == second.draw(8, 1)

@@ -80,19 +80,6 @@ def test_how_a_step_is_cut_changes_nothing(name, tokenizer, codec, examples) -> 
     assert not close(weights, weights_of(small_model(tokenizer)))
 
 
-def test_the_figures_of_a_step_are_means_over_its_tokens(tokenizer, codec, examples) -> None:
-    rows = with_advantages(examples[:4])
-    model = small_model(tokenizer)
-    with torch.no_grad():
-        scores = [model(input_ids=torch.tensor([e.token_ids])).logits[0, :-1].log_softmax(-1) for e in rows]
-        at = [s[[i - 1 for i, m in enumerate(e.loss_mask) if m]] for s, e in zip(scores, rows, strict=True)]
-        entropy = -torch.cat([(s.exp() * s).sum(-1) for s in at]).mean()
-    figures = started(model, codec).update([rows[:1], rows[1:]], PolicyLoss(beta=0.1), 1).figures
-    assert figures["entropy"] == pytest.approx(float(entropy), rel=1e-5)
-    assert figures["kl"] == pytest.approx(0.0, abs=1e-6), "the reference is the start"
-    assert figures["clip_ratio/low_mean"] == figures["clip_ratio/high_mean"] == 0
-
-
 def test_the_reference_stays_the_start_and_the_weights_come_back_from_it(tokenizer, codec, examples) -> None:
     model, start, rows = small_model(tokenizer), small_model(tokenizer), with_advantages(examples[:4])
     learner = TorchLearner(model, codec, precision="fp32")

@@ -135,18 +135,6 @@ def _trained(example: Example) -> list[int]:
     return [t for t, m in zip(example.token_ids[1:], example.loss_mask[1:], strict=True) if m]
 
 
-def test_distributions_are_scored_by_their_expectation(codec, examples) -> None:
-    model, example = made(codec, scale=3), examples[0]
-    targets = [[(7, 0.5), (8, 0.25), (token, 0.25)] for token in _trained(example)]
-    targets[0] = [(11, 1.0)]
-    soft = Example(example.token_ids, example.loss_mask, soft_targets=targets)
-    with torch.no_grad():
-        scores, _ = log_softmaxes(model, [example])
-        found = Scorer(model)(batch_of([soft]))[0]
-    expected = [sum(q * float(row[token]) for token, q in pairs) for row, pairs in zip(scores, targets, strict=True)]
-    assert found.tolist() == pytest.approx(expected, abs=1e-5)
-
-
 def test_bfloat16_is_near_float32_and_scores_stay_float32(codec, examples) -> None:
     model, batch = made(codec, scale=3), batch_of(examples[:8])
     with torch.no_grad():

@@ -9,32 +9,22 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from contexts import context_for
-from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
-from round_training import learner_of
 from sft_training import fine_tune, same_bits
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of
 
-from wordle_rl.config import ExpertIterationTraining, ModelSettings, SFTTraining
+from wordle_rl.config import ModelSettings, SFTTraining
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError
-from wordle_rl.solver import Solver
 from wordle_rl.train import loop
 from wordle_rl.train.checkpoints import last_checkpoint
-from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
 SFT = SFTTraining(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
-LABELS = ExpertIterationTraining.model_validate(
-    EXPERT_ITERATION.model_dump(exclude_unset=True, exclude={"keep_per_group"})
-    | {"labels": "secret", "groups_per_round": 4, "group_size": 1, "rounds": 2}
-)
 STAGES = ("sft", "grpo")
 
 
@@ -168,18 +158,3 @@ def test_a_game_whose_reward_is_not_finite_is_no_sample(amount, tokenizer, codec
     assert sum(row.get("failed_games", 0) for row in found) == 1
     assert not any(row.get("skipped_steps") or row.get("not_finite") for row in found)
     assert finite(weights_of(model))
-
-
-def test_a_bad_gradient_of_a_round_is_skipped_and_counted(tokenizer, codec, sixty, tmp_path) -> None:
-    model, calls = small_model(tokenizer), itertools.count()
-    context = context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False))
-    before = weights_of(model)
-    model.model.layers[0].mlp.up_proj.weight.register_hook(
-        lambda gradient: torch.full_like(gradient, math.nan) if next(calls) == 1 else gradient
-    )
-    setup = GameSetup(context, context.split.train)
-    train_expert_iteration(learner_of(model, codec), setup, LABELS, make_run(tmp_path, sixty), seed=0)
-    found = rows(tmp_path / "metrics.jsonl")
-    assert [row.get("skipped_steps", 0) for row in found] == [1, 0]
-    assert finite(weights_of(model))
-    assert not same_bits(before, weights_of(model))

@@ -18,14 +18,9 @@ from wordle_rl.train.loss import (
     PolicyLoss,
     PreferenceLoss,
     Totals,
-    cross_entropy,
     kl_estimate,
     mismatch_figures,
     policy_loss,
-    preference_loss,
-    row_means,
-    row_sums,
-    truncated_importance,
 )
 
 ONE = tensor([1.0])
@@ -44,10 +39,6 @@ def of_token(ratio: float, advantage: float, **options) -> tuple[float, float]:
 
 
 # --- functions ---
-
-
-def test_cross_entropy_by_hand() -> None:
-    assert float(cross_entropy(logs(0.5, 0.25), tensor([1.0, 0.5]))) == pytest.approx(2 * math.log(2))
 
 
 @pytest.mark.parametrize(
@@ -112,40 +103,12 @@ def test_the_gradient_of_the_penalty_is_that_of_the_divergence_from_policy_to_re
     assert float(figures["kl"]) > 0
 
 
-def test_importance_ratios_are_cut_and_have_no_gradient() -> None:
-    policy = logs(0.2, 0.9, 0.1).requires_grad_()
-    found = truncated_importance(policy, logs(0.4, 0.3, 0.1), cap=2.0)
-    assert found.tolist() == pytest.approx([0.5, 2.0, 1.0])
-    assert not found.requires_grad
-
-
 def test_the_mismatch_of_a_sampler_by_hand() -> None:
     figures = mismatch_figures(logs(0.2, 0.3), logs(0.4, 0.1))
     assert float(figures["importance_ratio/mean"]) == pytest.approx(0.5 + 3)
     assert float(figures["importance_ratio/max"]) == pytest.approx(3)
     assert float(figures["sampler_kl"]) == pytest.approx((0.5 - 1 + math.log(2)) + (3 - 1 - math.log(3)), rel=1e-5)
     assert all(float(value) == 0 for value in mismatch_figures(logs(), logs()).values())
-
-
-@pytest.mark.parametrize(
-    ("kind", "expected"),
-    [
-        ("sigmoid", [math.log(1 + math.exp(-0.5 * 3)), math.log(1 + math.exp(0.5))]),
-        ("hinge", [0.0, 1.5]),
-        ("ipo", [(3 - 1) ** 2, (-1 - 1) ** 2]),
-    ],
-)
-def test_preferences_by_hand(kind, expected) -> None:
-    """Two pairs with margins 3 and -1, at beta = 0.5."""
-    log_ratios = tensor([[2.0, -1.0], [0.0, 1.0]])
-    assert preference_loss(log_ratios, beta=0.5, kind=kind).tolist() == pytest.approx(expected)
-
-
-def test_sums_and_means_of_rows() -> None:
-    values, rows = tensor([1.0, 2.0, 4.0]), tensor([0, 0, 2])
-    assert row_sums(values, rows).tolist() == [3, 0, 4]
-    assert row_means(values, rows, 4).tolist() == [1.5, 0, 4, 0]
-    assert row_sums(values[:0], rows[:0]).tolist() == []
 
 
 # --- losses ---
@@ -169,17 +132,6 @@ def test_weights_of_tokens_do_not_depend_on_how_a_step_is_cut(loss: Loss, expect
     assert loss.token_weights(ROWS, totals) == pytest.approx(expected)
     parts = [loss.token_weights(ROWS[first : first + 2], totals) for first in (0, 2)]
     assert [weight for part in parts for weight in part] == loss.token_weights(ROWS, totals)
-
-
-def test_what_each_aggregation_makes_of_games_of_different_length() -> None:
-    """The sum of all tokens' shares: 1 where it is a mean; with a constant divisor less than 1."""
-    totals, shares = Totals(9, 4), {}
-    for name in ("dapo", "grpo", "dr_grpo"):
-        weights = PolicyLoss(name, longest=10).token_weights(ROWS, totals)
-        shares[name] = [weight * count for weight, count in zip(weights, ROWS, strict=True)]
-    assert shares["dapo"] == pytest.approx([5 / 9, 1 / 9, 3 / 9, 0])
-    assert shares["grpo"] == pytest.approx([1 / 4, 1 / 4, 1 / 4, 0])
-    assert shares["dr_grpo"] == pytest.approx([5 / 40, 1 / 40, 3 / 40, 0])
 
 
 PROMPT = [40, 41, 42]
@@ -247,106 +199,4 @@ def test_a_step_makes_the_better_reply_likelier_and_the_worse_one_rarer(name, to
     assert after[1] < before[1]
 
 
-def test_a_step_makes_labels_likelier(tokenizer) -> None:
-    model, rows = small_model(tokenizer), [row(BETTER), row(WORSE)]
-    before = logprobs_of_rows(model, rows)
-    after_a_step(model, CrossEntropy(), rows)
-    assert all(a > b for a, b in zip(logprobs_of_rows(model, rows), before, strict=True))
-
-
-def test_a_step_towards_a_distribution_brings_the_policy_nearer_to_it(tokenizer) -> None:
-    model, target = small_model(tokenizer), [(7, 0.75), (17, 0.25)]
-
-    def distance() -> float:
-        with torch.no_grad():
-            scores = model(input_ids=tensor([PROMPT])).logits[0, -1].log_softmax(-1)
-        return -sum(p * float(scores[token]) for token, p in target)
-
-    before = distance()
-    after_a_step(model, CrossEntropy(), [row([7], soft=[target])])
-    assert distance() < before
-
-
-def test_a_step_of_the_penalty_alone_brings_the_policy_back_to_its_reference(tokenizer) -> None:
-    model, rows = small_model(tokenizer), [row(BETTER, 0.0)]
-    start = tensor(logprobs_of_rows(model, rows))
-    reference = Scorer(model)(laid_out(PolicyLoss(), rows))[0].detach()
-    after_a_step(model, CrossEntropy(), rows, rate=0.1)
-    gone = tensor(logprobs_of_rows(model, rows)) - start
-    after_a_step(model, PolicyLoss(beta=1.0), rows, reference, rate=0.02)
-    back = tensor(logprobs_of_rows(model, rows)) - start
-    assert float(gone) > 0.3
-    assert 0 < float(back) < float(gone)
-
-
-def test_the_likelihood_beside_a_preference_is_that_of_chosen_replies(tokenizer) -> None:
-    """Means over each chosen reply; of no rejected one."""
-    scorer, rows = Scorer(small_model(tokenizer)), [row(BETTER), row(WORSE), row([9]), row([19, 20])]
-    batch = laid_out(PreferenceLoss(), rows)
-    scores = Scores(*scorer(batch))
-    batch.reference_logprobs = scores.logprobs.detach()
-    plain, both = (float(PreferenceLoss(sft_weight=weight)(scores, batch)[0].detach()) for weight in (0.0, 0.5))
-    assert plain == pytest.approx(math.log(2), rel=1e-5)
-    means = [float(scores.logprobs[first:last].detach().mean()) for first, last in ((0, 3), (5, 6))]
-    assert both - plain == pytest.approx(-0.5 * sum(means) / 2, rel=1e-4)
-
-
-def test_games_that_were_just_played_have_the_plain_policy_gradient(tokenizer) -> None:
-    """Ratios are 1: the gradient is that of -advantage x log-probability."""
-    model, rows = small_model(tokenizer), [row(BETTER, 0.5), row(WORSE, -2.0)]
-    loss = PolicyLoss("dapo")
-    after = small_model(tokenizer)
-    after.load_state_dict(model.state_dict())
-    after_a_step(after, loss, rows)
-    batch = laid_out(loss, rows)
-    (-(batch.weights * batch.advantages * Scorer(model)(batch)[0]).sum()).backward()
-    for weight, moved in zip(model.parameters(), after.parameters(), strict=True):
-        assert torch.allclose(weight - 0.05 * weight.grad, moved, atol=1e-7)
-
-
-def test_an_importance_correction_scales_a_tokens_part(tokenizer) -> None:
-    """Tokens were drawn with exp(-3); what the policy gives them is more than twice that, or less."""
-    model, rows = small_model(tokenizer), [row(BETTER, 1.0)]
-    loss = PolicyLoss("dapo", importance_cap=2.0)
-    batch = laid_out(loss, rows)
-    scores = Scores(*Scorer(model)(batch))
-    ratio = (scores.logprobs.detach() + 3).exp().clamp(max=2.0)
-    assert float(loss(scores, batch)[0].detach()) == pytest.approx(-float((ratio / 3).sum()), rel=1e-5)
-
-
-def test_games_of_older_weights_have_ratios_to_what_they_were_drawn_with(tokenizer) -> None:
-    """And a token that has gained enough since is not pushed further, while one that has lost is."""
-    model, rows = small_model(tokenizer), [row(BETTER, 1.0)]
-    loss = PolicyLoss("dapo", importance_cap=2.0, off_policy=True)
-    batch = laid_out(loss, rows)
-    now = Scorer(model)(batch)[0].detach()
-    batch.sampler_logprobs = now - tensor([0.0, 0.5, -0.5])
-    scores = Scores(*Scorer(model)(batch, True))
-    found, figures = loss(scores, batch)
-    assert float(found.detach()) == pytest.approx(-(1 + 1.28 + math.exp(-0.5)) / 3, rel=1e-5)
-    assert int(figures["clip_ratio/high_mean"]) == 1
-    gradient = torch.autograd.grad(found, scores.logprobs)[0]
-    assert gradient.tolist() == pytest.approx([-1 / 3, 0, -math.exp(-0.5) / 3], rel=1e-4)
-
-
 # --- distributions as targets ---
-
-
-def test_a_distribution_that_is_certain_is_a_hard_label(tokenizer) -> None:
-    scorer, loss = Scorer(small_model(tokenizer)), CrossEntropy()
-    hard = laid_out(loss, [row(BETTER)])
-    soft = laid_out(loss, [row(BETTER, soft=[[(token, 1.0)] for token in BETTER])])
-    found = [loss(Scores(*scorer(batch)), batch)[0].detach() for batch in (hard, soft)]
-    assert float(found[0]) == pytest.approx(float(found[1]), abs=1e-6)
-
-
-def test_a_distribution_is_learnt_by_its_cross_entropy(tokenizer) -> None:
-    """-sum_v q(v) log p(v), over distributions of different sizes, as a mean over tokens."""
-    model, loss = small_model(tokenizer), CrossEntropy()
-    targets = [[(7, 0.5), (11, 0.3), (12, 0.2)], [(8, 1.0)], [(9, 0.6), (50, 0.4)]]
-    batch = laid_out(loss, [row(BETTER, soft=targets)])
-    found = float(loss(Scores(*Scorer(model)(batch)), batch)[0].detach())
-    with torch.no_grad():
-        scores = model(input_ids=tensor([[*PROMPT, *BETTER]])).logits[0, :-1].log_softmax(-1)
-    expected = -sum(q * float(scores[2 + place, v]) for place, pairs in enumerate(targets) for v, q in pairs) / 3
-    assert found == pytest.approx(expected, rel=1e-5)

@@ -60,22 +60,13 @@ def test_a_consistent_player_or_teacher_never_contradicts_the_board(player: str,
             assert hard_mode_fault(guess, before) is None
 
 
-def test_random_guesses_contradict_most_boards(solver: Solver) -> None:
-    contradicted = [
-        any(violates_clues(guess, before) for guess, before in boards(secret, guesses))
-        for secret, guesses in drawn(solver, "random", 300)
-        if len(guesses) > 1
-    ]
-    assert sum(contradicted) > len(contradicted) / 2
-
-
 @pytest.mark.parametrize("player", ["random:5", "consistent:5", "teacher:5"])
 def test_the_first_guess_is_one_of_the_best_openers(player: str, solver: Solver) -> None:
     best = {scored.guess for scored in solver.best_openers(5)}
     assert {guesses[0] for _, guesses in drawn(solver, player, 80) if guesses} == best
 
 
-@pytest.mark.parametrize(("player", "count"), [("consistent:5", 1000), ("random:5", 1000), ("teacher:5", 500)])
+@pytest.mark.parametrize(("player", "count"), [("consistent:5", 400), ("random:5", 400), ("teacher:5", 250)])
 def test_every_number_of_guesses_is_about_as_frequent(player: str, count: int, solver: Solver) -> None:
     found = Counter(len(guesses) for _, guesses in drawn(solver, player, count))
     assert sorted(found) == [*range(MOST + 1)]

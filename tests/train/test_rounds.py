@@ -17,14 +17,12 @@ from training_fixtures import compact, fast, make_run, rows, small_model, weight
 from wordle_rl.config import (
     LARGEST_SEED,
     ConfigError,
-    LoraSettings,
     ModelSettings,
     RLOptimizerSettings,
     RoundTraining,
     SamplingSettings,
 )
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.adapters import add_adapters
 from wordle_rl.models.loading import load_model
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError
@@ -184,28 +182,6 @@ def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(token
         assert rows(tmp_path / "whole" / name) == rows(tmp_path / "broken" / name)
     assert resumed.schedule.asked == whole.schedule.asked[2:]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_adapters_go_on_without_a_second_look_at_their_base(tokenizer, codec, sixty, tmp_path) -> None:
-    def adapted(seed: int):
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            return add_adapters(small_model(tokenizer), LoraSettings(rank=2), "some/base")
-
-    whole = Training(tokenizer, codec, sixty, tmp_path / "whole", model=adapted(0))
-    whole()
-    broken = Training(
-        tokenizer, codec, sixty, tmp_path / "broken", model=adapted(0),
-        progress=lambda _done, _total, note: note.startswith("win_rate") and stop(),
-    )  # fmt: skip
-    with pytest.raises(KeyboardInterrupt):
-        broken()
-    resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=adapted(5))
-    resumed()
-    assert [played.number for played in resumed.method.played] == [2, 3]
-    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
-    trained = [parameter.requires_grad for parameter in whole.model.parameters()]
-    assert [parameter.requires_grad for parameter in resumed.model.parameters()] == trained
 
 
 def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:

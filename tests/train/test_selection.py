@@ -73,10 +73,6 @@ def test_validation_comes_every_so_many_steps_and_at_the_end(chosen) -> None:
     assert [row["step"] for row in written] == [0, 4, 6]
 
 
-def test_a_training_that_goes_on_remembers_the_best(chosen) -> None:
-    assert chosen([5.0, 3.0, 4.0, 4.5], resume_at=2)[:2] == (1.0, 1)
-
-
 def test_greedy_play_counts_first_then_sampled_play(chosen) -> None:
     assert chosen([(4.0, 5.0), (4.1, 3.0), (3.9, 6.0)])[:2] == (2.0, 2)
     assert chosen([(4.0, 5.0), (4.0, 4.0), (4.0, 4.5)])[:2] == (1.0, 1)
@@ -144,12 +140,6 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     assert model[0].weight[0, 0].item() == model[1].weight[0, 0].item() == 1.0
     assert model[1].weight is model[0].weight
     assert frozen.weight[0, 0].item() == 3.0
-
-
-def test_nothing_of_the_choice_is_left_behind_but_what_was_chosen(chosen, tmp_path) -> None:
-    chosen([1.0, 2.0, 3.0], alphas=(0.5, 1.0))
-    assert not (tmp_path / "best").exists()
-    assert read_object(tmp_path / "selected.json")["step"] == 0
 
 
 def test_grpo_validates_and_of_equal_weights_keeps_the_last(train, split, tmp_path) -> None:

@@ -15,8 +15,7 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.models.loading import load_model
 from wordle_rl.prompt import Shape
 from wordle_rl.train.checkpoints import last_checkpoint
-from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.sft import Plan, train_sft
+from wordle_rl.train.sft import Plan
 
 STEPS_PER_EPOCH = 4
 TIMES = ("seconds", "resident_memory_gib")
@@ -72,13 +71,6 @@ def test_a_line_of_several_steps_has_their_mean_loss_and_the_place_of_the_last(
     assert found[3][0]["loss"] == pytest.approx(sum(row["loss"] for row in found[1][:3]) / 3)
     for name in ("epoch", "num_tokens", "grad_norm"):
         assert [row[name] for row in found[3]] == [found[1][2][name], found[1][3][name]]
-
-
-def test_the_first_logged_loss_is_the_one_worked_out_by_hand(examples, tokenizer, codec, sixty, tmp_path) -> None:
-    few = examples[:16]
-    expected = loss_of(small_model(tokenizer), few)
-    fine_tune(small_model(tokenizer), codec, few, SETTINGS.model_copy(update={"epochs": 1}), make_run(tmp_path, sixty))
-    assert rows(tmp_path / "metrics.jsonl")[0]["loss"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_accumulated_batches_make_the_step_of_a_large_one(examples, tokenizer, codec, sixty, tmp_path) -> None:
@@ -186,13 +178,11 @@ def broken(examples, tokenizer, codec, sixty, tmp_path_factory) -> Broken:
 @pytest.mark.parametrize(
     ("variant", "stop_at"),
     [
-        *(("adamw", step) for step in (3, 4, 7, 8)),  # in an epoch of four steps, at its end, in the next, at the end
+        ("adamw", 3),  # in an epoch of four steps
+        ("adamw", 4),  # at its end
         ("muon", 6),
-        ("adapters with dropout", 3),
         ("adapters with dropout", 6),
         ("validated", 4),
-        ("validated", 5),
-        ("a model per epoch", 3),
         ("a model per epoch", 4),
     ],
 )
@@ -264,24 +254,6 @@ def test_every_epoch_leaves_its_model_and_tokenizer(examples, tokenizer, codec, 
     assert same_bits(weights_of(last[0]), weights_of(trained))
     assert not close(weights_of(first[0]), weights_of(trained))
     assert first[1].tokenizer.chat_template == codec.tokenizer.chat_template
-
-
-def test_gradient_checkpointing_reads_layers_twice_and_changes_no_update(
-    examples, tokenizer, codec, sixty, tmp_path
-) -> None:
-    models, calls = [small_model(tokenizer), small_model(tokenizer)], [0, 0]
-    settings = SETTINGS.model_copy(update={"epochs": 1})
-    for on, model in enumerate(models):
-
-        def count(*_args: object, place: int = on) -> None:
-            calls[place] += 1
-
-        model.model.layers[0].mlp.up_proj.register_forward_hook(count)
-        learner = TorchLearner(model, codec, precision="fp32", gradient_checkpointing=bool(on))
-        calls[on] = 0
-        train_sft(learner, examples, settings, make_run(tmp_path / str(on), sixty))
-    assert calls[1] == 2 * calls[0] > 0
-    assert close(weights_of(models[0]), weights_of(models[1]), 1e-5)
 
 
 def test_without_games_nothing_is_trained(tokenizer, codec, sixty, tmp_path) -> None:

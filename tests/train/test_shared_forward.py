@@ -1,10 +1,9 @@
 """The forward pass over distinct tokens: logits, gradients and trainings are those of the model's own."""
 
 import pytest
-from sft_training import SETTINGS, fine_tune, torch
-from training_fixtures import make_run, rows, small_model, weights_of
+from sft_training import torch
+from training_fixtures import small_model
 
-import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.models.tiny import make_model
 from wordle_rl.train.batch import Batch
 from wordle_rl.train.prefixes import SharedBatch, share_prefixes
@@ -47,27 +46,6 @@ def test_bfloat16_is_as_close_to_float32_as_the_models_own(tokenizer, examples) 
     nodes = shared(batch)
     ours = (shared_logits(model, nodes, torch.bfloat16)[nodes.predicted_by] - exact).square().mean()
     assert 0 < ours < 1.5 * own
-
-
-@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-5), ("bf16", 2e-2)])
-def test_a_training_is_the_same_both_ways(
-    precision, tolerance, examples, tokenizer, codec, sixty, tmp_path, monkeypatch
-) -> None:
-    """Over distinct tokens, and row by row."""
-    settings = SETTINGS.model_copy(update={"precision": precision, "epochs": 1})
-    models, calls = [small_model(tokenizer), small_model(tokenizer)], []
-    monkeypatch.setattr(logprobs_module, "shared_logits", lambda *a: calls.append(a) or shared_logits(*a))
-    fine_tune(models[0], codec, examples, settings, make_run(tmp_path / "shared", sixty))
-    taken = len(calls)
-    for way in ("takes_shared_prefixes", "takes_prefix_tree"):
-        monkeypatch.setattr(logprobs_module, way, lambda _: False)
-    fine_tune(models[1], codec, examples, settings, make_run(tmp_path / "own", sixty))
-    assert taken == len(calls) == len(rows(tmp_path / "own" / "metrics.jsonl"))
-    losses = [[row["loss"] for row in rows(tmp_path / name / "metrics.jsonl")] for name in ("shared", "own")]
-    assert losses[0] == pytest.approx(losses[1], rel=tolerance)
-    if precision == "fp32":
-        pairs = zip(weights_of(models[0]).values(), weights_of(models[1]).values(), strict=True)
-        assert all(torch.allclose(*pair, atol=1e-3) for pair in pairs)
 
 
 def test_a_model_with_more_to_it_takes_its_own_forward_pass(tokenizer) -> None:

@@ -41,19 +41,6 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
         Validation(GameSetup(setup.context, split.train), sampling, learner.policy)
 
 
-def test_validation_rehearses_what_is_not_trained_on(tokenizer, codec, sixty, split, tmp_path) -> None:
-    setup = GameSetup(
-        context_for(sixty, compact(max_turns=1), Solver(sixty, use_cache=False)),
-        split.train[-2:],
-        split.val,
-        split.train[:-2],
-    )
-    greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
-    validation = Validation(setup, greedy, TorchLearner(small_model(tokenizer), codec).policy)
-    assert len(validation._train) == min(4 * len(split.val), len(split.train))
-    assert len({*validation._train} - {*setup.secrets}) >= len(validation._train) - 2
-
-
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
     setup = GameSetup(
         context_for(small_words, compact(max_turns=1), Solver(small_words, use_cache=False)), (), small_words.answers

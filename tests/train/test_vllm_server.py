@@ -73,14 +73,6 @@ def test_weights_are_announced_by_name_type_and_shape_and_no_old_prefix_is_kept(
     assert server.events.index("complete") > server.events.index("reset_prefix_cache")
 
 
-def test_a_server_with_old_weights_would_be_seen(server, train, tmp_path) -> None:
-    """The same with weights that never arrive: the law above can fail."""
-    server.keeps_old_weights = True
-    train(tmp_path / "run", on(server, steps=1))
-    [row] = rows(tmp_path / "run" / "metrics.jsonl")
-    assert abs(row["importance_ratio/mean"] - 1) > 0.05
-
-
 def test_validation_is_played_by_the_server_with_the_weights_of_its_step(server, train, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)
     setup = train.setup(validation=train.words.answers[:3])

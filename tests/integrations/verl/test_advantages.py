@@ -101,13 +101,3 @@ def test_verl_finds_the_estimator_by_its_name(batch, credit) -> None:
     config = OmegaConf.create({"norm_adv_by_std_in_grpo": False})
     done = compute_advantage(data, adv_estimator=ESTIMATORS[credit], config=config)
     assert torch.equal(done.batch["advantages"], credited(credit, rewards, mask, index, scale=False))
-
-
-def test_turns_that_earn_more_later_are_credited_for_it(batch) -> None:
-    """Turn credit of an early turn holds the win that follows; guess credit does not."""
-    _, ours, rewards, mask, index = batch
-    won = next(row for row, game in enumerate(ours) if game.transcript.won and len(game.transcript.turns) > 1)
-    first = ours[won].segments[0].spans[0][1]
-    by_turn = credited("turn", rewards, mask, index, scale=False)[won, first]
-    by_guess = credited("guess", rewards, mask, index, scale=False)[won, first]
-    assert by_turn > by_guess

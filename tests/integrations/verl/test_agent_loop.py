@@ -72,14 +72,6 @@ def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_reward_of_the_game(ru
     assert {place for place, score in enumerate(scores) if score} <= set(ends)
 
 
-def test_a_win_pays_in_the_turn_that_wins(run) -> None:
-    games = run_games(run, str(run / "sft"))
-    winning = games.context.words.answers[0]
-    _, output, _, _ = both(run, winning)
-    assert output.extra_fields["reward_extra_info"]["won"] == 1.0
-    assert output.as_dict()["rm_scores"][-1] == pytest.approx(output.reward_score)
-
-
 def test_every_component_and_the_whole_board_are_logged(run) -> None:
     ours, output, games, _ = both(run, games_secret(run, 1), 1)
     facts = output.extra_fields["reward_extra_info"]

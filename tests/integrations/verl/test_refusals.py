@@ -51,9 +51,3 @@ def test_what_verl_does_not_follow_is_refused_in_one_line(options, verl, named) 
 @pytest.mark.parametrize("verl", [{}, {"gpus_per_node": 8, "mini_batch_size": 8}, {"nodes": 4, "gpus_per_node": 8}])
 def test_the_recipe_is_accepted(verl) -> None:
     check_settings(load_config(RECIPE), VerlSettings(**verl))
-
-
-def test_all_faults_are_told_at_once() -> None:
-    config = load_config(RECIPE, {("grpo", "engine"): "vllm", ("grpo", "max_refills"): 3})
-    with pytest.raises(ConfigError, match=r"grpo\.engine.*; nor|; nor.*grpo\.engine"):
-        check_settings(config, VerlSettings())

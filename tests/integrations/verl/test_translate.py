@@ -13,12 +13,11 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl_games import verl_run
 
 from wordle_rl.config import RunConfig, load_config
-from wordle_rl.integrations.verl.advantages import ESTIMATORS
 from wordle_rl.integrations.verl.dataset import DataFiles
 from wordle_rl.integrations.verl.main import compose
 from wordle_rl.integrations.verl.refusals import check_settings
 from wordle_rl.integrations.verl.settings import VerlSettings
-from wordle_rl.integrations.verl.translate import CREDIT, agent_file, layout_of, translated, write_agent_file
+from wordle_rl.integrations.verl.translate import agent_file, layout_of, translated, write_agent_file
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"
@@ -129,10 +128,6 @@ def test_layouts_differ_where_machines_do() -> None:
     assert (many.trainer.nnodes, many.actor_rollout_ref.actor.fsdp_config.fsdp_size) == (4, 8)
     units = "transfer_queue.backend.SimpleStorage.num_data_storage_units"
     assert OmegaConf.select(one, units) < OmegaConf.select(many, units)
-
-
-def test_credit_is_named_as_it_is_registered() -> None:
-    assert CREDIT == {**ESTIMATORS, "game": "grpo"}
 
 
 def test_verl_finds_our_agent_loops(tmp_path) -> None:

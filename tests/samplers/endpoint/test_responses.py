@@ -21,14 +21,11 @@ def answer(finish: object = "stop", choice: dict | None = None, **message: objec
         (answer(content="hello"), Said("hello")),
         (answer(content=None), Said("")),
         (answer("length", content="hel"), Said("hel", finish="length")),
-        (answer(None, content="hello"), Said("hello")),
         (answer(content=None, refusal="no"), Said("no", finish="refusal")),
         (answer(content="hello", reasoning_content="why"), Said("hello", "why")),
         (answer(content="hello", reasoning="why"), Said("hello", "why")),
-        (answer(content="hello", reasoning={"why": 1}), Said("hello")),
         (answer(content="a\ud83d", reasoning="b\ud83d"), Said("a?", "b?")),
         (answer(content=[{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]), Said("hello")),
-        (answer(content=[{"type": "image"}, {"type": "text", "text": ""}]), Said("")),
     ],
 )
 def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
@@ -40,17 +37,11 @@ def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
     [
         ("<html>", "no choices"),
         (None, "no choices"),
-        (ChatCompletion.construct(), "no choices"),
         (ChatCompletion.construct(choices=[]), "no choices"),
         (ChatCompletion.construct(choices=["text"]), "a choice without a message"),
         (answer(content=7), "no text"),
-        (answer(content=["text"]), "no text"),
-        (answer(content=[]), "no text"),
-        (answer(content=[{"type": "text", "text": None}]), "no text"),
         (ChatCompletion.construct(error={"message": "over\nloaded"}), "sent an error: over loaded"),
-        (ChatCompletion.construct(error={"code": 5}), "sent an error: {'code': 5}"),
         (ChatCompletion.construct(error="down", choices=[]), "sent an error: down"),
-        (answer("error", content="hel"), "broke the reply off: no details"),
         (answer("error", {"error": {"message": "down"}}, content="hel"), "broke the reply off: down"),
     ],
 )
@@ -68,7 +59,6 @@ def test_what_is_no_message_says_what_it_is(sent: object, told: str) -> None:
         (Said("[a]", "</think><guess>no"), "<think>no</think>\n[a]"),
         (Said("", "why"), "<think>why</think>\n"),
         (Said("[a]"), None),
-        (Said("[a]", " "), None),
         (Said("<think>so</think>[a]", "why"), None),
     ],
 )

@@ -13,20 +13,15 @@ NOW = 1_800_000_000.0
     ("headers", "seconds"),
     [
         ({}, None),
-        ({"retry-after": "7"}, 7.0),
         ({"retry-after": "0.25"}, 0.25),
         ({"retry-after-ms": "1500", "retry-after": "9"}, 1.5),
         ({"retry-after": "Fri, 15 Jan 2027 08:01:00 GMT"}, 60.0),
         ({"retry-after": "Fri, 15 Jan 2027 07:00:00 GMT"}, 0.0),
         ({"retry-after": "soon"}, None),
-        ({"retry-after": "-3"}, None),
         ({"retry-after": "inf"}, None),
-        ({"x-ratelimit-reset": "12.5"}, 12.5),
         ({"x-ratelimit-reset-requests": "6m0s"}, 360.0),
         ({"x-ratelimit-reset-tokens": "20ms"}, 0.02),
         ({"x-ratelimit-reset": str(NOW + 30)}, 30.0),
-        ({"x-ratelimit-reset": str(1000 * (NOW + 30))}, 30.0),
-        ({"x-ratelimit-reset": "later"}, None),
         ({"x-ratelimit-reset-requests": "1s", "x-ratelimit-reset-tokens": "8s"}, 8.0),
         (
             {

@@ -28,19 +28,15 @@ def history(game: TextArenaGame) -> SimpleNamespace:
     ("completion", "strict", "lenient"),
     [
         ("[crane]", "[crane]", "[crane]"),
-        ("  [CRANE]\n", "[crane]", "[crane]"),
         ("<think>\n\n</think>\n\n[crane]", "[crane]", "[crane]"),
         ("a or o? [slate]</think>[crane]", "[crane]", "[slate]"),
         ("<think>[slate]?</think>[crane]", "[crane]", "[slate]"),
         ("<think>[slate]", NO_GUESS, "[slate]"),
         ("My guess is [crane].", NO_GUESS, "[crane]"),
-        ("crane", NO_GUESS, "[crane]"),
         ("I would say crane", NO_GUESS, "[iwoul]"),
         ("[planes]", "[planes]", "[plane]"),
         ("[crane] [slate]", NO_GUESS, "[crane]"),
-        ("[]", NO_GUESS, "[dunno]"),
         ("", NO_GUESS, "[dunno]"),
-        ("no", NO_GUESS, "[dunno]"),
     ],
 )
 def test_a_completion_has_one_guess_or_none(completion: str, strict: str, lenient: str) -> None:

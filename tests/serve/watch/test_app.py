@@ -66,16 +66,12 @@ def test_a_run_is_sent_once_until_it_changes(client: TestClient, tmp_path: Path)
     ("path", "status"),
     [
         ("api/runs/none", 404),
-        ("api/runs/..", 404),
         ("api/runs/%2e%2e", 404),
-        ("api/runs/one/games?source=none", 404),
         ("api/runs/one/games?source=../config", 404),
         ("api/runs/one/games?after=x", 400),
-        ("api/runs/one/games?after=-1", 400),
         ("api/runs/one/games?after=99999999999999999999", 400),
         ("api/review?board=xx", 400),
         ("api/review?run=/nowhere", 404),
-        ("api/review?board=.&max_turns=a", 400),
         ("runs/none/report.html", 404),
     ],
 )
