@@ -53,10 +53,7 @@ def test_a_secret_is_one_leak_in_however_many_records(cli, run: Run) -> None:
     code, _, err = cli("report", run.directory, "--audit")
     first, second = SPLIT.test[0], SPLIT.val[0]
     assert code == 2
-    assert (
-        f"2 validation or test secrets were trained on: {first} (traces.jsonl, games.jsonl), {second} (games.jsonl)"
-        in err
-    )
+    assert f"{first} (traces.jsonl, games.jsonl), {second} (games.jsonl)" in err
 
 
 def test_games_that_choose_weights_may_have_validation_secrets_and_no_others(run: Run) -> None:
