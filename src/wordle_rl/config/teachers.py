@@ -20,8 +20,8 @@ class TeacherSettings(Section):
     name: str = "solver"
     """`solver`, or your own teacher as `module:attribute`: a function from boards to guesses or replies, or a class
     that takes the word list and a seed (see `wordle_rl.samplers.simple.OwnSampler`). Its games are checked like
-    those of traces.file. The other settings of this section, and pseudo_secrets, invented_rate, slip_rate and narrate, are for
-    the solver only."""
+    those of traces.file. The other settings of this section, and pseudo_secrets, invented_rate, slip_rate
+    and narrate, are for the solver only."""
     opener: str | None = None
     """First guess of most games. None: the most informative answer."""
     random_opener_rate: float = Field(0.5, ge=0, le=1)

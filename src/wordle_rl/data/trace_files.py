@@ -18,7 +18,7 @@ COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
     "prompt_tokens", "completion_tokens",
 )  # fmt: skip
-"""Columns of `wordle_data_<WORD>.csv`, one row per turn of every finished game. Each row repeats the tokens of the whole
+"""Columns of `wordle_data_<WORD>.csv`, one row per turn of every finished game. Each row holds the tokens of the whole
 game; 0 or a missing column means unknown."""
 _TOKENS = COLUMNS[-2:]
 
