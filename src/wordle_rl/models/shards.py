@@ -1,4 +1,4 @@
-"""Read the tensors of a distributed checkpoint. Torch stores their index as a pickle, which is read without running it."""
+"""Read the tensors of a distributed checkpoint, and their index, a pickle, without running it."""
 
 from __future__ import annotations
 
