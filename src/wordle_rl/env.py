@@ -1,4 +1,4 @@
-"""`WordleEnv`: one single-use game, text in, text out. It is created, played once and thrown away."""
+"""`WordleEnv`: one single-use game, text in, text out. Create it, play it once, throw it away."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from wordle_rl.words import WordList
 
 
 class StopReason(StrEnum):
-    """Reason why a game ended."""
+    """Why a game ended."""
 
     SOLVED = "solved"
-    """The secret was guessed: terminated."""
+    """The secret was guessed (terminated)."""
     OUT_OF_TURNS = "out_of_turns"
-    """No turn is left: terminated."""
+    """No turn is left (terminated)."""
     TOKEN_BUDGET = "token_budget"
-    """The policy ran out of tokens for the whole game: truncated, not terminated."""
+    """The policy ran out of tokens for the whole game (truncated)."""
     NOTHING_FITS = "nothing_fits"
-    """No answer fits the board any more, since the secret is none, and training has no use for the rest: truncated."""
+    """No answer fits the marks any more, so training has no use for the rest of the game (truncated)."""
     REQUEST_FAILED = "request_failed"
-    """The player could not be asked: an error, never a loss."""
+    """The player could not be asked. An error, never a loss (truncated)."""
 
 
 class PlayedTurn(NamedTuple):
-    """One turn of a transcript: the reply, how it was parsed, and its outcome under the rules.
+    """One turn of a transcript: the reply, the parsed guess, and its outcome under the rules.
 
-    `is_prefix` marks a turn that was already on the board when play began. `num_tokens` is the length of the
-    reply in the policy's tokens where that is known; `overlong` that the reply was cut at its token limit.
+    `is_prefix` marks a prefix guess, on the board before play began. `num_tokens` is the length of the reply in the
+    policy's tokens, or None if unknown. `overlong` means that the reply was cut at its token limit.
     """
 
     reply: str
@@ -44,7 +44,7 @@ class PlayedTurn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """The finished, immutable record of one game; rewards and figures are functions of it."""
+    """The finished, immutable record of one game. Rewards and figures are computed from it."""
 
     secret: str
     rules: Rules
@@ -53,25 +53,25 @@ class Transcript:
 
     @property
     def won(self) -> bool:
-        """True if the secret was found."""
+        """True if the player found the secret."""
         return self.stop_reason is StopReason.SOLVED
 
     @property
     def own_turns(self) -> tuple[PlayedTurn, ...]:
-        """The turns the policy played, without prefix guesses."""
+        """Turns played by the policy, without prefix guesses."""
         return tuple(turn for turn in self.turns if not turn.is_prefix)
 
     @property
     def turns_used(self) -> int:
-        """Turns that the game cost, prefix guesses included."""
+        """Number of turns used, prefix guesses included."""
         return sum(played.turn.costs_turn for played in self.turns)
 
 
 class Observation(NamedTuple):
-    """Messages and facts a policy sees after a turn. It never holds the secret.
+    """What a policy sees after a turn. It never holds the secret.
 
-    `messages` are new: the feedback on the last reply (transcript) or a whole fresh prompt (state);
-    they are empty once the game is over. `terminated`: the rules ended it; `truncated`: a budget did.
+    `messages` holds only new messages: the feedback on the last reply (transcript shape) or a fresh prompt (state
+    shape). It is empty once the game is over.
     """
 
     messages: tuple[Message, ...]
@@ -93,23 +93,23 @@ class WordleEnv:
     """One game played in text.
 
     Args:
-        secret: The word to find; must be listed.
-        words: The word lists; guesses outside them are unlisted.
+        secret: The word to find. It must be listed.
+        words: The word lists. Guesses outside them are unlisted.
         prompter: Wording, conversation shape, grammar and rules.
-        given: Prefix guesses, on the board when play begins; all listed, none the secret, and fewer
-            than the game has turns.
+        given: Prefix guesses, on the board when play begins. All must be listed, none may be the secret, and at least
+            one turn must remain.
 
     Raises:
-        ValueError: If the secret or a prefix guess does not fit.
+        ValueError: If the secret or a prefix guess is not allowed.
     """
 
     def __init__(self, secret: str, words: WordList, prompter: Prompter, given: Sequence[str] = ()) -> None:
         if secret not in words:
-            raise ValueError(f"the secret is not in word list {words.name!r}")
+            raise ValueError(f"the secret is not in word list {words.name!r}; choose a listed word")
         if len(secret) != prompter.word_length:
-            raise ValueError(f"the secret has {len(secret)} letters, the prompts expect {prompter.word_length}")
+            raise ValueError(f"the secret has {len(secret)} letters, but the prompts expect {prompter.word_length}")
         if len(given) >= prompter.rules.max_turns:
-            raise ValueError(f"{len(given)} prefix guesses leave none of the {prompter.rules.max_turns} to play")
+            raise ValueError(f"{len(given)} prefix guesses leave no turn of {prompter.rules.max_turns}; give fewer")
         self._secret = secret
         self._game = Game(secret, words, prompter.rules)
         self._played: list[PlayedTurn] = []
@@ -118,7 +118,7 @@ class WordleEnv:
             turn = self._game.play(word)
             if turn.outcome is not Outcome.SCORED:
                 raise ValueError(f"prefix guess {word!r} is {turn.outcome}; give words that may be played")
-            if self._game.won:  # unnamed, since the message may reach the player
+            if self._game.won:  # the message does not name the word, since the player may read it
                 raise ValueError(f"prefix guess {len(self._played) + 1} is the secret; give another word")
             self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, is_prefix=True))
         self.stop_reason: StopReason | None = None
@@ -127,17 +127,17 @@ class WordleEnv:
 
     @property
     def turns(self) -> tuple[Turn, ...]:
-        """The turns on the board, as the player saw them."""
+        """Turns on the board, as the player sees them."""
         return tuple(self._game.turns)
 
     @property
     def played(self) -> tuple[PlayedTurn, ...]:
-        """The turns so far with the replies as they were read, for judges of them."""
+        """Turns so far with the replies as they were parsed, for reward code."""
         return tuple(self._played)
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """The messages of the prompt for the next reply, earlier replies included where the shape keeps them."""
+        """Messages of the prompt for the next reply. In transcript shape they include earlier replies."""
         return tuple(self._conversation)
 
     def step(self, reply: str, *, num_tokens: int | None = None, overlong: bool = False) -> Observation:
@@ -158,13 +158,14 @@ class WordleEnv:
             self._conversation = prompter.state(game.turns)
             new = tuple(self._conversation)
         else:
+            # In transcript shape the policy already holds the conversation, so only the feedback message is new.
             new = (prompter.feedback(game.turns),)
             self._conversation += ({"role": "assistant", "content": reply}, *new)
         self.observation = Observation(new, game.turns_left)
         return self.observation
 
     def preview(self, reply: str) -> Turn:
-        """Outcome of a reply, without playing it. For judges of a reply; a policy must not see it.
+        """Return the outcome of a reply without playing it. For reward code; a policy must not see it.
 
         Raises:
             RuntimeError: If the game is over.
@@ -175,20 +176,20 @@ class WordleEnv:
         return self._game.preview(parsed.word if isinstance(parsed, Guess) else None)
 
     def truncate(self, reason: StopReason) -> Observation:
-        """End the game for a reason outside its rules.
+        """End the game for a reason outside the rules.
 
         Raises:
             RuntimeError: If the game is over.
-            ValueError: If the reason is one only the rules may give.
+            ValueError: If only the rules may give this reason.
         """
         if self.stop_reason is not None:
-            raise RuntimeError(f"the game is over ({self.stop_reason}); its stop reason stays")
+            raise self._is_over()
         if reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS):
             raise ValueError(f"only the rules end a game with {reason.value!r}")
         return self._stop(reason)
 
     def transcript(self) -> Transcript:
-        """The record of the finished game.
+        """Return the record of the finished game.
 
         Raises:
             RuntimeError: If the game is still running, since the record holds the secret.

@@ -29,10 +29,11 @@ def score_guess(secret: str, guess: str) -> str:
     if len(secret) != len(guess):
         raise ValueError(f"a guess of {len(guess)} letters cannot be scored against {len(secret)} letters")
     pairs = list(zip(secret, guess, strict=True))
+    # Fast path without counting copies. It is wrong only if a letter repeats in the guess and one of its marks is Y.
     marks = "".join(["G" if s == g else "Y" if g in secret else "X" for s, g in pairs])
     if "Y" not in marks or len(set(guess)) == len(guess):
-        return marks  # no letter of the guess can run out of copies
-    unmatched = [s for s, g in pairs if s != g]
+        return marks
+    unmatched = [s for s, g in pairs if s != g]  # copies that no green uses
     marks = ""
     for s, g in pairs:
         if s == g:
@@ -46,14 +47,14 @@ def score_guess(secret: str, guess: str) -> str:
 
 
 class Dictionary(StrEnum):
-    """Treatment of a reply that is no listed guess."""
+    """How the rules treat a reply that is not a listed guess."""
 
     STRICT = "strict"
-    """It costs the turn and earns no marks. The only setting results are quoted for."""
+    """It costs the turn and gets no marks. Results are quoted for this setting only."""
     LENIENT = "lenient"
     """Any word of the right length is scored."""
     APP = "app"
-    """It is refused without cost, whatever is wrong with it, `max_refusals` times a game; then it costs the turn."""
+    """Any bad reply is refused for free, up to `max_refusals` times a game. After that it costs the turn."""
 
 
 class Outcome(StrEnum):
@@ -64,7 +65,7 @@ class Outcome(StrEnum):
     MALFORMED = "malformed"
     """A reply without a guess."""
     WRONG_LENGTH = "wrong_length"
-    """A guess with another number of letters than the secret."""
+    """A guess whose length differs from the secret's."""
     UNLISTED = "unlisted"
     """A guess outside the word list."""
     HARD_MODE = "hard_mode"
@@ -72,16 +73,16 @@ class Outcome(StrEnum):
 
     @property
     def broke_rules(self) -> bool:
-        """True if the reply was not a scored guess."""
+        """True unless the reply was a scored guess."""
         return self is not Outcome.SCORED
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules one game is played by.
+    """Rules of one game.
 
     Raises:
-        ValueError: If there is not at least one turn, refusals are negative, or there is no such dictionary.
+        ValueError: If `max_turns` is below 1, `max_refusals` is negative, or `dictionary` is unknown.
     """
 
     max_turns: int = 6
@@ -90,15 +91,16 @@ class Rules:
     max_refusals: int = 10
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dictionary", Dictionary(self.dictionary))  # a plain "app" must not pass for strict
+        # `is` tells the members apart, which a plain string "app" would fail.
+        object.__setattr__(self, "dictionary", Dictionary(self.dictionary))
         if self.max_turns < 1:
             raise ValueError(f"max_turns must be at least 1, not {self.max_turns}")
         if self.max_refusals < 0:
-            raise ValueError(f"max_refusals must not be negative, got {self.max_refusals}")
+            raise ValueError(f"max_refusals must be at least 0, not {self.max_refusals}")
 
     @property
     def in_effect(self) -> Rules:
-        """These rules with max_refusals 0 unless the dictionary is `app`, so rules that play alike compare equal."""
+        """The same rules with `max_refusals` 0 unless the dictionary is `app`, so that equal rules compare equal."""
         return self if self.dictionary is Dictionary.APP else replace(self, max_refusals=0)
 
     @property
@@ -110,8 +112,8 @@ class Rules:
 class Turn(NamedTuple):
     """One reply as the rules saw it.
 
-    `guess` is None when nothing could be parsed; `marks` is None when the guess was not scored;
-    `costs_turn` is False only for a refusal of the `app` dictionary.
+    `guess` is None if nothing could be parsed, `marks` is None if the guess was not scored. `costs_turn` is False only
+    for a free refusal of the `app` dictionary.
     """
 
     guess: str | None
@@ -120,13 +122,13 @@ class Turn(NamedTuple):
     costs_turn: bool = True
 
 
-@lru_cache(maxsize=1 << 15)  # a game with each answer; games of a group share their secret, and most their opener
+@lru_cache(maxsize=1 << 15)  # games of a group share their secret, and most games their opener
 def _scored(secret: str, guess: str) -> Turn:
     return Turn(guess, score_guess(secret, guess), Outcome.SCORED)
 
 
 def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
-    """True if a guess could not be the secret, given every earlier mark.
+    """Return True if the earlier marks rule a guess out as the secret.
 
     Examples:
         >>> seen = [Turn("crane", "GXXXX", Outcome.SCORED)]
@@ -145,8 +147,8 @@ def violates_clues(guess: str, turns: Sequence[Turn]) -> bool:
 def hard_mode_fault(guess: str, turns: Sequence[Turn]) -> str | None:
     """Name the first revealed hint that a guess ignores, or None.
 
-    Hard mode asks for less than consistency: greens stay where they are and every yellow letter is used
-    again (as often as it was revealed), wherever.
+    Hard mode asks for less than consistency. Greens stay in place, and a revealed letter is used again, anywhere, as
+    often as it was revealed.
     """
     for turn in turns:
         if turn.guess is None or turn.marks is None:
@@ -164,7 +166,7 @@ def hard_mode_fault(guess: str, turns: Sequence[Turn]) -> str | None:
 
 
 class Game:
-    """One game: a secret, the turns so far, and what the rules make of the next guess."""
+    """One game: its secret, the turns so far, and the rules that judge the next guess."""
 
     def __init__(self, secret: str, listed: Container[str], rules: Rules | None = None) -> None:
         self._secret = secret
@@ -177,16 +179,16 @@ class Game:
 
     @property
     def turns_left(self) -> int:
-        """Guesses that may still be made."""
+        """Number of turns left."""
         return self.rules.max_turns - self.turns_used
 
     @property
     def over(self) -> bool:
-        """True if the game was won or its turns are used up. A win on the last turn is a win."""
+        """True if the game was won or no turn is left. A win on the last turn is a win."""
         return self.won or self.turns_used >= self.rules.max_turns
 
     def play(self, guess: str | None) -> Turn:
-        """Play a guess; None stands for a reply in which no guess could be found.
+        """Play a guess. None stands for a reply without a guess.
 
         Raises:
             RuntimeError: If the game is over.
@@ -206,7 +208,7 @@ class Game:
         return turn
 
     def preview(self, guess: str | None) -> Turn:
-        """Turn that `play` would make of a guess, without playing it."""
+        """Return the turn that `play` would return, without playing it."""
         twin = copy.copy(self)
         twin.turns = list(self.turns)
         return twin.play(guess)

@@ -1,6 +1,6 @@
-"""Your own code by import path, `module:attribute`, in place of a fork: rewards, credit, a style, a teacher, a player.
+"""Load user code by import path, `module:attribute`: rewards, credit assignment, a prompt style, a teacher, a player.
 
-Importing a module runs it. A module is imported when a setting that names it is checked or used, never before.
+Importing a module runs it, so a module is imported only when a setting that names it is checked or used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IMPORT_PATH = re.compile(f"{_NAME}:{_NAME}")
 
 
 def is_import_path(name: str) -> bool:
-    """True if a name has the form `module:attribute`.
+    """Return True if a name has the form `module:attribute`.
 
     Examples:
         >>> is_import_path("my_pkg.rewards:vowels"), is_import_path("win"), is_import_path("runs/quickstart")
@@ -31,41 +31,41 @@ def is_import_path(name: str) -> bool:
 
 
 def resolve(path: str, setting: str, refusal: type[ValueError], *, takes: str | None = None) -> Callable[..., Any]:
-    """Import the function or class that a setting names.
+    """Import the function or class named by a setting.
 
     Args:
-        path: `module:attribute`. The current directory is searched after the installed packages.
-        setting: Name of the setting, for the message.
-        refusal: Error to raise.
-        takes: Arguments that it will be called with, as in `turn_rewards, scale=`; None: not checked.
+        path: `module:attribute`. Installed packages are searched first, then the current directory.
+        setting: Name of the setting, for the error message.
+        refusal: Error class to raise.
+        takes: Arguments of the later call, such as `turn_rewards, scale=`. None skips the check.
 
     Raises:
-        ValueError: A `refusal`, if there is no such module or attribute, or it cannot be called so.
+        ValueError: A `refusal`, if the module or attribute does not exist or does not take these arguments.
     """
     shown = f"{setting} {path!r}"
     if not is_import_path(path):
-        raise refusal(f"{shown} is no import path; give module:attribute")
-    # `python -m` finds modules of the current directory, an installed command does not. Last, so they hide no package.
+        raise refusal(f"{shown} is not an import path; give module:attribute")
+    # `python -m` searches the current directory, an installed command does not. Append it, so it shadows no package.
     if not {"", str(Path.cwd())} & {*sys.path}:
         sys.path.append(str(Path.cwd()))
     module, _, attribute = path.partition(":")
     try:
         imported = importlib.import_module(module)
     except ModuleNotFoundError as error:
-        raise refusal(f"{shown}: no module {error.name!r}; install it, or run where it lies") from error
+        raise refusal(f"{shown}: no module {error.name!r}; install it, or run from its directory") from error
     try:
         found = attrgetter(attribute)(imported)
     except AttributeError as error:
-        raise refusal(f"{shown}: {module} has no {attribute!r}; name what it defines") from error
+        raise refusal(f"{shown}: {module} has no {attribute!r}; name a function or class defined there") from error
     if not callable(found):
         raise refusal(f"{shown} is not callable; name a function or a class")
     if takes is not None:
         check_call(found, shown, refusal, takes)
-    return found  # type: ignore[no-any-return]  # `callable` says no more
+    return found  # type: ignore[no-any-return]  # `callable` narrows to no more than this
 
 
 def check_call(function: Callable[..., Any], shown: str, refusal: type[ValueError], takes: str) -> None:
-    """Refuse a function that cannot be called with these arguments, as in `turn_rewards, scale=`.
+    """Check that a function can be called with these arguments, written as in `turn_rewards, scale=`.
 
     Raises:
         ValueError: A `refusal` that begins with `shown`.
@@ -73,7 +73,7 @@ def check_call(function: Callable[..., Any], shown: str, refusal: type[ValueErro
     names = takes.split(", ") if takes else []
     try:
         signature = inspect.signature(function)
-    except ValueError:  # some functions written in C have none
+    except ValueError:  # some functions written in C have no signature
         return
     try:
         signature.bind(
@@ -85,7 +85,7 @@ def check_call(function: Callable[..., Any], shown: str, refusal: type[ValueErro
 
 
 def numbers_of(values: object) -> tuple[float, ...] | None:
-    """The finite numbers in what a function returned, such as a list or an array; None if it is anything else.
+    """Return the finite numbers of a returned list or array, or None if it holds anything else.
 
     Examples:
         >>> numbers_of([1, 0.5]), numbers_of([float("nan")]), numbers_of(None)
@@ -99,6 +99,6 @@ def numbers_of(values: object) -> tuple[float, ...] | None:
 
 
 def source_mark(path: str) -> str:
-    """Mark that changes with the file of the module that an import path names; the module has been imported."""
+    """Return a hash of the source file of an import path's module, which must have been imported."""
     file = sys.modules[path.partition(":")[0]].__file__
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()[:16] if file is not None else ""

@@ -1,6 +1,6 @@
-"""Many games in lockstep x one sampler -> trajectories -> groups.
+"""Play many games in lockstep with one sampler: games -> trajectories -> groups.
 
-All games of a batch advance together, one sampler call a turn; a finished game leaves the batch at once.
+All games of a batch advance together with one sampler call a turn. A finished game leaves the batch at once.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from wordle_rl.samplers.base import Ask, Completion, Request, Sampler
 from wordle_rl.words import WordList
 
 SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]
-"""Token ids of a prompt -> those of a completion, the closing one included, and their log-probabilities."""
+"""Maps the token ids of a prompt to those of a completion, closing token included, and their log-probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """Initial state of a game: its secret and the guesses already on the board."""
+    """Secret of a game and the guesses already on its board."""
 
     secret: str
     prefix_guesses: tuple[str, ...] = ()
@@ -31,11 +31,11 @@ class InitialState:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One token sequence as the policy saw it: a whole game (transcript) or a single turn (state).
+    """One token sequence as the policy saw it: a whole game (transcript shape) or a single turn (state shape).
 
-    `loss_mask` and `sampler_logprobs` run along `token_ids`; the mask is 1 exactly on sampled tokens, the
-    log-probability 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`, the last of
-    which ends the sequence.
+    `loss_mask` and `sampler_logprobs` have the length of `token_ids`. The mask is 1 exactly on sampled tokens; the
+    log-probability is 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`; the last
+    reply ends the sequence.
     """
 
     prompt_ids: tuple[int, ...]
@@ -46,7 +46,7 @@ class Segment:
 
 
 def mask_without_overlong(segment: Segment, stop_ids: frozenset[int]) -> list[int]:
-    """The loss mask of a segment, 0 on replies that were cut before a token of `stop_ids` ended them."""
+    """Return the segment's loss mask with 0 on replies that were cut before a token of `stop_ids`."""
     mask = list(segment.loss_mask)
     for _, start, stop in segment.spans:
         if segment.token_ids[stop - 1] not in stop_ids:
@@ -58,7 +58,7 @@ def mask_without_overlong(segment: Segment, stop_ids: frozenset[int]) -> list[in
 class Trajectory:
     """One played game: its transcript and, for token samplers, its tokens exactly as sampled.
 
-    `error` is the reason why a game could not be played to its end; it is then no loss and has no reward.
+    `error` says why a game could not be finished. Such a game is no loss and has no reward.
     """
 
     transcript: Transcript
@@ -68,7 +68,7 @@ class Trajectory:
 
 @dataclass
 class ActiveGame:
-    """A game in play, and for token samplers the sequence in progress; those that ended are in `segments`."""
+    """A game in play. Token samplers also use the open sequence; finished ones are in `segments`."""
 
     game_id: int
     secret: str
@@ -83,7 +83,7 @@ class ActiveGame:
     segments: list[Segment] = field(default_factory=list)
 
     def all_ids(self) -> list[int]:
-        """All tokens of the sequence so far: the next prompt."""
+        """Tokens of the open sequence: the next prompt."""
         return self.prompt_ids + self.token_ids
 
     def add_environment(self, ids: Sequence[int]) -> None:
@@ -93,7 +93,7 @@ class ActiveGame:
         self.sampler_logprobs += [0.0] * len(ids)
 
     def add_completion(self, completion: Completion) -> None:
-        """Append the reply of the next own turn."""
+        """Append the reply of the next own turn (loss mask 1)."""
         start = len(self.token_ids)
         self.token_ids += completion.token_ids
         self.loss_mask += [1] * len(completion.token_ids)
@@ -102,8 +102,8 @@ class ActiveGame:
         self.own_turns += 1
 
     def close_segment(self) -> None:
-        """End the sequence in progress with its last reply."""
-        stop = self.spans[-1][2]  # an observation after which no reply was sampled is left out
+        """End the open sequence after its last reply."""
+        stop = self.spans[-1][2]  # drop an observation after which no reply was sampled
         self.segments.append(
             Segment(
                 tuple(self.prompt_ids),
@@ -116,7 +116,7 @@ class ActiveGame:
         self.prompt_ids, self.token_ids, self.loss_mask, self.sampler_logprobs, self.spans = [], [], [], [], []
 
     def close(self) -> Trajectory:
-        """The record of the finished game."""
+        """Return the record of the finished game."""
         if self.spans:
             self.close_segment()
         return Trajectory(self.env.transcript(), tuple(self.segments), self.error)
@@ -139,9 +139,9 @@ def play(
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         sampler: The player.
-        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+        max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
         on_finished: Called with the index and trajectory of each game as it ends.
-        should_stop: Called after each turn with the secret and the board; True truncates the game (`NOTHING_FITS`).
+        should_stop: Called after each turn with the secret and the board. True truncates the game (`NOTHING_FITS`).
 
     Returns:
         Trajectories in the order of `starts`.
@@ -173,15 +173,15 @@ def play(
 async def play_alone(
     game_id: int, start: InitialState, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
 ) -> Trajectory:
-    """Play one game at its own pace, with a player that is asked turn by turn and keeps no tokens.
+    """Play one game at its own pace with a player that returns text only.
 
     Args:
-        game_id: Goes into every request.
+        game_id: Stored in every request.
         start: The initial state.
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         ask: The player.
-        timeout_s: Time for the whole game, in seconds; past it the game is an error. None: no bound.
+        timeout_s: Time limit of the whole game in seconds. Past it the game is an error. None: no limit.
     """
     running = open_game(game_id, start, words, prompter, None)
     try:
@@ -197,13 +197,13 @@ async def play_alone(
 async def play_tokens(
     running: ActiveGame, codec: ChatCodec, sample: SampleTokens, max_prompt_tokens: int | None = None
 ) -> Trajectory:
-    """Play one game to its end with another engine, token in and token out.
+    """Play one game to its end with another engine, tokens in and tokens out.
 
     Args:
-        running: The game, as `open_game` begins it with the codec.
+        running: The game, from `open_game` with the same codec.
         codec: The policy's tokenizer and template.
-        sample: Asks the engine for a completion.
-        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+        sample: Asks the engine for one completion.
+        max_prompt_tokens: Truncate the game if its next prompt would be longer. None: no limit.
     """
     while running.env.stop_reason is None and not truncate_if_too_long(running, max_prompt_tokens):
         ids, logprobs = await sample(running.all_ids())
@@ -213,13 +213,13 @@ async def play_tokens(
 
 
 def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[Trajectory]]:
-    """Cut a batch into groups of trajectories that share a secret and an initial state, in order.
+    """Cut a batch, in order, into groups of trajectories that share a secret and an initial state.
 
     Raises:
-        ValueError: If the batch is no whole number of groups or a group mixes initial states.
+        ValueError: If the batch does not divide into groups, or a group mixes initial states.
     """
     if group_size < 1 or len(trajectories) % group_size:
-        raise ValueError(f"{len(trajectories)} trajectories are no whole number of groups of {group_size}")
+        raise ValueError(f"{len(trajectories)} trajectories do not divide into groups of {group_size}")
     groups = [list(trajectories[i : i + group_size]) for i in range(0, len(trajectories), group_size)]
     if any(len({start_of(trajectory.transcript) for trajectory in group}) > 1 for group in groups):
         raise ValueError(f"every {group_size} trajectories in a row must share their secret and their prefix guesses")
@@ -227,9 +227,9 @@ def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[
 
 
 def pass_at(num_games: int, num_wins: int, k: int) -> float:
-    """pass@k: the chance that one of `k` games is won, estimated without bias from at least as many games.
+    """Estimate pass@k without bias: the chance that at least one of `k` games is won.
 
-    It is the share of the choices of k among these games that hold a win.
+    Equals the fraction of all choices of k of these games that hold a win.
 
     Source: Chen et al. 2021, arXiv:2107.03374, section 2.1.
 
@@ -238,7 +238,7 @@ def pass_at(num_games: int, num_wins: int, k: int) -> float:
         [0.25, 0.464, 1.0]
 
     Raises:
-        ValueError: If there are fewer games than k, or than wins.
+        ValueError: If there are fewer games than k, or fewer than wins.
     """
     if not 0 <= num_wins <= num_games or not 1 <= k <= num_games:
         raise ValueError(f"{num_wins} wins of {num_games} games give no pass@{k}; k must be 1 to the number of games")
@@ -246,7 +246,7 @@ def pass_at(num_games: int, num_wins: int, k: int) -> float:
 
 
 def powers_of_two(most: int) -> list[int]:
-    """1, 2, 4 and so on up to `most`, and `most` itself: the k for which pass@k is quoted.
+    """Return the k for which pass@k is quoted: 1, 2, 4 and so on up to `most`, and `most` itself.
 
     Examples:
         >>> powers_of_two(6), powers_of_two(8)
@@ -256,14 +256,14 @@ def powers_of_two(most: int) -> list[int]:
 
 
 def start_of(transcript: Transcript) -> InitialState:
-    """Initial state of the game."""
+    """Return the initial state of a game."""
     return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.is_prefix))
 
 
 def open_game(
     game_id: int, start: InitialState, words: WordList, prompter: Prompter, codec: ChatCodec | None
 ) -> ActiveGame:
-    """Set up one game. Turns already on the board follow the opening prompt as if they had been played."""
+    """Set up one game. Prefix guesses follow the opening prompt as if they had been played."""
     env = WordleEnv(start.secret, words, prompter, start.prefix_guesses)
     running = ActiveGame(game_id, start.secret, env)
     if codec is not None:
@@ -274,7 +274,7 @@ def open_game(
 
 
 def truncate_if_too_long(running: ActiveGame, max_prompt_tokens: int | None) -> bool:
-    """Truncate a game whose next prompt is longer than its bound; whether it was."""
+    """Truncate a game whose next prompt is too long. Return True if it was truncated."""
     if max_prompt_tokens is None or len(running.prompt_ids) + len(running.token_ids) <= max_prompt_tokens:
         return False
     running.env.truncate(StopReason.TOKEN_BUDGET)
@@ -282,7 +282,7 @@ def truncate_if_too_long(running: ActiveGame, max_prompt_tokens: int | None) -> 
 
 
 def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None) -> None:
-    """Give one completion to its game and put both sides of the exchange into its log."""
+    """Give one completion to its game and record both sides of the exchange."""
     if completion.error is not None:
         running.error = completion.error
         running.env.truncate(StopReason.REQUEST_FAILED)
@@ -298,5 +298,6 @@ def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None
         running.close_segment()
         running.prompt_ids = codec.prompt_ids(observation.messages)
     else:
-        answer = codec.bridge_ids(observation.messages[0])
-        running.add_environment([*codec.closed(completion.token_ids), *answer])
+        # A reply cut at its budget gets its closing token from us, outside the loss.
+        feedback = codec.bridge_ids(observation.messages[0])
+        running.add_environment([*codec.closed(completion.token_ids), *feedback])

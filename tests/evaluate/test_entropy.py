@@ -42,7 +42,7 @@ def test_bisection_finds_the_temperature_of_an_entropy(wanted: float) -> None:
 def test_an_entropy_that_no_temperature_has_is_refused() -> None:
     with pytest.raises(EvaluationError, match="sharper than the other at any temperature"):
         match_temperature(coin_entropy, coin_entropy(MAX_TEMPERATURE) + 0.01)
-    with pytest.raises(EvaluationError, match="no temperature above 0"):
+    with pytest.raises(EvaluationError, match="needs a temperature above 0"):
         match_temperature(coin_entropy, 0.0)
 
 

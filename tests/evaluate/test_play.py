@@ -155,7 +155,7 @@ def test_batches_change_nothing(batch_size: int) -> None:
     ("change", "named"), [({"fingerprint": "0" * 64}, "words"), ({"rules": Rules(max_turns=5)}, "rules")]
 )
 def test_games_are_those_of_the_evaluation_they_are_played_for(change: dict[str, Any], named: str) -> None:
-    with pytest.raises(EvaluationError, match=f"planned for other {named} than its games are played with"):
+    with pytest.raises(EvaluationError, match=f"planned with other {named} than these games"):
         evaluate(replace(PLANNED, **change), ANSWERS, WORDS, PROMPTER, solver_player())
 
 

@@ -94,11 +94,11 @@ def test_a_reward_is_shown_with_its_distribution_and_guesses_with_their_counts(e
     [
         (("--hard-mode",), "the solver does not keep to hard mode"),
         (("--reward", "none"), "unknown reward preset 'none'"),
-        (("--prefix-turns", 6), "leaves none of 6 turns"),
-        (("--prefix-choice", "random"), "give --prefix-turns"),
+        (("--prefix-turns", 6), "--prefix-turns 6"),
+        (("--prefix-choice", "random"), "--prefix-choice"),
         (("--secrets", "nowhere.txt"), "no file of words"),
         (("--device-map", "auto"), "places a model that transformers plays"),
-        (("--checkpoints",), "--checkpoints needs a run that kept some"),
+        (("--checkpoints",), "--checkpoints needs a run"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_one_line(options, named: str, cli, word_directory: Path) -> None:

@@ -190,7 +190,7 @@ def test_an_adapter_that_does_not_fit_is_refused_in_one_line(adapter, base, code
     with pytest.raises(ConfigError, match="does not fit its base model"):
         load_model(ModelSettings(path=str(adapter)), 0)
     shutil.rmtree(base)
-    with pytest.raises(ConfigError, match=r"needs its base model .* which is gone"):
+    with pytest.raises(ConfigError, match=r"needs its base model .* which is missing"):
         load_model(ModelSettings(path=str(adapter)), 0)
     (adapter / "adapter_model.safetensors").unlink()
     with pytest.raises(ConfigError, match=r"no adapter_model.safetensors"):

@@ -101,7 +101,7 @@ def test_weights_that_are_a_pickle_are_refused_unread(saved: Path, tmp_path: Pat
         lambda: load_model(ModelSettings(path=str(saved)), 0),
         lambda: load_codec(ModelSettings(path=str(saved))),
     ):
-        with pytest.raises(ConfigError, match=r"as a pickle \(pytorch_model.bin\).*save it as safetensors"):
+        with pytest.raises(ConfigError, match=r"as a pickle \(pytorch_model.bin\).*saved as safetensors"):
             load()
     with pytest.raises(OSError, match="safetensors"):
         load_language_model(str(saved), "auto")

@@ -199,6 +199,6 @@ def test_the_text_part_of_gemma_4_says_what_the_whole_says(tmp_path: Path) -> No
 @pytest.mark.parametrize("config", [Qwen2_5_VLConfig()], ids=["qwen2.5-vl"])
 def test_models_whose_text_part_is_no_model_of_its_own_are_refused_in_one_line(config, tmp_path: Path) -> None:
     config.save_pretrained(tmp_path)
-    with pytest.raises(ConfigError, match=f"of text and more \\({config.model_type}\\)") as caught:
+    with pytest.raises(ConfigError, match=f"multimodal model \\({config.model_type}\\)") as caught:
         load_numbers(ModelSettings(path=str(tmp_path)))
     assert "\n" not in str(caught.value)

@@ -179,5 +179,5 @@ def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_prove
     assert audit(run).leaks == tuple((f"sft/{LINEAGE_FILE}", secret) for secret in leaks)
     code, _, err = cli("report", run, "--audit")
     assert code == 2
-    assert "validation or test secrets were trained on" in err
+    assert leaks[0] in err
     assert f"{len(leaks)} of the validation and held-out secrets were trained on" in write_cards(run)[0].read_text()

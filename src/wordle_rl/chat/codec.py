@@ -1,4 +1,4 @@
-"""Messages <-> token ids, so that what is trained is token for token what is sampled and played.
+"""Convert messages to token ids such that training sees exactly the tokens that were sampled and played.
 
 A conversation is never rendered twice. Its ids grow by concatenation:
 
@@ -24,18 +24,18 @@ _MAX_CACHED_PROMPTS = 10_000
 
 
 class ChatCodec:
-    """Encodes conversations for one tokenizer and chat template.
+    """Encode conversations for one tokenizer and chat template.
 
-    `turn_end_ids` are the ids that close an assistant turn (in every known template one token); a policy
-    samples them itself. `stop_ids` are all ids at which sampling stops. `frame` is the text around each turn.
+    `turn_end_ids` closes an assistant turn, a single token in every known template; the policy samples it itself.
+    `stop_ids` holds all ids at which sampling stops. `frame` is the text around each turn.
 
     Args:
         tokenizer: Any fast tokenizer with a chat template.
         template_kwargs: Extra template variables such as `{"enable_thinking": False}`.
-        stops: Further tokens at which sampling stops.
+        stops: Further token ids at which sampling stops.
 
     Raises:
-        ChatTemplateError: If there is no template or it does not show where a turn ends.
+        ChatTemplateError: If there is no template, or it does not show where a turn ends.
     """
 
     def __init__(
@@ -57,46 +57,46 @@ class ChatCodec:
         self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
 
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a whole prompt, ending where the completion begins.
+        """Return the ids of a whole prompt, up to where the completion begins.
 
-        Turns already on the board are joined on as `encode_game` joins them, so that an initial state reads exactly
-        as the same board reached in play, whatever the template does to earlier replies.
+        Turns on the board are concatenated as in `encode_game`. A prefix board therefore reads exactly like the same
+        board reached in play, whatever the template does to earlier replies.
 
         Raises:
-            ValueError: If the last message is a reply.
+            ValueError: If the last message is a reply, or there is none.
         """
         if not messages or messages[-1]["role"] == "assistant":
             raise ValueError("a prompt must end with a message to the policy, not with a reply")
         return self.encode_game(messages)[0]
 
     def rendered_ids(self, messages: Sequence[Message]) -> list[int]:
-        """Ids of a whole prompt as a server makes them: rendered by the template, then encoded in one piece."""
+        """Return the ids of a whole prompt as a server makes them: one rendering, encoded in one piece."""
         return self.encode(self._render(messages))
 
     def bridge_ids(self, feedback: Message) -> list[int]:
-        """Ids between the end of one completion and the start of the next: the feedback message in its frame."""
-        return list(self._cached(self._answer(feedback["content"])))
+        """Return the ids between two completions: the feedback message in its frame."""
+        return list(self._cached(self._framed(feedback["content"])))
 
     def reply_ids(self, text: str) -> list[int]:
-        """Ids of an assistant turn as a policy samples it, its closing token included.
+        """Return the ids of an assistant turn as a policy samples it, closing token included.
 
-        Where the prompt ends in an opened thought, they continue it.
+        If the prompt ends in an opened thought, the reply continues it.
         """
         return [*self._cached(self.frame.spoken(text)), *self.turn_end_ids]
 
     def taught(self, reply: str, thinking: Thinking) -> str:
-        """A teacher's reply as the model itself would write it under its template, see `Frame.taught`.
+        """Return a teacher's reply as the model would write it under its template, see `Frame.taught`.
 
-        Where thinking is off, which the grammar of replies then holds against an empty thought too, it stays as it is.
+        With thinking off it stays unchanged: the grammar of replies then forbids even an empty thought.
         """
         return reply if thinking is Thinking.OFF else self.frame.taught(reply)
 
     def closed(self, completion: Sequence[int]) -> list[int]:
-        """The ids that must follow a completion cut off before its closing token (none if it closed itself)."""
+        """Return the ids that must follow a completion cut off before its closing token; none if it closed itself."""
         return [] if completion and completion[-1] in self.stop_ids else list(self.turn_end_ids)
 
     def text_of(self, completion: Sequence[int]) -> str:
-        """The text of a completion, without the tokens that close it; a thought the prompt opened is part of them."""
+        """Return the text of a completion without closing tokens. A thought opened by the prompt is included."""
         kept = list(completion)
         while kept and kept[-1] in self.stop_ids:
             kept.pop()
@@ -106,7 +106,7 @@ class ChatCodec:
         """Encode a finished conversation.
 
         Returns:
-            Token ids and, for each, 1 if the policy samples it (replies with their closing token) or 0.
+            Token ids, and a loss mask of the same length: 1 on replies with their closing token, 0 elsewhere.
 
         Raises:
             ValueError: If the messages do not alternate prompt, reply, prompt, reply.
@@ -124,8 +124,8 @@ class ChatCodec:
         return ids, loss_mask
 
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
-        """Encode many replies and feedback messages in one batch, so that `encode_game` only joins them."""
-        texts = {*map(self.frame.spoken, replies), *map(self._answer, feedbacks)}
+        """Encode many replies and feedback messages in one batch, so that `encode_game` only concatenates them."""
+        texts = {*map(self.frame.spoken, replies), *map(self._framed, feedbacks)}
         if len(self._cache) >= _MAX_CACHED_TEXTS:
             self._cache.clear()
         missing = [text for text in texts if text not in self._cache]
@@ -134,14 +134,14 @@ class ChatCodec:
             self._cache.update(zip(missing, map(tuple, encoded), strict=True))
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a piece of text, unchanged."""
+        """Encode text without adding special tokens."""
         return list(self.tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def _answer(self, text: str) -> str:
+    def _framed(self, text: str) -> str:
         return self.frame.bridge_head + text.strip() + self.frame.bridge_tail
 
     def _opening_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the messages before the first reply; most games share them."""
+        # Cached apart from single messages: most games share their opening, and few openings exist.
         key = tuple((message["role"], message["content"]) for message in messages)
         ids = self._prompts.get(key)
         if ids is None:
@@ -163,12 +163,12 @@ class ChatCodec:
 
 
 def opening_length(messages: Sequence[Message]) -> int:
-    """Number of messages before the first reply."""
+    """Return the number of messages before the first reply."""
     return next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
 
 
 def mask_picture(codec: ChatCodec, ids: Sequence[int], loss_mask: Sequence[int]) -> str:
-    """Draw a game's loss mask: trained tokens in `⟦ ⟧`, the rest bare. For people and for tests."""
+    """Draw a game's loss mask: trained tokens in `⟦ ⟧`, the others bare. For people and for tests."""
     parts: list[str] = []
     trained = False
     for token, m in zip(ids, loss_mask, strict=True):
@@ -180,7 +180,7 @@ def mask_picture(codec: ChatCodec, ids: Sequence[int], loss_mask: Sequence[int])
 
 
 def unwritable(codec: ChatCodec, text: str) -> tuple[str, ...]:
-    """Parts of a text that the tokenizer has no tokens for, quoted for a message; none if it has tokens for all."""
+    """Return the quoted parts of a text that the tokenizer has no tokens for; empty if it covers everything."""
     unknown = codec.tokenizer.unk_token_id
     if unknown is None or unknown in codec.stop_ids or unknown not in codec.encode(text):
         return ()

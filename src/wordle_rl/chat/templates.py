@@ -1,15 +1,16 @@
-"""Chat templates: the text they put around messages, and variants of them fit for training.
+"""Read the text that chat templates put around messages, and make variants of them fit for training.
 
-Many stock templates rewrite history: Qwen3's and DeepSeek-R1's drop the thinking of earlier replies, Llama 3.2's
-names today's date, Gemma's first two refuse a system message. A policy trained on its sampled completions would then
-be served prompts it never saw. `training_template` wraps such a template: the messages up to the first reply are still
-rendered by the stock template, every later turn is joined on exactly as `ChatCodec` joins it. The variant is saved with
-the model, so that any server renders what was trained, token for token.
+Many stock templates rewrite history. Qwen3's and DeepSeek-R1's drop the thinking of earlier replies, Llama 3.2's names
+today's date, and Gemma's first two refuse a system message. A policy trained on its sampled completions would then be
+served prompts it never saw. `training_template` wraps such a template: the stock template still renders the messages up
+to the first reply, and every later turn is concatenated exactly as `ChatCodec` does. The variant is saved with the
+model, so any server renders token for token what was trained.
 """
 
 from __future__ import annotations
 
 import json
+import os.path
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,8 +43,8 @@ PLAIN_TEMPLATE = """\
 {%- else %}{{- 'User:\\n' + message.content + '\\n\\n' }}
 {%- endif %}{%- endfor %}
 {%- if add_generation_prompt %}{{- 'Assistant:\\n' }}{%- endif %}"""
-"""For base models without a template: who speaks in words that any text model has met, a reply closed by the token that
-ends a text, as no reply holds it inside."""
+"""For base models without a template (GPT-2). Plain words name the speaker; the end-of-text token closes a reply, since
+no reply contains it."""
 
 
 LINES_TEMPLATE = """\
@@ -52,23 +53,26 @@ LINES_TEMPLATE = """\
 {%- if message.role == 'assistant' %}{%- generation %}{{- message.content + eos_token }}{%- endgeneration %}\
 {%- else %}{{- message.content + '\\n' }}
 {%- endif %}{%- endfor %}"""
-"""The least that a template can be: who speaks follows from the order. For models that play this game alone."""
+"""The smallest possible template: the order tells who speaks. For models that play only this game."""
 
 
 class ChatTemplateError(UserError):
-    """A chat template from which the borders of a turn cannot be read."""
+    """A chat template that does not show where a turn begins or ends."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
     """Text that a template puts around the messages of a conversation.
 
-    `turn_end` is the text of the token that closes a reply. A feedback message stands between `bridge_head` and
-    `bridge_tail`, which asks for the next reply; `answer_end` is the part of the tail that stays when none is asked
-    for. `opened` is the beginning of a reply that the tail already holds, such as `<think>` and a line break: the
-    policy is not asked to write it, yet it is part of the reply. `thought` is the text before and after the thinking
-    of a reply (`reasoning_content`), as the model was made to write it; None if the template shows no thinking in
-    tags of `<think>`.
+    Attributes:
+        turn_end: Text of the token that closes a reply.
+        bridge_head: Text before a feedback message.
+        bridge_tail: Text after a feedback message. It asks for the next reply.
+        answer_end: The part of the tail that stays when no reply is asked for.
+        opened: Start of a reply that the tail already holds, such as `<think>` and a line break. The policy does not
+            write it, yet it belongs to the reply.
+        thought: Text before and after the thinking of a reply (`reasoning_content`). None if the template shows no
+            thinking in `<think>` tags.
     """
 
     turn_end: str
@@ -80,14 +84,14 @@ class Frame:
 
     @property
     def closes_thought(self) -> bool:
-        """True if the prompt itself holds an empty thought, so that the model was made to reply without thinking."""
+        """True if the prompt itself holds an empty thought, so that the model replies without thinking."""
         return _CLOSED.search(self.bridge_tail) is not None
 
     def taught(self, reply: str) -> str:
-        """A teacher's reply with its thinking in the model's own form, that of the template.
+        """Return a teacher's reply with its thinking in the template's form.
 
-        A reply without thinking becomes one with an empty thought, as the template writes it. Where the prompt closes
-        the thought, the reply has none.
+        A reply without thinking gets an empty thought, as the template writes it. If the prompt closes the thought,
+        the reply has none.
         """
         thinking = _THINKING.match(reply)
         said = reply[thinking.end() :] if thinking else reply
@@ -99,7 +103,7 @@ class Frame:
         return before + (thinking[1].strip() if thinking else "") + after + said
 
     def spoken(self, reply: str) -> str:
-        """The part of a reply that the policy writes itself, without what the prompt has opened for it.
+        """Return the part of a reply that the policy writes, without what the prompt opened for it.
 
         A reply without thinking closes the opened thought at once.
         """
@@ -112,7 +116,7 @@ class Frame:
 
 
 def chat_template_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """The tokenizer's template; of several named ones the default.
+    """Return the tokenizer's template; of several named ones, the default.
 
     Raises:
         ChatTemplateError: If there is none.
@@ -133,7 +137,7 @@ def render(
     *,
     ask: bool = True,
 ) -> str:
-    """Render messages by a template; `ask`: end where a completion begins.
+    """Render messages with a template. With `ask`, end where a completion begins.
 
     Raises:
         ChatTemplateError: If the template refuses the messages or cannot be read.
@@ -154,7 +158,7 @@ def render(
 
 
 def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> Frame:
-    """Render a dialogue of marker words; read off the turn's end and the frame of a user message.
+    """Read the frame off a rendered dialogue of marker words.
 
     Raises:
         ChatTemplateError: If the template does not show where a turn ends.
@@ -165,7 +169,7 @@ def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Map
         raise ChatTemplateError("the chat template drops or repeats a message")
     between, tail = rendered.split(_REPLY)[1].split(_USER)
     answer_end = render(tokenizer, template, dialogue, variables, ask=False).split(_USER)[-1]
-    if not tail.startswith(answer_end):  # some close the whole conversation where no reply is asked for
+    if not tail.startswith(answer_end):  # some templates close the whole conversation when no reply is asked for
         answer_end = tail
     finished = render(tokenizer, template, dialogue[:2], variables, ask=False).split(_REPLY)[-1]
     closing, closing_inside = _closing(tokenizer, between, finished)
@@ -176,36 +180,35 @@ def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Map
 
 
 def _closing(tokenizer: PreTrainedTokenizerBase, between: str, finished: str) -> tuple[str, str]:
-    """The text that closes a reply, and what stands for it where another message follows.
+    """Return the text that closes a reply, and the text that replaces it before another message.
 
-    Most templates close every reply with the same token. GLM's close none: the tag of the next speaker ends a turn, and
-    the model was made to write it. gpt-oss' close the last one with a token of its own, which the model writes.
+    Most templates close every reply with the same token. GLM's closes none: the tag of the next speaker ends a turn,
+    and the model was trained to write it. gpt-oss closes the last reply with its own token, which the model writes.
 
     Args:
-        tokenizer: Whose special tokens they are.
-        between: What follows a reply before the next message.
-        finished: What follows the last reply.
+        tokenizer: Source of the special tokens.
+        between: Text from a reply to the next message.
+        finished: Text after the last reply.
     """
     inside = _first_token_text(tokenizer, between)
-    if common := _common_prefix(between, finished):
+    if common := os.path.commonprefix((between, finished)):  # noqa: RUF071  # by characters, as it is meant here
         closing = _first_token_text(tokenizer, common)
         if closing == inside or closing == _first_token_text(tokenizer, finished):
             return closing, closing
     closing = _first_token_text(tokenizer, finished) if finished else inside
-    if not (_is_special(tokenizer, closing) and _is_special(tokenizer, inside)):
+    if not {closing, inside} <= _special_tokens(tokenizer):
         raise ChatTemplateError("the chat template does not close an assistant turn with any token")
     return closing, inside
 
 
-def _is_special(tokenizer: PreTrainedTokenizerBase, text: str) -> bool:
-    """True if a text is a single special token."""
-    return any(str(token) == text and token.special for token in tokenizer.added_tokens_decoder.values())
+def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
+    return {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
 
 
 def _lead_of(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> str:
-    """Text before a reply that a prompt does not end in, such as the tag of gpt-oss' channel for final replies.
+    """Return text before a reply that the prompt does not hold, such as gpt-oss' tag for final replies.
 
-    A model writes it itself before it replies; here the prompt does. It ends in a special token.
+    The model usually writes this text itself; our prompts include it. It ends in a special token.
     """
     question = [_message("user", "a")]
     prompt = render(tokenizer, template, question, variables)
@@ -213,16 +216,15 @@ def _lead_of(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mappi
     lead = whole.split(_REPLY)[0].removeprefix(prompt)
     if not whole.startswith(prompt) or not lead or _THINK_TAG.search(lead):
         return ""
-    special = tuple(str(token) for token in tokenizer.added_tokens_decoder.values() if token.special)
-    return lead if lead.endswith(special) else ""
+    return lead if lead.endswith(tuple(_special_tokens(tokenizer))) else ""
 
 
 def _thought_form(
     tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any], opened: str
 ) -> tuple[str, str] | None:
-    """Text around the thinking of a reply that follows a prompt, read off a message with `reasoning_content`.
+    """Return the text around a reply's thinking, read off a message with `reasoning_content`.
 
-    A template that opens thoughts, yet takes none in a message (DeepSeek-R1's), is taken to close them like the others.
+    A template that opens thoughts but takes none in a message (DeepSeek-R1's) is assumed to close them like the others.
     """
     question = _message("user", "a")
     reply = cast("Message", {**_message("assistant", _REPLY), "reasoning_content": _THOUGHT})
@@ -237,7 +239,7 @@ def _thought_form(
 
 
 def named_template(name: str) -> str:
-    """The template that `model.chat_template` names: `lines`, or the text of a file.
+    """Return the template that `model.chat_template` names: `lines`, or the text of a file.
 
     Raises:
         ChatTemplateError: If there is no such file.
@@ -247,17 +249,15 @@ def named_template(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ChatTemplateError(f"model.chat_template {name!r} is neither lines nor a file: {error}") from error
+        raise ChatTemplateError(f"model.chat_template {name!r} is neither `lines` nor a file: {error}") from error
 
 
 def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> str:
-    """The tokenizer's template if it leaves every turn as it was spoken, else a variant that does.
+    """Return the tokenizer's template if it keeps every turn unchanged, else a variant that does.
 
-    A base model without a template (GPT-2) gets a plain one, see `PLAIN_TEMPLATE`, if it has a token for the end of a
-    text.
-
-    Template variables such as `{"enable_thinking": False}` become the variant's defaults, so that a server which
-    does not pass them renders what was trained.
+    A base model without a template gets `PLAIN_TEMPLATE`, provided it has an end-of-text token. Template variables such
+    as `{"enable_thinking": False}` become defaults of the variant, so a server that does not pass them renders what was
+    trained.
 
     Raises:
         ChatTemplateError: If there is no template, or none that shows where a turn ends.
@@ -268,11 +268,15 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
     template = chat_template_of(tokenizer)
     changes: list[str] = []
     opening = [_message("user", "a")]
+    # Each check renders with and without one change, so the variant names only what this template needs.
     if render(tokenizer, _FIXED_DATE + template, opening, given) != render(tokenizer, template, opening, given):
         template = _FIXED_DATE + template
         changes.append("the date is fixed")
     if render(tokenizer, template, opening, given) != render(tokenizer, template, opening, {}):
-        template = "".join(map(_default, given.items())) + template
+        defaults = [
+            f"{{%- if {n} is not defined %}}{{%- set {n} = {_literal(v)} %}}{{%- endif %}}" for n, v in given.items()
+        ]
+        template = "".join(defaults) + template
         changes.append(f"{', '.join(given)} kept as trained with")
     no_system = not _takes_system(tokenizer, template, given)
     if no_system:
@@ -291,7 +295,7 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
 
 
 def changes_of(template: str) -> tuple[str, ...]:
-    """Changes of `training_template` to a stock template, in a few words each."""
+    """Return what `training_template` changed, in a few words each; empty for a stock template."""
     return tuple(change for listed in _CHANGES.findall(template) for change in listed.split("; "))
 
 
@@ -308,11 +312,11 @@ _GAME = (
     _message("assistant", " c 3\n"),
     _message("user", "a 3"),
 )
-"""Replies as models think on their own, as a teacher writes them, and without thinking, spaces around them."""
+"""A probe game: thinking as models write it, thinking as a teacher writes it, and no thinking, with stray spaces."""
 
 
 def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """True if a system message shows in the prompt."""
+    """True if the prompt shows a system message."""
     opening = [_message("system", _REPLY), _message("user", _USER)]
     try:
         rendered = render(tokenizer, template, opening, variables)
@@ -322,7 +326,7 @@ def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: 
 
 
 def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """True if a conversation, rendered again as it grows, differs from its turns joined on to each other."""
+    """True if rendering a growing conversation again differs from concatenating its turns."""
     frame = read_frame(tokenizer, template, variables)
     joined = render(tokenizer, template, _GAME[:1], variables)
     for end, message in enumerate(_GAME[1:], start=2):
@@ -340,19 +344,15 @@ def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapp
 _FIXED_DATE = (
     '{%- macro strftime_now(format) -%}{{- {"%d %b %Y": "26 Jul 2024"}.get(format, "2024-07-26") -}}{%- endmacro %}'
 )
-"""Stands in for the function by which templates ask for today's date."""
-
-
-def _default(variable: tuple[str, Any]) -> str:
-    name, value = variable
-    return f"{{%- if {name} is not defined %}}{{%- set {name} = {_literal(value)} %}}{{%- endif %}}"
+"""Shadows the function with which templates ask for today's date."""
 
 
 def _literal(value: Any) -> str:
-    """A string, number or truth value as the template language writes it."""
+    # JSON of a string, number or truth value is also a literal of the template language.
     return json.dumps(value, ensure_ascii=False)
 
 
+# Cut the messages at the first reply: the stock template that follows sees only the opening.
 _HEAD = """\
 {%- set kept = namespace(turns=messages, first=messages | length, ask=add_generation_prompt is defined and \
 add_generation_prompt) %}
@@ -366,8 +366,8 @@ _FOLD_SYSTEM = """\
 {%- set messages = [{'role': 'user', 'content': messages[0].content + '\\n\\n' + messages[1].content}] + messages[2:] %}
 {%- endif %}"""
 
-# Content may arrive in parts, as servers pass it to templates made for images; no loop over them here, since servers
-# infer from such a loop which form a template wants.
+# Servers may pass content in parts, as for image models. `map` joins them; a loop over them would make servers infer
+# that the template wants parts.
 _TAIL = """\
 {% for turn in kept.turns[kept.first:] %}
 {%- set said = turn.content if turn.content is string else turn.content | map(attribute='text') | join %}
@@ -375,16 +375,16 @@ _TAIL = """\
 {%- else %}{{- BRIDGE_HEAD + said | trim + ANSWER_END }}
 {%- if kept.ask or not loop.last %}{{- QUESTION }}{%- endif %}{%- endif %}{%- endfor %}"""
 
-# Clients that send thinking apart from the rest of a reply get it in the model's own form.
+# Clients that send thinking apart from the reply get it in the model's own form.
 _THINKING_APART = """\
 {%- if turn.reasoning_content is string %}\
 {%- set said = BEFORE + turn.reasoning_content | trim + AFTER + said | trim %}{%- endif %}"""
 
 
 def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
-    """A template that renders the opening by the given one and joins all later turns on in the frame.
+    """Wrap a template: it renders the opening, then later turns are concatenated in the frame.
 
-    Where a reply is asked for, `lead` ends the prompt.
+    `lead` ends each prompt that asks for a reply.
     """
     spoken = "said"
     if frame.opened:
@@ -403,13 +403,13 @@ def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
         "QUESTION": _literal(frame.bridge_tail.removeprefix(frame.answer_end) + lead),
     }
     tail = re.sub("|".join(pieces), lambda found: pieces[found.group()], _TAIL)
-    # A template loses its last line break when it is read; one in the middle would stay.
+    # Templates drop their last line break when parsed; inside the wrapped text it would stay.
     asks = f"{{% if add_generation_prompt %}}{{{{- {_literal(lead)} }}}}{{% endif %}}" if lead else ""
     return _HEAD + (_FOLD_SYSTEM if no_system else "") + template.removesuffix("\n") + asks + tail
 
 
 def _first_token_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """The text of the first token of `text`: the special token that closes a turn."""
+    """Return the text of the first token of `text`: the special token that closes a turn."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if not ids:
         raise ChatTemplateError("the chat template does not close an assistant turn with any token")
@@ -417,10 +417,3 @@ def _first_token_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
     if not text.startswith(first):
         raise ChatTemplateError(f"the chat template closes a turn with {text!r}, which is not one token")
     return first
-
-
-def _common_prefix(a: str, b: str) -> str:
-    length = 0
-    while length < min(len(a), len(b)) and a[length] == b[length]:
-        length += 1
-    return a[:length]

@@ -1,10 +1,10 @@
-"""The `wordle-rl` command: a table of commands, each a function whose signature is its options.
+"""The `wordle-rl` command: a table of commands, each a function whose signature gives its options.
 
-arguments.py     a command's arguments, and wrong ones in one line
+arguments.py     parse a command's arguments; report wrong ones in one line
 settings.py      `--section.key value`: settings of a run, and their help
 console.py       where commands print
 
-A command's module is imported when it is given, so that `wordle-rl --help` takes a moment and no torch.
+A command's module is imported only when you call it, so `wordle-rl --help` is quick and needs no torch.
 """
 
 from __future__ import annotations
@@ -22,13 +22,12 @@ from wordle_rl.errors import UserError
 
 @dataclass(frozen=True)
 class Command:
-    """A command.
+    """One command.
 
     Attributes:
-        target: `module:function` below `wordle_rl`; the function returns an exit code, or None for 0.
-        summary: Its line in the list of all commands.
-        resumes: True if the same command, stopped by Ctrl-C, resumes where it was; with an option's name, if that was
-            given.
+        target: `module:function` below `wordle_rl`. The function returns an exit code, or None for 0.
+        summary: Line in the list of all commands.
+        resumes: True if the same command resumes after Ctrl-C. The name of an option: only with that option.
     """
 
     target: str
@@ -36,7 +35,7 @@ class Command:
     resumes: bool | str = False
 
     def load(self) -> Callable[..., int | None]:
-        """Import the function."""
+        """Import the command's function."""
         module, _, name = self.target.partition(":")
         function: Callable[..., int | None] = getattr(importlib.import_module(f"wordle_rl.{module}"), name)
         return function
@@ -50,22 +49,22 @@ GROUPS = {
     },
     "Train": {
         "run": Command("cli.run:run", "Teacher games, SFT, RL, evaluation, report", resumes=True),
-        "preflight": Command("cli.preflight:preflight", "Check before you train whether a run will work"),
-        "doctor": Command("cli.doctor:doctor", "Say why a run does not learn, and which page mends it"),
+        "preflight": Command("cli.preflight:preflight", "Check that a run will work before you train"),
+        "doctor": Command("cli.doctor:doctor", "Say why a run does not learn, and which page helps"),
     },
     "Games as data": {
         "traces": Command("cli.traces:traces", "Have a teacher play games", resumes=True),
         "dataset": Command("cli.dataset:dataset", "Summarise games, or turn them into rows for training"),
     },
     "Measure": {
-        "eval": Command("cli.eval:eval_player", "Have any player play secrets, and measure", resumes="--out"),
+        "eval": Command("cli.eval:eval_player", "Let any player play secrets, and measure its games", resumes="--out"),
         "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
-        "power": Command("cli.doctor:power", "Games that a difference of two win rates needs to show"),
-        "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for pay without winning"),
+        "power": Command("cli.doctor:power", "How many games show a difference of two win rates"),
+        "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for reward hacking"),
     },
     "Share": {
         "report": Command("cli.report:report", "A run's page, model cards, audit and figures"),
-        "export": Command("cli.export:export", "A whole model from an adapter or shards, or to the hub"),
+        "export": Command("cli.export:export", "Write a whole model from an adapter or shards, or push to the hub"),
         "serve": Command("serve.commands:serve", "Serve Wordle to other trainers (OpenEnv, TextArena)"),
         "conformance": Command("conformance.commands:conformance", "Check a Wordle environment from outside"),
     },
@@ -84,11 +83,11 @@ _ELSEWHERE = {
     "audit": "wordle-rl report RUN --audit",
     "verl": "python -m wordle_rl.integrations.verl CONFIG --out RUN",
 }
-"""What people type for a command -> what they mean."""
+"""What people type from habit -> the command they mean."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code is 0, 2 after a wrong input, 130 after Ctrl-C."""
+    """Run one command. Return 0, 2 after a wrong input, or 130 after Ctrl-C."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         sys.stdout.write(overview())
@@ -98,17 +97,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     name, *rest = given
     if name not in COMMANDS:
-        return _refuse(f"no command {name}{_hint(name)}; wordle-rl --help lists them")
+        return _refuse(f"no command {name}{_hint(name)}; see wordle-rl --help")
     return execute(COMMANDS[name], f"wordle-rl {name}", rest)
 
 
 def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
-    """Import a command, read its arguments and carry it out; the exit code."""
+    """Import a command, parse its arguments, run it and return its exit code."""
     try:
         from wordle_rl.cli.arguments import read
 
         return read(command.load(), program, arguments)() or 0
-    except BrokenPipeError:  # whoever read our output has seen enough
+    except BrokenPipeError:
+        # The reader of our output, such as `head`, is gone. Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (UserError, OSError) as error:
@@ -119,7 +119,7 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
 
 
 def overview() -> str:
-    """The list of all commands."""
+    """Return the list of all commands."""
     lines = ["usage: wordle-rl COMMAND [OPTIONS]", "", "Teach language models to play Wordle, and measure honestly."]
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<12} {command.summary}" for name, command in commands.items())]
@@ -152,4 +152,4 @@ def _stopped(command: Command, arguments: Sequence[str]) -> str:
     if not resumes:
         return "stopped"
     without = " without --overwrite" if "--overwrite" in arguments else ""
-    return f"stopped; what was finished is kept, and the same command{without} resumes from there"
+    return f"stopped; finished work is kept, and the same command{without} resumes from there"

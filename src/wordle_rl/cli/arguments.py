@@ -1,4 +1,4 @@
-"""A command's arguments: tyro reads them from the function's signature; a wrong one is told in one line."""
+"""Parse a command's arguments with tyro, from the function's signature, and report a wrong one in one line."""
 
 from __future__ import annotations
 
@@ -22,32 +22,31 @@ Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON
 Words = Annotated[
     str,
     tyro.conf.arg(
-        help="default, original, nyt, an imported name, a file of words, two as ANSWERS,GUESSES, or a directory with "
-        "answers.txt and guesses.txt."
+        help="Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
+        "directory with answers.txt and guesses.txt."
     ),
 ]
 PlayersWords = Annotated[
     str | None,
     tyro.conf.arg(
-        help="default, original, nyt, an imported name, a file of words, two as ANSWERS,GUESSES, or a directory with "
-        "answers.txt and guesses.txt; left out: those of the model's run, else default."
+        help="Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
+        "directory with answers.txt and guesses.txt. Default: the list of the model's run, else default."
     ),
 ]
 StrictFraction = Annotated[
     float,
     tyro.conf.arg(
-        help="Fraction of the answers, some of the test secrets, that must be named nowhere: give that of the run that "
-        "learns from this (words.strict_fraction)."
+        help="Fraction of the answers, some of the test secrets, that these games must never name. Use the "
+        "words.strict_fraction of the run that will learn from them."
     ),
 ]
-Seed = Annotated[int, tyro.conf.arg(help="Seed of everything drawn at random.")]
+Seed = Annotated[int, tyro.conf.arg(help="Random seed.")]
 Address = Annotated[
     str | None,
     tyro.conf.arg(
         aliases=["--provider"],
-        help="Where openai:MODEL is asked: together, fireworks, openai, local (port 8000 of this machine), or an "
-        "address; left out: openai. Keys: TOGETHER_API_KEY, FIREWORKS_API_KEY, else OPENAI_API_KEY, from the "
-        "environment or .env.",
+        help="Endpoint of openai:MODEL: together, fireworks, openai (the default), local (port 8000 of this machine), "
+        "or a URL. Keys come from the environment or .env: TOGETHER_API_KEY, FIREWORKS_API_KEY, else OPENAI_API_KEY.",
     ),
 ]
 _ELSEWHERE = {
@@ -57,21 +56,21 @@ _ELSEWHERE = {
     "checkpoint": "--player",
     "n": "--max-games",
 }
-"""Options that people know from elsewhere -> ours."""
+"""Options that people know from other tools -> ours."""
 _MAY_BE_EMPTY = ("system-prompt", "system_prompt")
 
 
 def read(function: Callable[..., int | None], program: str, arguments: Sequence[str]) -> Callable[[], int | None]:
-    """Bind a command's function to its arguments; `--help` prints help and exits.
+    """Bind a command's function to its arguments. `--help` prints help and exits.
 
     Args:
-        function: Its signature and docstring are the options and the help. A parameter `overrides: Overrides` gets the
-            settings of a run among the arguments.
-        program: As it is typed.
-        arguments: What follows.
+        function: Its signature and docstring give the options and the help. A parameter `overrides: Overrides` takes
+            the run settings among the arguments.
+        program: The command as you type it, such as `wordle-rl eval`.
+        arguments: The words after it.
 
     Raises:
-        ConfigError: If it does not take the arguments.
+        ConfigError: If the arguments do not fit the function.
     """
     given = list(arguments)
     _check_not_empty(given)
@@ -88,7 +87,9 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
         return functools.partial(function, *args, **kwargs, **bound)
 
-    with_arguments.__signature__ = _without_overrides(function)  # type: ignore[attr-defined]
+    signature = inspect.signature(function, eval_str=True)
+    parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
+    with_arguments.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     helps = any(word in ("-h", "--help") for word in given)
     with _one_line(function, helps=helps):
         flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.EnumChoicesFromValues)
@@ -96,13 +97,8 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
         return call
 
 
-def _without_overrides(function: Callable[..., Any]) -> inspect.Signature:
-    signature = inspect.signature(function, eval_str=True)
-    return signature.replace(parameters=[each for each in signature.parameters.values() if each.name != "overrides"])
-
-
 def _check_not_empty(arguments: Sequence[str]) -> None:
-    """Refuse an empty argument, as an unset variable of a shell leaves it: a path would be the current directory."""
+    # An unset shell variable leaves an empty argument, and an empty path would mean the current directory.
     option = ""
     for argument in arguments:
         name, equals, value = argument.partition("=")
@@ -112,16 +108,16 @@ def _check_not_empty(arguments: Sequence[str]) -> None:
             option = ""
             continue
         if (not argument or (equals and not value)) and not option.endswith(_MAY_BE_EMPTY):
-            raise ConfigError(f"{option or 'an argument'} is empty; give it a value", option.removeprefix("--"))
+            raise ConfigError(f"{option or 'an argument'} is empty; give a value", option.removeprefix("--"))
 
 
 @contextlib.contextmanager
 def _one_line(function: Callable[..., Any], *, helps: bool) -> Iterator[None]:
-    """Tell in one line what tyro would print in a box."""
+    # tyro prints a box to stderr and exits. Catch both, and raise the text of the box instead.
     heard = io.StringIO()
     before = os.environ.get("COLUMNS")
     if not helps:
-        os.environ["COLUMNS"] = "10000"  # no line of the box is wrapped, no path in it cut
+        os.environ["COLUMNS"] = "10000"  # keep tyro from wrapping lines and cutting paths
     try:
         with contextlib.redirect_stderr(heard):
             yield
@@ -136,7 +132,7 @@ def _one_line(function: Callable[..., Any], *, helps: bool) -> Iterator[None]:
 
 
 def _told(box: str, function: Callable[..., Any]) -> str:
-    """The text of a box of tyro's, without frames and footers; what was probably meant by an unknown option."""
+    """Extract the message from tyro's box, and add what an unknown option probably meant."""
     lines = [line.strip("\u2502 ").strip() for line in box.splitlines()]
     text = " ".join(line for line in lines if line and not re.search("[\u2500-\u257f]|----", line))
     text = re.split(r",? *(?:\[type=|Argument helptext:|For full helptext|Perhaps you meant|Similar)", text)[0]
@@ -163,7 +159,7 @@ def _hint(word: str, function: Callable[..., Any]) -> str:
 
 
 def _options_of(function: Callable[..., Any]) -> Iterator[str]:
-    """Names of a command's options, those of its sections included."""
+    """Yield the names of a command's options, including those of nested sections."""
     kinds = {name: each.annotation for name, each in inspect.signature(function, eval_str=True).parameters.items()}
     while kinds:
         name, kind = kinds.popitem()

@@ -1,4 +1,4 @@
-"""`compare`: evaluations side by side."""
+"""`compare`: show evaluations side by side."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def compare(
     top: int = 20,
     as_json: Json = False,
 ) -> None:
-    """Compare evaluations on the words that all of them played.
+    """Compare evaluations on the secrets that all of them played.
 
-    Shows figures, and for each evaluation against the first McNemar's exact test, Tango's interval and a paired
-    bootstrap. Where secrets were played more than once, wins are tested by secret.
+    Shows the figures, and compares each evaluation with the first by McNemar's exact test, Tango's interval and a
+    paired bootstrap. If secrets were played more than once, wins are tested by secret.
 
     Args:
-        runs: Evaluation files (JSON), two or more, or a directory of `eval --checkpoints`; the first is the base.
-        names: What to call them; left out: their own names.
-        control: Control runs (SFT alone, with nothing kept from the teacher) to stand beside the others.
-        csv: Also write a row per evaluation to this file, unless it holds something else.
-        svg: Also plot the win rates with their intervals into this file, over the steps if they are of checkpoints.
-        top: Words shown, those that differ most; 0: none.
+        runs: Two or more evaluation files (JSON), or a directory of `eval --checkpoints`. The first is the baseline.
+        names: Names to show. Default: the names stored in the files.
+        control: Control runs to show beside the others (SFT alone, with nothing kept from the teacher).
+        csv: Also write one row per evaluation to this file. Another kind of file is not overwritten.
+        svg: Also plot the win rates with their intervals to this file; for checkpoints, over the training steps.
+        top: Number of secrets to show, those that differ most. 0 shows none.
     """
     if top < 0:
-        raise ConfigError(f"--top {top} shows no number of words; give at least 1, or 0: none")
+        raise ConfigError(f"--top {top} is negative; give 1 or more, or 0 to show no secrets")
     runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
@@ -69,7 +69,7 @@ def compare(
 
 
 def files_at(path: Path) -> list[Path]:
-    """Evaluation files meant by a path: itself, or those of a directory of checkpoints in the order of their steps."""
+    """Return the evaluation files of a path: the file itself, or a directory's checkpoints in training order."""
     steps = sorted(path.glob("step-*.json"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
     if not steps:
         return [path]
@@ -77,12 +77,12 @@ def files_at(path: Path) -> list[Path]:
 
 
 def _standing_rows(found: MultiComparison) -> list[dict[str, Any]]:
-    """A row per run: its figures, and what it is against the first."""
+    # One row per evaluation: its figures, then its differences from the first.
     rows = []
     for run in found.runs:
         row = {"name": run.name, "player": run.player, **asdict(run.figures)}
         row |= {f"games_{turns}": count for turns, count in row.pop("guess_distribution").items()}
-        del row["pass_at"]  # `compare` tells secrets apart, not games of one
+        del row["pass_at"]  # pass@k compares games of one secret, this table compares secrets
         pair = run.against_base
         for column in ("win_rate_difference", "guesses_difference"):
             estimate = (None, None, None) if pair is None else getattr(pair, column)

@@ -1,6 +1,6 @@
-"""Consoles of commands: results on standard output, progress on standard error.
+"""Consoles of the commands: results go to standard output, progress to standard error.
 
-What is printed is text: names of files, players and words may hold brackets, which are no markup.
+Everything is printed as plain text, because names of files, players and words may contain square brackets.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.console import Console
 
-out = Console(soft_wrap=True, markup=False)
-messages = Console(stderr=True, markup=False)
+out = Console(soft_wrap=True, markup=False, highlight=False)
+messages = Console(stderr=True, markup=False, highlight=False)
 
 
 def print_json(value: Any) -> None:

@@ -1,10 +1,10 @@
-"""`dataset`: games of a file summarised, or turned into rows for training."""
+"""`dataset`: summarise a file of games, or turn it into rows for training."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -36,75 +36,73 @@ from wordle_rl.words.split import Split, split_secrets
 
 @dataclass(frozen=True)
 class DatasetRequest:
-    """What to make of games: the options of `dataset`."""
+    """Options of `dataset`."""
 
     games: Annotated[str, tyro.conf.Positional]
-    """A traces file, or a directory of wordle_data_WORD.csv; with --rows other people's rows: a file (CSV, JSON,
-    parquet), or a data set of the Hugging Face hub (network) as OWNER/NAME or OWNER/NAME:SPLIT, with [:100] at its end
+    """A traces file, or a directory of wordle_data_WORD.csv. With --rows, rows made elsewhere: a file (CSV, JSON,
+    parquet), or a Hugging Face data set (network) as OWNER/NAME or OWNER/NAME:SPLIT. End it with [:100] to read only
     the first 100 rows."""
     out: Path | None = None
-    """Stem of the files: `<out>_sft_train.jsonl` and so on; with --rows the file itself. They replace earlier rows, and
-    no other file. Left out: the games are only summarised."""
+    """Prefix of the files to write: `<out>_sft_train.jsonl` and so on. With --rows, the file itself. Earlier rows are
+    replaced, other files are not. Default: only summarise the games."""
     csv: Path | None = None
-    """Without --out: also write the whole summary to this file, unless it holds something else."""
+    """Without --out: also write the whole summary to this file. Another kind of file is not overwritten."""
     top: int = 20
-    """Without --out: rows shown, hardest first."""
+    """Without --out: number of secrets to show, hardest first."""
     rows: Literal["grpo", "instruction"] | None = None
-    """Rows of other people: `grpo`, rows of prompt, word_list, past_guess_history, secret (as in
-    predibase/wordle-grpo), become boards on which games begin (`run --rl.starts.file`), the marks computed again by the
-    rules; `instruction`, rows of instruction, output, become messages to fine-tune on."""
+    """Form of rows made elsewhere. `grpo`: rows of prompt, word_list, past_guess_history, secret, as in
+    predibase/wordle-grpo, become initial states for `run --rl.starts.file`; the marks are computed again.
+    `instruction`: rows of instruction, output become messages for SFT."""
     form: Annotated[SFTForm, tyro.conf.arg(name="format")] = "messages"
-    """Form of the SFT rows: conversations, or `instruction`: a row of instruction, output for every reply."""
+    """Form of the SFT rows: whole conversations, or `instruction`, one row of instruction, output per reply."""
     model: str | None = None
-    """With --format instruction: the model whose chat template writes the rows, a directory or hub name; left out:
-    ChatML."""
+    """With --format instruction: model whose chat template to use, a directory or hub name. Default: ChatML."""
     words: Words = "default"
     split_seed: int = 0
-    """Seed of the split."""
+    """Seed of the split into train, val and test secrets."""
     strict_fraction: StrictFraction = 0.0
     style: Style | str = Style.ENGLISH
-    """Wording of the prompts, a built-in style or `module:attribute`."""
+    """Wording of the prompts: a built-in style, or your own as `module:attribute`."""
     shape: Shape = Shape.TRANSCRIPT
-    """One growing conversation, or a fresh prompt every turn."""
+    """One growing conversation (transcript), or a fresh prompt every turn (state)."""
     thinking: Thinking = Thinking.OPTIONAL
-    """Whether replies hold the teacher's thinking; `off` leaves it out, neither checked nor counted; `required` rejects
-    games with a taught guess without thinking."""
+    """Whether replies hold the teacher's thinking. `off` drops it unchecked; `required` rejects games in which a taught
+    guess has none."""
     system_prompt: str | None = None
-    """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are filled
-    in. Empty: no system message."""
+    """Text that replaces the style's own rules; {word_length}, {max_turns} and {example} (a well-formed reply) are
+    filled in. Empty: no system message."""
     max_turns: int | None = None
-    """Games of more guesses are rejected; left out: the same as --game-turns."""
+    """Reject games of more guesses. Default: --game-turns."""
     game_turns: int | None = None
-    """Guesses that the rules of the games allowed, which the prompts state; left out: what is recorded with a language
-    model's traces, else 6."""
+    """Guesses per game that the prompts state. Default: as recorded with a language model's traces, else 6."""
     max_words: int = 4096
-    """Games whose replies have more words are rejected."""
+    """Reject games whose replies have more words in all."""
     max_tokens: int = 0
-    """Games of more completion tokens, as the endpoint counted them, are rejected, and so are games without a count
-    (the solver's, or of an endpoint that does not count); 0: no bound."""
+    """Reject games of more completion tokens, as counted by the endpoint. Games without a count, such as the solver's,
+    are then rejected too. 0: no limit."""
     no_won_only: bool = False
     """Keep lost games."""
     no_consistent_only: bool = False
-    """Keep games with a taught guess that contradicts the marks, such as deliberate probes."""
+    """Keep games in which a taught guess contradicts the marks, such as a deliberate probe."""
     no_check_thinking: bool = False
-    """Keep games whose thinking leaks tags, announces another guess or calls a ruled-out word possible."""
+    """Keep games whose thinking leaks tags, announces another guess, or calls a ruled-out word possible."""
     no_validation: bool = False
-    """Do not have the solver play each validation secret once, where all games are its own."""
+    """Do not add the solver's own games of the validation secrets. By default they are added if all games are the
+    solver's and none has a validation secret."""
     starts_player: str | None = None
-    """Draw the boards of `<out>_rl_start_states.jsonl`, one for each training secret, by this player (`random`,
-    `consistent` or `teacher`; `consistent:5` opens with one of the 5 best openers); left out: the boards before the
-    last guess of each game."""
+    """Player that draws the boards of `<out>_rl_start_states.jsonl`, one per training secret: `random`, `consistent` or
+    `teacher`; `consistent:5` opens with one of the 5 best openers. Default: the board before each game's last guess."""
     max_prefix_guesses: int = 4
-    """With --starts-player: most guesses on a board; each number from 0 on is as frequent."""
+    """With --starts-player: most guesses on a board. Every number from 0 up is equally frequent."""
     as_json: Json = False
 
 
 def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
     """Summarise teacher games, or check them and turn them into rows for SFT and RL (--out).
 
-    Each game is checked again, and rejected ones are counted by reason. SFT rows are conversations; the solver's games
-    have no validation secrets, so it plays each of those once for `<out>_sft_val.jsonl`. With --rows the rows of other
-    people are read instead; rows with held-out secrets or strict words are left out.
+    Every game is checked again, and rejected ones are counted by reason. SFT rows are whole conversations. The solver's
+    games hold no validation secrets, so it plays each of those once for `<out>_sft_val.jsonl`. With --rows, rows made
+    elsewhere are read instead; those with held-out secrets or strict words are dropped.
     """
     if asked.rows is not None:
         _import(asked)
@@ -115,9 +113,8 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
 
 
 def _summarise(asked: DatasetRequest) -> None:
-    """Games, wins and guesses by secret and teacher, and the part of the split that a secret is in."""
     if asked.top < 1:
-        raise ConfigError(f"--top {asked.top} shows no word; give at least 1", "top")
+        raise ConfigError(f"--top {asked.top} shows no secret; give at least 1", "top")
     split = split_secrets(load_words(asked.words), asked.split_seed)
     games = list(_games(Path(asked.games)))
     teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
@@ -139,12 +136,11 @@ def _summarise(asked: DatasetRequest) -> None:
 
 
 def _codec_of(asked: DatasetRequest) -> ChatCodec | None:
-    """Tokenizer and template of the model that instruction rows are for; None: ChatML."""
     if asked.model is None:
         return None
     if asked.form != "instruction":
         raise ConfigError(
-            f"--model {asked.model} writes rows of --format instruction; messages are the same for every model", "model"
+            f"--model {asked.model} needs --format instruction; messages are the same for every model", "model"
         )
     from wordle_rl.models.loading import load_codec
 
@@ -155,7 +151,7 @@ def _games(path: Path) -> Iterator[GameRecord]:
     games = read_games(path)
     first = next(games, None)
     if first is None:
-        raise ConfigError(f"{path} holds no games")
+        raise ConfigError(f"{path} holds no games; name a traces file")
     return chain([first], games)
 
 
@@ -178,13 +174,19 @@ def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Ta
 
 
 def _write(asked: DatasetRequest, out: Path) -> None:
-    """Rows for SFT and RL."""
     traces, found = Path(asked.games), load_words(asked.words)
-    turns = _turns_of(traces) if asked.game_turns is None else asked.game_turns
+    turns = asked.game_turns
+    if turns is None:  # as recorded with the traces
+        turns = (SettingsFile(traces).game_turns() if traces.is_file() else None) or Rules().max_turns
     if turns < 1:
-        raise ConfigError(f"--game-turns {turns} makes no game; give at least 1", "game_turns")
+        raise ConfigError(f"--game-turns {turns} leaves no game; give at least 1", "game_turns")
+    if asked.max_turns is not None and asked.max_turns > turns:
+        raise ConfigError(
+            f"--max-turns {asked.max_turns} is more than the {turns} guesses of a game; lower it, or pass "
+            f"--game-turns {asked.max_turns} if the games were played by that rule"
+        )
     limits = DatasetLimits(
-        asked.max_turns,
+        turns if asked.max_turns is None else asked.max_turns,
         asked.max_words,
         not asked.no_won_only,
         not asked.no_consistent_only,
@@ -192,7 +194,6 @@ def _write(asked: DatasetRequest, out: Path) -> None:
         asked.max_tokens,
         asked.thinking,
     )
-    limits = _within(limits, turns)
     prompter = Prompter(
         asked.style, asked.shape, limits.thinking, found.word_length, Rules(max_turns=turns), asked.system_prompt
     )
@@ -210,51 +211,40 @@ def _write(asked: DatasetRequest, out: Path) -> None:
         console.print_json(counts)
         return
     for name, number in counts["rows"].items():
-        console.out.print(f"{number:>8,} rows  {out}_{name}.jsonl", highlight=False)
+        console.out.print(f"{number:>8,} rows  {out}_{name}.jsonl")
     if counts["repeated"]:
-        console.out.print(f"{counts['repeated']:>8,} of the SFT rows repeat another one", highlight=False)
+        console.out.print(f"{counts['repeated']:>8,} of the SFT rows are duplicates")
     for reason, number in counts["rejected"].items():
-        console.out.print(f"{number:>8,} games left out: {reason}", highlight=False)
+        console.out.print(f"{number:>8,} games rejected: {reason}")
     if not counts["rows"]["sft_val"]:
-        console.out.print("no SFT rows for validation: the games have no validation secret", highlight=False)
-
-
-def _within(limits: DatasetLimits, turns: int) -> DatasetLimits:
-    """Limits with a bound on guesses that a game may reach."""
-    if limits.max_turns is None:
-        return replace(limits, max_turns=turns)
-    if limits.max_turns > turns:
-        raise ConfigError(
-            f"--max-turns {limits.max_turns} is more than the {turns} guesses of a game; "
-            f"lower it, or pass --game-turns {limits.max_turns} if the games were played by that rule"
-        )
-    return limits
+        console.out.print("no SFT rows for validation: no game has a validation secret")
 
 
 def _validation_games(
     path: Path, words: WordList, split: Split, solver: Solver, limits: DatasetLimits, turns: int
 ) -> Iterator[GameRecord]:
-    """The solver's sound games of validation secrets, if a file has only its games and none of these."""
-    narrate = False
+    """Yield the solver's games of the validation secrets, if the file holds only solver games and none of these."""
+    narrate = False  # the added games think aloud if the others do
     for trace in _games(path):
         if trace.teacher != "solver" or split.part_of(trace.secret) == "val":
             return
         narrate = narrate or any(turn.thinking for turn in trace.turns)
     settings = TraceSettings(narrate=narrate)
     games = validation_traces(split, SolverTeacher(solver), settings, seed=0, max_turns=turns)
-    yield from (game for game in games if fault_of(game, words, limits) is None)  # what is rejected is not counted
+    # Drop unsound games here, or they would count as rejected games of the file.
+    yield from (game for game in games if fault_of(game, words, limits) is None)
 
 
 def _boards(
     words: WordList, split: Split, solver: Solver, player: str, most: int, turns: int
 ) -> Iterator[dict[str, Any]]:
-    """A board for each training secret, by a player."""
+    """Yield one board per training secret."""
     try:
         settings = StartSettings(player=player, max_prefix_guesses=most)
     except ValueError as error:
         raise ConfigError(f"--starts-{describe(error)}" if isinstance(error, ValidationError) else str(error)) from None
     if most >= turns:
-        raise ConfigError(f"--max-prefix-guesses {most} leaves none of {turns} turns to play; lower it")
+        raise ConfigError(f"--max-prefix-guesses {most} leaves no turn of {turns} to play; lower it")
     prefixes, rng = PrefixGuesses(words, solver, settings), random.Random("boards")
     return (
         board_row(secret, [(guess, score_guess(secret, guess)) for guess in prefixes(secret, rng)])
@@ -262,17 +252,11 @@ def _boards(
     )
 
 
-def _turns_of(path: Path) -> int:
-    """Guesses per game in some traces: as recorded with them, else six."""
-    recorded = SettingsFile(path).game_turns() if path.is_file() else None
-    return recorded or Rules().max_turns
-
-
 def _import(asked: DatasetRequest) -> None:
-    """Rows of other people as rows for training; without a usable one nothing is written."""
+    # Nothing is written unless some row is usable.
     turns = asked.game_turns or 6
     if asked.out is None or asked.rows is None:
-        raise ConfigError("--rows writes a file; give it as --out", "out")
+        raise ConfigError("--rows writes a file; name it with --out", "out")
     found = load_words(asked.words)
     prompter = Prompter(thinking=asked.thinking, word_length=found.word_length, rules=Rules(max_turns=turns))
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
@@ -280,6 +264,6 @@ def _import(asked: DatasetRequest) -> None:
     if asked.as_json:
         console.print_json(counts)
         return
-    console.out.print(f"{counts['rows']:>8,} rows  {asked.out}", highlight=False)
+    console.out.print(f"{counts['rows']:>8,} rows  {asked.out}")
     for reason, number in counts["skipped"].items():
-        console.out.print(f"{number:>8,} rows left out: {reason}", highlight=False)
+        console.out.print(f"{number:>8,} rows rejected: {reason}")

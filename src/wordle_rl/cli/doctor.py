@@ -16,12 +16,12 @@ from wordle_rl.report.doctor import diagnose, lines_of
 
 
 def doctor(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> int:
-    """Name what goes wrong in a run's training, the line that shows it, and the page that mends it.
+    """Find what goes wrong in a run's training: the symptom, the line that shows it, and the page that helps.
 
     The exit code is 1 if anything was found.
 
     Args:
-        run: A run directory, finished or in training.
+        run: A run directory, finished or still training.
     """
     found = diagnose(run)
     if as_json:
@@ -29,7 +29,7 @@ def doctor(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) ->
         console.print_json({"stage": found.stage, "steps": found.num_steps, "findings": findings})
     else:
         for line in lines_of(found):
-            console.out.print(line, highlight=False, markup=False, soft_wrap=True)
+            console.out.print(line)
     return 1 if found.findings else 0
 
 
@@ -39,12 +39,12 @@ def power(
     chance: float = 0.8,
     as_json: Json = False,
 ) -> None:
-    """Count the games that two players need before a difference of their win rates shows.
+    """Count the games that two players must play before a difference of their win rates shows.
 
     Args:
         rates: Two win rates, in percent.
-        alpha: Chance of a difference where there is none (two-sided).
-        chance: Chance that the difference shows.
+        alpha: Chance of a false positive (two-sided test). Usually 0.05.
+        chance: Power: the chance that a true difference shows. Usually 0.8.
     """
     try:
         needed = games_needed(rates[0] / 100, rates[1] / 100, alpha=alpha, power=chance)
@@ -53,6 +53,7 @@ def power(
     if as_json:
         console.print_json({"rates": list(rates), "alpha": alpha, "power": chance, "games_each": needed})
         return
-    told = f"{needed:,} games each show {rates[0]:g} % against {rates[1]:g} %"
-    terms = f"two-sided, {100 * alpha:g} %, with a chance of {100 * chance:g} %"
-    console.out.print(f"{told} ({terms}); fewer on the same words", highlight=False, markup=False, soft_wrap=True)
+    terms = f"two-sided, {100 * alpha:g} %, power {100 * chance:g} %"
+    console.out.print(
+        f"{needed:,} games each show {rates[0]:g} % against {rates[1]:g} % ({terms}); fewer on the same secrets"
+    )

@@ -1,4 +1,4 @@
-"""`eval`: any player plays secrets; its games are kept, measured and shown."""
+"""`eval`: let any player play secrets; keep, measure and show its games."""
 
 from __future__ import annotations
 
@@ -73,95 +73,92 @@ from wordle_rl.words.split import Split, SplitName
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """What to evaluate: the options of `eval`."""
+    """Options of `eval`."""
 
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
-    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL to call it ALIAS in tables), a model or run
-    directory, a model of the hub (USER/NAME, or USER/NAME@REVISION), or module:attribute, a player of yours."""
+    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL shows it as ALIAS), a model or run
+    directory, a hub model (USER/NAME or USER/NAME@REVISION), or your own player as module:attribute."""
     out: Path | None = None
-    """Write every game to this file (JSON), for `compare` and `report`. An existing file is replaced only if it holds
-    an evaluation of the same player under the same conditions, on the same secrets or fewer. Finished games are stored
-    beside it as they end (.games.jsonl), sampled ones a batch at a time, and the same command continues with what is
-    missing. Once the file is written the stored games are removed; those of an endpoint stay, so that only games that
-    were errors are played again."""
+    """Write every game to this file (JSON), for `compare` and `report`. Finished games are stored beside it
+    (.games.jsonl), so the same command resumes with the missing ones. An existing file is replaced only by an
+    evaluation of the same player and conditions that covers its secrets. Games of an endpoint stay stored; only those
+    that failed are played again."""
     csv: Path | None = None
-    """Write a row per game to this file, unless it holds something else."""
+    """Write one row per game to this file. Another kind of file is not overwritten."""
     overwrite: bool = False
-    """Discard games played before, and replace whatever --out names."""
+    """Discard stored games, and replace the file of --out whatever it holds."""
     name: str | None = None
-    """What to call the player in tables."""
+    """Name of the player in tables."""
     words: PlayersWords = None
     split: SplitName = "held_out"
-    """Which secrets to play. Of `all` with --max-games the figures are those of each part by itself."""
+    """Part of the split whose secrets to play. With `all` and --max-games, figures are shown for each part."""
     split_seed: int | None = None
-    """Seed of the split; left out: that of the model's run, else 0."""
+    """Seed of the split. Default: that of the model's run, else 0."""
     secrets: str | None = None
-    """Play other secrets than a part of the split: `outside` (listed words that are no answers) or a file with a word
-    per line, such as a public list. Those that the player was trained on have a column of their own."""
+    """Play other secrets instead of a part of the split: `outside` (listed words that are not answers), or a file of
+    one word per line, such as a public list. Secrets that the player was trained on get their own column."""
     max_games: int = 0
-    """Play at most this many secrets of each part; 0: all."""
+    """Most secrets to play of each part. 0: all."""
     games_per_secret: int = 1
-    """Games per secret: more of them give more power to compare players that sample."""
+    """Games per secret. More games give more power to compare players that sample."""
     prefix_turns: int = 0
-    """Begin each game at a board with 0 to this many earlier turns; figures stand apart by their number."""
+    """Begin each game on a board with 0 to this many earlier turns. Figures are shown by their number."""
     prefix_choice: PrefixChoice = "consistent"
-    """Earlier guesses of prefix_turns: answers that fit all marks before them, or `random` ones, as in training."""
+    """Earlier guesses of --prefix-turns: answers that fit all marks before them, or `random` ones, as in training."""
     temperature: float | None = 0.0
-    """0 is greedy. None sends an endpoint neither temperature nor top_p, since OpenAI's reasoning models accept none
-    but their defaults."""
+    """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
+    models require."""
     max_completion_tokens: int | None = None
-    """Token limit of a completion; left out: that of the model's run, else 512."""
+    """Token limit of a completion. Default: that of the model's run, else 512."""
     constrain: Constrain = "none"
-    """`words` limits a model's guesses to listed words, greedy play to the likeliest of them; such results are kept
+    """`words` limits a model's guesses to listed words; greedy play then takes the likeliest one. Such results are kept
     apart from all others."""
     match_entropy_of: Path | None = None
-    """Draw the player at the temperature at which its games are as random as this model's at temperature 1, or at
-    --temperature: a control for a gain in sampled play. It is found by bisection over games of validation secrets."""
+    """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
+    --temperature): a control for a gain in sampled play. Found by bisection over games of validation secrets."""
     checkpoints: bool = False
-    """Of a run: evaluate its start, every checkpoint that grpo.save_total_limit kept, and its end, each in a file of
-    the directory --out (left out: eval/steps of the run), for `compare` to plot."""
+    """Evaluate a run's start, every checkpoint kept by grpo.save_total_limit, and its end. One file each goes to the
+    directory --out (default: eval/steps of the run), for `compare` to plot."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     reward: str | None = None
-    """Score the games by this reward preset too, and show the distribution: mean, range, share below zero, histogram.
-    """
+    """Also score the games with this reward preset, and show mean, range, fraction below zero and histogram."""
     top_guesses: int = 5
-    """Show this many of the words guessed most."""
+    """Number of most frequent guesses to show."""
     reading: Literal["strict", "lenient"] = "strict"
-    """`lenient` finds a guess in its tags whatever stands around it, such as prose before it or a full stop after it,
-    and the table shows the share of malformed turns by both readings. For models that were not trained here; results
-    are quoted for `strict`."""
+    """`lenient` accepts any text around a tagged guess, and shows malformed turns by both readings. For models not
+    trained here; results are quoted for `strict`."""
     dictionary: Dictionary | None = None
-    """Cost of an unlisted guess; left out: as the model was trained, else strict."""
+    """Cost of an unlisted guess. Default: as in the model's training, else strict."""
     hard_mode: bool = False
-    """Every revealed hint must be used in later guesses; left out: as the model was trained. Not for the solver."""
+    """Later guesses must use every revealed hint. Default: as in the model's training. Not for the solver."""
     style: Style | str | None = None
-    """Wording, a built-in style or `module:attribute`; left out: the model's own, else english."""
+    """Wording of the prompts: a built-in style or `module:attribute`. Default: the model's own, else english."""
     shape: Shape | None = None
-    """Conversation shape; left out: the model's own, else transcript."""
+    """Conversation shape. Default: the model's own, else transcript."""
     thinking: Thinking | None = None
-    """Left out: the model's own, else optional."""
+    """Thinking in replies. Default: the model's own, else optional."""
     system_prompt: str | None = None
-    """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are filled
-    in. Empty: no system message. Left out: the model's own, else the style's."""
+    """Text that replaces the style's own rules; {word_length}, {max_turns} and {example} (a well-formed reply) are
+    filled in. Empty: no system message. Default: the model's own, else the style's."""
     engine: EngineName = "transformers"
-    """Engine that draws a model's tokens: `transformers`, `vllm`, which computes in 16 bits on a GPU, or `mlx`."""
+    """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     device_map: str | None = None
-    """Devices of a model on this machine, as transformers places them: `auto` over all GPUs and main memory, `cpu`,
-    `cuda:1`. Left out: the first GPU, else the processor."""
+    """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
+    else the CPU."""
     max_batch_size: int = 1024
-    """Most games played at once; fewer where memory has no room for them."""
+    """Most games played at once. Fewer are played if memory is short."""
     base_url: Address = None
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = field(default_factory=PatienceSettings)
-    """Concurrency and time-outs."""
+    """Concurrency and timeouts."""
     seed: Seed = 0
     as_json: Json = False
 
     def check(self) -> None:
-        """Refuse what can be seen to fail before any game is played.
+        """Validate the options before any game is played.
 
         Raises:
-            ConfigError: If an option is out of range or does not go with another, or a file cannot be written.
+            ConfigError: If an option is out of range or conflicts with another, or a file cannot be written.
             RunError: If `csv` holds anything but an earlier evaluation.
         """
         check_seed(self.seed)
@@ -170,18 +167,16 @@ class EvalRequest:
                 raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least {least}", name)
         if self.player == "solver" and self.hard_mode:
             raise ConfigError(
-                "the solver does not keep to hard mode: its best guess may leave out a hint; give a model", "hard_mode"
+                "the solver does not keep to hard mode: its best guess may leave out a hint; name a model", "hard_mode"
             )
         if self.games_per_secret > 1 and not self.draws:
             raise ConfigError(
-                f"{self.player} plays the same game again as long as it does not draw its words; leave out "
-                "--games-per-secret, or have a model draw with --temperature above 0",
+                f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
+                "sample with --temperature above 0",
                 "games_per_secret",
             )
         if self.prefix_choice != "consistent" and not self.prefix_turns:
-            raise ConfigError(
-                "--prefix-choice is for boards with earlier turns; give --prefix-turns, 4 is usual", "prefix_choice"
-            )
+            raise ConfigError("--prefix-choice needs --prefix-turns, usually 4", "prefix_choice")
         for path in (self.out, self.csv):
             if path is None:
                 continue
@@ -189,29 +184,29 @@ class EvalRequest:
             if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
                 raise ConfigError(f"{path} cannot be written; name another file", "out")
         if self.out is not None and self.out == self.csv:
-            raise ConfigError(f"--out and --csv both name {self.csv}; give each a file of its own", "csv")
+            raise ConfigError(f"--out and --csv both name {self.csv}; give each its own file", "csv")
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
 
     @property
     def word_settings(self) -> WordSettings:
-        """The word list and the seed of the split; those left out are what the player was trained with.
+        """Word list and split seed, by default those of the player's training.
 
         Raises:
-            ConfigError: If there is no such player, or its own words are not here.
+            ConfigError: If there is no such player, or its word list is not available.
         """
         settings = words_of(self.player, self.words)
         return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
 
     @property
     def game(self) -> GameSettings | None:
-        """Rules and wording that were asked for, over the player's own; None: nothing was."""
+        """Rules and wording that were asked for, on top of the player's own; None if nothing was asked for."""
         asked = {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt", "dictionary")}
         return game_for(self.player, {**asked, "hard_mode": self.hard_mode or None})
 
     @cached_property
     def sampling(self) -> SamplingSettings:
-        """How a model's tokens are drawn."""
+        """Sampling settings of a model."""
         return SamplingSettings(
             temperature=self.temperature or 0.0,
             max_completion_tokens=reply_bound(self.player, self.max_completion_tokens),
@@ -220,25 +215,25 @@ class EvalRequest:
 
     @property
     def leaves_sampling(self) -> bool:
-        """True if an endpoint draws as it does by default."""
+        """True if an endpoint samples with its own default settings."""
         return self.temperature is None
 
     @property
     def draws(self) -> bool:
-        """True if the player may draw its words at random, and so play a secret differently the next time."""
+        """True if the player may play the same secret differently the next time."""
         if self.player in RANDOM_PLAYERS or is_own_player(self.player):
             return True
         return self.player != "solver" and (self.leaves_sampling or bool(self.temperature))
 
     def parts(self, split: Split) -> tuple[SplitName, ...]:
-        """The parts that are played. A bound cuts every part to the same count: an `all` figure would be skewed."""
+        """Return the parts to play. A limit cuts every part to the same count, which would skew a figure of `all`."""
         if self.secrets is not None:
             return ()
         bounded = self.split == "all" and len(split.of_each_part(self.max_games)) < len(split.named("all"))
         return ("train", "val", "held_out") if bounded else (self.split,)
 
     def chosen(self, split: Split, words: WordList) -> list[str]:
-        """The secrets to play, each as often as asked for.
+        """Return the secrets to play, each as often as asked for.
 
         Raises:
             ConfigError: If there are none.
@@ -246,28 +241,25 @@ class EvalRequest:
         if self.secrets is not None:
             found = named_secrets(self.secrets, words, self.max_games, split.seed)
             if found.left_out:
-                console.messages.print(f"{self.secrets}: left out {found.left_out}", highlight=False, markup=False)
+                console.messages.print(f"{self.secrets}: left out {found.left_out}")
             return list(found.words) * self.games_per_secret
         if self.split == "strict" and not split.strict:
-            raise ConfigError(
-                "this split has no strict words; train with words.strict_fraction above 0, or play another part",
-                "split",
-            )
+            raise ConfigError("this split has no strict words; train with words.strict_fraction above 0", "split")
         if self.split == "all":
             return split.of_each_part(self.max_games) * self.games_per_secret
         return list(split.named(self.split)[: self.max_games or None]) * self.games_per_secret
 
     def boards(self, secrets: Sequence[str], rules: Rules, solver: Solver) -> list[tuple[str, ...]] | None:
-        """Guesses on the board of each game when play begins; None: every board is empty.
+        """Return the prefix guesses of each game, or None if every board starts empty.
 
         Raises:
-            ConfigError: If they would leave no turn to play.
+            ConfigError: If no turn would be left to play.
         """
         if not self.prefix_turns:
             return None
         if self.prefix_turns >= rules.max_turns:
             raise ConfigError(
-                f"--prefix-turns {self.prefix_turns} leaves none of {rules.max_turns} turns to play; give fewer",
+                f"--prefix-turns {self.prefix_turns} leaves no turn of {rules.max_turns} to play; lower it",
                 "prefix_turns",
             )
         return prefix_boards(
@@ -276,11 +268,11 @@ class EvalRequest:
 
     @property
     def boards_name(self) -> str | None:
-        """Name of the boards, as an evaluation's conditions record it; None: every board is empty."""
+        """Description of the prefix boards for the evaluation's conditions; None if every board starts empty."""
         return f"0 to {self.prefix_turns} {self.prefix_choice} turns, seed {self.seed}" if self.prefix_turns else None
 
     def conditions(self, prompter: Prompter) -> EvalConditions:
-        """Prompting and sampling of the player, as its evaluation records it."""
+        """Return the prompting and sampling conditions that the evaluation records."""
         seed = self.seed if self.draws else None
         worded = EvalConditions.of(prompter)
         if self.player in PLAYER_NAMES or is_own_player(self.player):
@@ -294,10 +286,9 @@ class EvalRequest:
         )
 
     def make(self, words: WordList, solver: Solver) -> Player:
-        """The player itself; raises what `make_player` raises.
-
-        Its seed is shifted by the number of kept games, so that the remaining games are fresh samples.
-        """
+        """Create the player. Raises what `make_player` raises."""
+        seed = self.seed
+        # Shift the seed by the number of kept games, or the remaining games would repeat their samples.
         seed = self.seed
         if self.out is not None and not self.overwrite and (self.temperature or is_own_player(self.player)):
             seed = seed_after(seed, num_kept(journal_path(self.out)))
@@ -319,11 +310,11 @@ class EvalRequest:
 
 
 def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
-    """The game settings asked for, on top of those of a player that is a model; None if nothing was asked for.
+    """Lay the requested game settings over those of the player's model; None if nothing was requested.
 
     Args:
-        player: As `make_player` knows it.
-        asked: Settings by name; None: not asked for.
+        player: Name as `make_player` takes it.
+        asked: Settings by name; None means not requested.
     """
     update = {name: value for name, value in asked.items() if value is not None}
     if not update:
@@ -343,11 +334,11 @@ def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
 
 
 def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts]:
-    """The request at the temperature at which its games are as random as another model's; what that controls for."""
+    """Return the request at the matched temperature, and the facts of this control."""
     if asked.engine != "transformers" or asked.constrain != "none" or not is_model(asked.player):
         raise ConfigError(
-            "--match-entropy-of draws a model of this machine by transformers, its guesses not limited; give its "
-            "directory, and leave out --engine and --constrain",
+            "--match-entropy-of needs a model on this machine, sampled by transformers without --constrain; give its "
+            "directory, and drop --engine and --constrain",
             "match_entropy_of",
         )
     at_one = replace(asked, temperature=asked.temperature or 1.0)
@@ -358,25 +349,23 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
     console.messages.print(
         f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, {other} {match.target:.2f} at "
         f"{at_one.temperature:g}",
-        highlight=False,
-        markup=False,
     )
     control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
     return replace(asked, temperature=match.temperature), control
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
-    """The models of a run in the order of their training: `start`, `step-20` and so on, `end`.
+    """Return a run's models in training order: `start`, `step-20` and so on, `end`.
 
-    `end` is the trained model, whose weights checkpoint selection may have taken from elsewhere than the last step.
+    `end` is the trained model. Checkpoint selection may have taken it from an earlier step than the last.
 
     Raises:
-        ConfigError: If it is no run, or kept no checkpoint.
+        ConfigError: If this is no run, or it kept no checkpoint.
     """
     steps = sorted((run / "grpo" / STEPS).glob("step-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
     if not is_run(run) or not steps:
         raise ConfigError(
-            f"--checkpoints needs a run that kept some, and {run} has none in grpo/{STEPS}; train with "
+            f"--checkpoints needs a run with checkpoints, and {run} has none in grpo/{STEPS}; train with "
             "--grpo.save-steps 10 --grpo.save-total-limit -1"
         )
     found = {"start": run / "sft", **{step.name: step for step in steps}, "end": run / "grpo"}
@@ -384,27 +373,25 @@ def checkpoints_of(run: Path) -> dict[str, Path]:
 
 
 def evaluate_checkpoints(asked: EvalRequest) -> None:
-    """Evaluate every kept checkpoint of a run, each in a file of its own.
+    """Evaluate every kept checkpoint of a run, and write one file each.
 
     Raises:
-        ConfigError: If the run kept no checkpoint, or a model cannot be evaluated.
+        ConfigError: If the run kept no checkpoint, or one cannot be evaluated.
     """
     run = Path(asked.player)
     directory = asked.out or run / "eval" / STEPS
     if asked.csv is not None:
-        raise ConfigError("--csv is for one player; leave it out, and give `wordle-rl compare` the files", "csv")
+        raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`", "csv")
     for name, model in checkpoints_of(run).items():
         evaluate_player(replace(asked, player=str(model), name=name, out=directory / f"{name}.json"))
-    console.messages.print(
-        f"win rates over the steps: wordle-rl compare {directory} --svg wins.svg", markup=False, highlight=False
-    )
+    console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
-    """Play, keep and show.
+    """Play the secrets, keep the games and show the figures.
 
     Raises:
-        ConfigError: If an option cannot be followed, or no game could be played.
+        ConfigError: If an option is invalid, or no game could be played.
     """
     asked.check()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
@@ -413,9 +400,9 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     split, solver = settings.split_of(words), Solver(words)
     secrets = asked.chosen(split, words)
     who = asked.make(words, solver)
-    if asked.system_prompt is not None:  # a model's own was looked at before it was trained
+    if asked.system_prompt is not None:  # a model's own prompt was checked before its training
         for finding in check_wording(who.prompter):
-            console.messages.print(f"{finding.level}: {finding.message}", highlight=False, soft_wrap=True)
+            console.messages.print(f"{finding.level}: {finding.message}", soft_wrap=True)
     planned = Evaluation(
         name=asked.name or shown_name(asked.player),
         player=who.label,
@@ -431,7 +418,7 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     _check_replaced(asked, planned, secrets)
     scorer = Scorer(schedule.rubric(), solver) if schedule is not None else None
     served = isinstance(who.sampler, ConcurrentSampler)
-    # Each draw of a random player depends on all draws before it, so it starts over and no games are kept.
+    # Each draw of a random player depends on all earlier draws, so it starts over and keeps no games.
     keeps = asked.out is not None and who.label not in RANDOM_PLAYERS
     with _journal(asked, _played_with(asked, who, split) if keeps else None) as journal:
         evaluation = _play(asked, who, planned, secrets, words, solver, scorer, journal)
@@ -453,8 +440,6 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
         reason, count = errors.most_common(1)[0]
         console.messages.print(
             f"{len(failed):,} games could not be played and are not counted ({count:,}: {reason})",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
         if keeps:
@@ -462,12 +447,9 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
 
 
 def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[str]) -> None:
-    """Refuse to write over anything but an earlier evaluation of the same player under the same conditions.
+    """Refuse to overwrite anything but an earlier evaluation of the same player and conditions.
 
-    The new evaluation may have more secrets than the old one, but must have all of its secrets.
-
-    Raises:
-        ConfigError: If `out` holds something else and that is not to be overwritten.
+    The new evaluation may have more secrets than the old one, but not fewer.
     """
     path = asked.out
     if path is None or asked.overwrite or not path.exists():
@@ -476,7 +458,7 @@ def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[s
     try:
         before = Evaluation.load(path)
     except EvaluationError:
-        raise ConfigError(f"{path} holds no evaluation that can be read; {fix}") from None
+        raise ConfigError(f"{path} holds no readable evaluation; {fix}") from None
     missing = set(occurrences(record.secret for record in before.records)) - set(occurrences(secrets))
     differs = {
         "": before.player != planned.player,
@@ -496,11 +478,16 @@ def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[s
 
 
 def _played_with(asked: EvalRequest, who: Player, split: Split) -> dict[str, Any]:
-    """Everything a player's games depend on, to be stored with them; an address without its user and query."""
+    """Return everything the games depend on, to be stored with them. An address loses its user and query."""
     here: dict[str, Any] = {}
     if not isinstance(who.sampler, ConcurrentSampler):
-        here = {"weights": _weights_of(who), "engine": asked.engine, "seed": asked.seed, "regret": not asked.no_regret}
-    elif asked.draws and asked.seed:  # not sent, but it distinguishes replications; 0 is not recorded
+        label = who.label
+        if is_own_player(label):
+            weights = source_mark(label)
+        else:  # a player that is no model has no weights; its name gives the mark of an absent directory
+            weights = weights_mark(find_model(Path(label)) if is_model(label) else Path(label))
+        here = {"weights": weights, "engine": asked.engine, "seed": asked.seed, "regret": not asked.no_regret}
+    elif asked.draws and asked.seed:  # an endpoint never gets the seed, but it tells replications apart
         here = {"seed": asked.seed}
     further = {"secrets": asked.secrets, "boards": asked.boards_name, "reward": asked.reward}
     drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
@@ -526,13 +513,6 @@ def _played_with(asked: EvalRequest, who: Player, split: Split) -> dict[str, Any
     }
 
 
-def _weights_of(who: Player) -> str:
-    """Mark of a model's weights, or of your player's code; of another player, of nothing."""
-    if is_own_player(who.label):
-        return source_mark(who.label)
-    return weights_mark(find_model(Path(who.label)) if is_model(who.label) else Path(who.label))
-
-
 @contextmanager
 def _journal(asked: EvalRequest, settings: dict[str, Any] | None) -> Iterator[Journal | None]:
     if asked.out is None or settings is None:
@@ -541,7 +521,7 @@ def _journal(asked: EvalRequest, settings: dict[str, Any] | None) -> Iterator[Jo
     with closing(Journal(journal_path(asked.out), settings, overwrite=asked.overwrite)) as journal:
         if journal.num_bytes_cut:
             text = f"{repaired(journal.path, journal.num_bytes_cut)}; that game is played again"
-            console.messages.print(text, highlight=False, soft_wrap=True)
+            console.messages.print(text, soft_wrap=True)
         yield journal
 
 
@@ -555,14 +535,14 @@ def _play(
     scorer: Scorer | None,
     journal: Journal | None,
 ) -> Evaluation:
-    """Play the secrets that no earlier call has kept a game of; a server's games each at its own pace.
+    """Play the secrets that have no stored game yet.
 
-    A solver measures regret meanwhile, but not in a server's games.
+    The solver measures regret while games are played; for an endpoint's games that comes after.
     """
     prefixes = asked.boards(secrets, who.prompter.rules, solver)
     kept = journal.kept(secrets) if journal is not None else []
     if kept:
-        console.messages.print(f"{len(kept):,} of {len(secrets):,} games are kept from before", highlight=False)
+        console.messages.print(f"{len(kept):,} of {len(secrets):,} games are stored already")
     is_random = who.label in RANDOM_PLAYERS
     with terminal.game_progress(console.messages, f"{who.label} plays", len(secrets), kept) as tell:
         if isinstance(who.sampler, ConcurrentSampler):
@@ -626,20 +606,20 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split) -> No
     if rewards:
         console.out.print(reward_table(rewards))
     if guesses:
-        console.out.print(guesses_line(guesses), highlight=False, soft_wrap=True)
+        console.out.print(guesses_line(guesses))
     if line := power_line(figures):
-        console.out.print(line, highlight=False, markup=False, soft_wrap=True)
+        console.out.print(line)
 
 
 def power_line(figures: Mapping[str, Figures]) -> str:
-    """The difference that the largest part can show; '' where secrets were played more than once."""
+    """Return a line with the smallest difference that the largest part can show; '' for repeated secrets."""
     part = max(figures, key=lambda name: figures[name].num_games, default="")
     if not part:
         return ""
     rate, num_games = figures[part].win_rate, figures[part].num_games
     if rate is None or figures[part].pass_at:
         return ""
-    # Towards one half, where games vary most: no smaller one shows in the other direction either.
+    # Look towards one half, where wins vary most. A difference away from it shows no sooner.
     rise = smallest_difference(min(rate, 1 - rate), num_games)
     if rise is None:
         return f"{num_games:,} games of {part} show no difference at all; `wordle-rl power` counts how many do"
@@ -647,10 +627,10 @@ def power_line(figures: Mapping[str, Figures]) -> str:
 
 
 def figures_shown(asked: EvalRequest, evaluation: Evaluation, split: Split) -> dict[str, Figures]:
-    """The figures by part.
+    """Return the figures by part.
 
-    Of words that were named there is a column for each part of the split that they belong to, and one for all of them;
-    if `all` of the split was cut, one for each of its parts.
+    Named secrets (--secrets) give one column for each part of the split they belong to, and one for all of them. A cut
+    `all` gives one for each part.
     """
     if asked.secrets is not None:
         parts = marked([record.secret for record in evaluation.records], split)
@@ -662,7 +642,6 @@ def figures_shown(asked: EvalRequest, evaluation: Evaluation, split: Split) -> d
 
 
 def _rewards(asked: EvalRequest, evaluation: Evaluation, split: Split) -> dict[str, RewardFigures]:
-    """Rewards of all games, and of those by part where there are several."""
     if evaluation.reward_preset is None:
         return {}
     groups = {"all games": evaluation.records}
@@ -674,7 +653,7 @@ def _rewards(asked: EvalRequest, evaluation: Evaluation, split: Split) -> dict[s
 
 
 def _title(evaluation: Evaluation) -> str | None:
-    """Rules and boards that are not those of every other table; None: they are."""
+    # Rules and boards that differ from those of other tables, so that their figures are not compared.
     rules, usual = evaluation.rules, Rules()
     unusual = [f"{rules.dictionary} dictionary"] if rules.dictionary is not usual.dictionary else []
     unusual += ["hard mode"] if rules.hard_mode else []

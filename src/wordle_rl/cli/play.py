@@ -1,4 +1,4 @@
-"""`play`: a game in the terminal."""
+"""`play`: play one game in the terminal, or watch a player."""
 
 from __future__ import annotations
 
@@ -44,19 +44,19 @@ def play(
     """Play in the terminal yourself, or watch a player.
 
     Args:
-        player: human, solver, consistent, random, openai:MODEL, a model or run directory, a model of the hub
-            (USER/NAME), or module:attribute, a player of yours.
-        secret: The word to find; left out: a random answer.
-        temperature: 0 is greedy; None leaves it to an endpoint.
-        max_completion_tokens: Token limit of a completion; left out: that of the model's run, else 512.
+        player: human, solver, consistent, random, bundled, openai:MODEL, a model or run directory, a hub model
+            (USER/NAME), or your own player as module:attribute.
+        secret: The word to find. Default: a random answer.
+        temperature: Sampling temperature; 0 is greedy. None leaves it to an endpoint.
+        max_completion_tokens: Token limit of a completion. Default: that of the model's run, else 512.
         constrain: `words` limits a model's guesses to listed words.
-        dictionary: Cost of an unlisted guess; `app` refuses any bad reply at no cost. Left out: for a human `app`,
-            for a model its own, else strict.
-        hard_mode: Every revealed hint must be used. Not for the solver.
-        verbose: Show every turn as the player met it: prompt, completion, parsed guess, marks, feedback message,
-            reward, and whether the game is done. Not for a human.
+        dictionary: Cost of an unlisted guess; `app` refuses any bad reply for free. Default: `app` for a human, a
+            model's own, else strict.
+        hard_mode: Later guesses must use every revealed hint. Not for the solver.
+        verbose: Show every turn as the player saw it: prompt, completion, parsed guess, marks, feedback message,
+            reward, and whether the game is over. Not for a human.
         reward: Reward preset of --verbose.
-        seed: Seed of the secret and the player; left out: a new game every time.
+        seed: Seed of the secret and the player. Default: a new game every time.
     """
     sampling = SamplingSettings(
         temperature=temperature or 0.0, max_completion_tokens=reply_bound(player, max_completion_tokens)
@@ -65,19 +65,19 @@ def play(
     seed = random.randint(0, LARGEST_SEED) if seed is None else seed
     chosen = secret.lower() if secret is not None else random.Random(seed).choice(found.answers)
     if chosen not in found:
-        raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}")
+        raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}; choose a listed word")
     if constrain == "words":
         check_constrainable(player)
     if verbose and player == "human":
-        raise ConfigError("--verbose shows the turns of a player that is watched; name one with --player")
+        raise ConfigError("--verbose shows the turns of a player you watch; name one with --player")
     if player == "human":
         rules = Rules(dictionary=dictionary or Dictionary.APP, hard_mode=hard_mode, max_refusals=1000)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
         _play_yourself(chosen, WordleEnv(chosen, found, prompter), found)
         return
     if player == "solver" and hard_mode:
-        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; watch a model")
-    # No dictionary and no hard mode leave a model the rules it was trained with.
+        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; name a model")
+    # None leaves a model the dictionary and the mode of its training.
     game = game_for(player, {"dictionary": dictionary, "hard_mode": hard_mode or None})
     who = make_player(
         player,
@@ -101,10 +101,10 @@ def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, pre
     if rubric is not None:
         earned = rubric.score(trajectory.transcript, Solver(words))
         for line in verbose_lines(trajectory.transcript, words, who.prompter, earned, preset):
-            console.out.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.out.print(line)
     else:
         for played in trajectory.transcript.turns:
-            console.out.print(played.reply, style="dim", markup=False, highlight=False)
+            console.out.print(played.reply, style="dim")
     console.out.print(_board([played.turn for played in trajectory.transcript.turns], words, who.prompter.rules))
     console.out.print(f"{'found' if trajectory.transcript.won else 'not found'}: {secret.upper()}", style="bold")
 

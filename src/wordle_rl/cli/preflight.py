@@ -1,4 +1,4 @@
-"""`preflight`: a look at a run before it is started."""
+"""`preflight`: check a run before you start it."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ def preflight(
     memory_gib: float | None = None,
     as_json: Json = False,
 ) -> None:
-    """Check before you train whether a run will work: chat template, stop tokens, budgets, memory, a few games.
+    """Check that a run will work before you train: chat template, stop tokens, budgets, memory, a few games.
 
-    Nothing is trained. The exit code is 2 if the run cannot work; each reason is a line.
+    Nothing is trained. The exit code is 2 if the run cannot work; each reason is one line.
 
     Args:
         config: A preset such as quickstart, or a config file.
         overrides: Settings that override the file's.
-        groups: Groups of games that the model plays; 0 plays none, so its weights are not needed.
-        memory_gib: With backend mlx, or torch on a Mac: memory of the Mac that will train, such as 16 or 48; left out:
-            of this machine.
+        groups: Groups of games for the model to play. 0 plays none and needs no weights.
+        memory_gib: Memory of the Mac that will train, in GiB, such as 16 or 48; for backend mlx, or torch on a Mac.
+            Default: that of this machine.
         as_json: Print the result as JSON.
     """
     if groups < 0:
-        raise ConfigError(f"groups {groups} must not be negative; 0 plays no games", "groups")
+        raise ConfigError(f"--groups {groups} is negative; give 0 to play no games", "groups")
     look_at(load_config(config, overrides), groups, as_json, memory_gib)
 
 
 def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float | None = None) -> None:
-    """Look at everything, then print what was found."""
+    """Check everything, then print the findings."""
     from wordle_rl.preflight.report import preflight as look_before_run
 
     with console.messages.status("looking at the model…"):
@@ -53,9 +53,7 @@ def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float
         _show_preflight(config.model.path, report)
     problems = sum(finding.level == "problem" for finding in report.findings)
     if problems:
-        raise ConfigError(
-            f"this run cannot work: {problems} {'problem' if problems == 1 else 'problems'}, listed above"
-        )
+        raise ConfigError(f"this run cannot work: {problems} problem{'' if problems == 1 else 's'}, listed above")
 
 
 def _show_preflight(path: str, report: Preflight) -> None:
@@ -81,15 +79,13 @@ def _show_preflight(path: str, report: Preflight) -> None:
             f"{in_percent(played.zero_variance_share, 0)}% zero-variance groups"
         )
     for name, value in facts.items():
-        console.out.print(f"{name:<17} {value}", highlight=False, markup=False)
+        console.out.print(f"{name:<17} {value}")
     if report.device is not None:
         console.out.print(terminal.memory_table(report.memory))
         size = report.device.num_bytes
         has = f"{size / 1024**3:.1f} GiB" if size else "an unknown size"
-        console.out.print(f"{report.device.name} has {has}", highlight=False, markup=False)
+        console.out.print(f"{report.device.name} has {has}")
     if report.picture:
-        console.out.print(
-            f"\ntrained tokens of a game, in brackets:\n{report.picture}\n", highlight=False, markup=False
-        )
+        console.out.print(f"\ntrained tokens of a game, in brackets:\n{report.picture}\n")
     for finding in report.findings:
-        console.out.print(f"{finding.level}: {finding.message}", highlight=False, markup=False)
+        console.out.print(f"{finding.level}: {finding.message}")

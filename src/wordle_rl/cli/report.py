@@ -1,4 +1,4 @@
-"""`report`: a run's page, its model cards, the audit of its training games, and a figure of its wins."""
+"""`report`: a run's page, its model cards, the audit of its training games, and a plot of its wins."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def report(
 ) -> None:
     """Write a run's report: curves, distributions and every game, in one HTML file.
 
-    A held-out word is never the secret of a training game, but training may name it as a guess. With --audit the run's
-    records prove it: words whose decisive board stands in the training games with the word as label, words named
-    elsewhere, words never named, and won games of the run's own models that stand in the training games turn for turn
-    are counted. The exit code is then 2 if a validation or test secret was a secret in training, if a strict word
-    (`words.strict_fraction`) was named, or if records of a trained model are missing, so that nothing is proven.
+    A held-out word is never the secret of a training game, but training may name it as a guess. --audit proves this
+    from the run's records. It counts held-out words whose decisive board appears in training with the word as label,
+    words named elsewhere, words never named, and won games that also appear in training turn for turn. Its exit code is
+    2 if a validation or test secret was trained on, a strict word (`words.strict_fraction`) was named, or records are
+    missing.
 
     Args:
-        run: A run directory; with --cards also one model's directory in it.
-        control: Control runs (SFT alone, with nothing kept from the teacher), and evaluations that are controls or
-            stand beside one (`eval --match-entropy-of`). They are copied into the run, so that its page, its cards and
-            its tables quote the figures of learning by play beside them.
-        cards: Write the model cards (README.md) of its trained models instead; existing cards are replaced.
-        audit: Prove instead that no held-out secret was trained on, and count what training showed of them.
-        wins: Draw instead into this file (SVG) the training games won since the start and the win rate by turn.
+        run: A run directory; with --cards also a single model directory in it.
+        control: Control runs (SFT alone, with nothing kept from the teacher) and control evaluations (`eval
+            --match-entropy-of`). They are copied into the run, and its page, cards and tables show them beside the
+            gain by play.
+        cards: Instead write the model cards (README.md) of its trained models. Existing cards are replaced.
+        audit: Instead prove that no held-out secret was trained on, and count what training showed of them.
+        wins: Instead plot the training games won and the win rate by turn to this file (SVG).
     """
     if audit:
         _audit(run, as_json)
@@ -69,7 +69,7 @@ def _print(found: dict[str, Any], lines: list[str], as_json: bool) -> None:
         console.print_json(found)
         return
     for line in lines:
-        console.out.print(line, highlight=False, markup=False)
+        console.out.print(line)
 
 
 def _page(run: Path, control: tuple[Path, ...], as_json: bool) -> None:
@@ -93,24 +93,24 @@ def _audit(run: Path, as_json: bool) -> None:
         console.print_json({"clean": found.clean, **asdict(found), "held_out": asdict(shown)})
     else:
         for name, count in found.num_secrets.items():
-            console.out.print(f"{count:>9,} training secrets in {name}", highlight=False)
+            console.out.print(f"{count:>9,} training secrets in {name}")
         for line in _audit_lines(found, shown) if found.clean else ():
-            console.out.print(line, highlight=False, soft_wrap=True)
+            console.out.print(line)
     if found.strict_leaks:
         word, name = found.strict_leaks[0][1], found.strict_leaks[0][0]
-        raise ConfigError(f"strict words were named in training: {word} in {name}, {len(found.strict_leaks)} in all")
+        raise ConfigError(f"training named strict words: {word} in {name}, {len(found.strict_leaks)} in all")
     if not found.clean:
         records: dict[str, list[str]] = {}
         for name, secret in found.leaks:
             records.setdefault(secret, []).append(name)
         named = ", ".join(f"{secret} ({', '.join(names)})" for secret, names in list(records.items())[:5])
-        raise ConfigError(f"{len(records)} validation or test secrets were trained on: {named}")
+        raise ConfigError(f"training used {len(records)} validation or test secrets: {named}")
 
 
 _SHOWN_LINES = {
-    "board_shown": "their decisive board stands in the training games, with the word as label",
+    "board_shown": "their decisive board appears in the training games, with the word as label",
     "board_not_shown": "named in training games, but not on that board",
-    "never_said": "named nowhere in them",
+    "never_said": "never named",
 }
 
 
@@ -122,6 +122,6 @@ def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
     for name, count in shown.num_secrets.items():
         yield f"{count:>9,} {name.replace('_', ' ')}: {_SHOWN_LINES[name]}"
     for name, (same, won) in shown.own_games.items():
-        yield f"{same:>9,} of the {won:,} held-out games that {name} won stand in the training games turn for turn"
+        yield f"{same:>9,} of the {won:,} held-out games that {name} won appear in the training games turn for turn"
     if not shown.complete:
-        yield "more may have been shown: by conversations (traces.file), or before, to a model trained elsewhere"
+        yield "more may have been shown: by conversations (traces.file), or earlier, to a model trained elsewhere"

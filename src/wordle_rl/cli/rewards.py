@@ -1,4 +1,4 @@
-"""`rewards`: the weights of presets and of one's own rewards, and a search for pay without winning."""
+"""`rewards`: show the weights of rewards, and search for ways to earn them without winning."""
 
 from __future__ import annotations
 
@@ -31,20 +31,20 @@ def rewards(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Show the weights of rewards, or search for ways to be rewarded without winning (`--attack`).
+    """Show the weights of rewards, or search for reward hacking (--attack).
 
-    The search plays thousands of adversarial replies: policies that know the secret and never guess it, in every
-    wording and with every way to choose a word, improved step by step. It reports the highest reward found, and by how
-    much honest play exceeds it. A reward that pays such a policy as much as honest play is refused.
+    The search plays thousands of adversarial replies by policies that know the secret and never guess it, in every
+    wording, improved step by step. It reports the highest reward found, and how much more honest play earns. A reward
+    that pays such a policy as much as honest play is an error.
 
     Args:
-        names: Presets, curricula, and config files with a reward of your own; left out: all presets.
-        attack: Search for pay without winning; takes about half a minute a reward.
-        no_keep_order: Of presets: take the weights as published; without it those of winning and of broken rules are
-            moved as far as order needs. A config file says it itself (`rl.reward.keep_order`).
-        answers: Answers of the list on which a reward that asks the solver is attacked, evenly taken from `words`.
-        secrets: Secrets that are played.
-        steps: Changes tried on each policy.
+        names: Presets, curricula, or config files with your own reward. Default: all presets.
+        attack: Search for reward without winning. Takes about half a minute per reward.
+        no_keep_order: Use a preset's weights as published. By default the weights of winning and of broken rules are
+            moved until every win earns more than every loss. A config file sets rl.reward.keep_order itself.
+        answers: Answers of the list, evenly taken, on which a reward that asks the solver is attacked.
+        secrets: Number of secrets to play.
+        steps: Number of changes to try on each policy.
     """
     if min(answers, secrets, steps) < 1:
         raise ConfigError("--answers, --secrets and --steps must be at least 1")
@@ -61,7 +61,7 @@ def rewards(
     else:
         console.out.print(table_of(found))
         for name, each in found.items():
-            console.out.print(f"{name}: the best policy for all secrets is {each.policy}", highlight=False)
+            console.out.print(f"{name}: the best policy for all secrets is {each.policy}")
     if failed := [name for name, each in found.items() if not each.holds]:
         raise RewardError(
             f"{', '.join(failed)}: a policy that never wins earns as much as honest play; keep order, or raise `win`"
@@ -69,13 +69,13 @@ def rewards(
 
 
 def attacked(rubric: Rubric, words: WordList, num_answers: int, effort: Effort) -> Gameability:
-    """Findings about a reward on the list that suits it."""
+    """Attack one reward on a word list of suitable size."""
     played = words_for(rubric, words, num_answers)
     return attack(rubric, Solver(played, use_cache=played is words), Prompter(word_length=words.word_length), effort)
 
 
 def table_of(found: dict[str, Gameability]) -> Table:
-    """A row a reward."""
+    """Build a table with one row per reward."""
     table = Table(title="Rewards without winning")
     table.add_column("reward", overflow="fold")
     for title in ("honest play", "lowest win", "best loss", "floor", "gap", "replies", "false wins"):
@@ -88,7 +88,7 @@ def table_of(found: dict[str, Gameability]) -> Table:
 
 
 def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
-    """The rewards that a name or a config file stands for: one, or two where it switches."""
+    """Return the rewards of a preset, curriculum or config file: one, or two if it switches during training."""
     if name in PRESETS or name in CURRICULA:
         found = named_schedule(name)
         schedule = Schedule(found.start, found.end, found.threshold, keep_order)

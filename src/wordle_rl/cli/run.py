@@ -1,4 +1,4 @@
-"""`run`: the whole chain, or up to a stage."""
+"""`run`: the whole chain of stages, or part of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from wordle_rl.runs.distributed import num_processes
 
 @dataclass(frozen=True)
 class PushTarget:
-    """Repository of the hub that a run is sent to, and whether a new one is hidden from others."""
+    """Hub repository that a run is pushed to; `private` applies to a new repository."""
 
     repo: str
     private: bool
@@ -34,18 +34,18 @@ def run(
     private: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Run the whole chain: teacher games, SFT, GRPO (or what --algorithm names), evaluation, report.
+    """Run the whole chain: teacher games, SFT, GRPO (or the --algorithm), evaluation, report.
 
     Args:
         config: A preset such as quickstart, or a config file.
         overrides: Settings that override the file's.
-        out: The run directory; left out: runs/ and the name of the preset or file. A run with the same settings
-            continues where it stopped. {model} and {time} in it stand for the model's name and the time of the call.
-        overwrite: Start over: remove an earlier run in that directory first.
-        until: The last stage to run: traces, sft, the algorithm, or report.
-        push_to: Send the model to this repository of the Hugging Face hub (USER/NAME) while it trains, at every
-            checkpoint (sft.save_steps, grpo.save_steps), and at the end with its card.
-        private: If the repository is new, hide it from others.
+        out: The run directory. Default: runs/ and the name of the preset or file. A run with the same settings resumes
+            where it stopped. {model} and {time} in the name stand for the model and the time of the call.
+        overwrite: Remove an earlier run in that directory first.
+        until: Last stage to run: traces, sft, the algorithm, or report.
+        push_to: Push the model to this Hugging Face repository (USER/NAME) at every checkpoint (sft.save_steps,
+            grpo.save_steps), and at the end with its card.
+        private: Create a new repository as private.
         as_json: Print the result as JSON.
     """
     directory = out or Path("runs") / Path(config).name.removesuffix(".toml").removesuffix(".json")
@@ -55,13 +55,9 @@ def run(
 
 
 def _named(directory: Path, config: RunConfig) -> Path:
-    """A directory with `{model}` and `{time}` in its name filled in.
-
-    Raises:
-        ConfigError: If several processes would each fill in a time of their own.
-    """
     if "{time}" in str(directory) and num_processes() > 1:
-        raise ConfigError(f"--out {directory}: the processes of a launch start at different times; leave out {{time}}")
+        # Each process would fill in its own time.
+        raise ConfigError(f"--out {directory}: the processes of a launch start at different times; drop {{time}}")
     model = Path(config.model.path).name
     return Path(str(directory).replace("{model}", model).replace("{time}", f"{datetime.now():%Y%m%d-%H%M%S}"))
 
@@ -74,7 +70,7 @@ def run_chain(
     as_json: bool,
     target: PushTarget | None = None,
 ) -> None:
-    """Run the chain, and end with figures, two games and the report's path."""
+    """Run the chain, then print figures, two games and the path of the report."""
     from wordle_rl.pipeline import HubPusher, Pipeline
     from wordle_rl.runs.distributed import is_first
 
@@ -85,7 +81,7 @@ def run_chain(
     if not is_first():
         return
     if results is None:
-        console.out.print(f"finished up to {until}: {directory}", highlight=False)
+        console.out.print(f"finished up to {until}: {directory}")
         return
     if as_json:
         console.print_json(results)
@@ -94,11 +90,11 @@ def run_chain(
 
 
 def _message(line: str) -> None:
-    console.messages.print(line, markup=False, highlight=False, soft_wrap=True)
+    console.messages.print(line, soft_wrap=True)
 
 
 def show_claims(directory: Path) -> None:
-    """Held-out figures by what training showed, and learning by play beside its controls."""
+    """Print held-out figures by what training showed, and the gain by play beside its controls."""
     from wordle_rl.report import claims, read_run
     from wordle_rl.report.controls import control_table
 
@@ -109,7 +105,7 @@ def show_claims(directory: Path) -> None:
         if record.controls:
             console.out.print(claims.control_table(table))
         if table.verdict:
-            console.messages.print(table.verdict, highlight=False, markup=False)
+            console.messages.print(table.verdict)
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
@@ -125,11 +121,12 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
     limited = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-    greedy = ("strict", "held_out", "all") if split.strict else ("held_out", "train", "all")  # as many as fit
+    # A terminal has room for three parts, greedy and sampled.
+    greedy = ("strict", "held_out", "all") if split.strict else ("held_out", "train", "all")
     shown = (*greedy, *map(sampled_part, greedy))
     apart = {name: {p: f for p, f in parts.items() if p in limited} for name, parts in figures.items()}
     plain = {name: {p: f for p, f in parts.items() if p in shown} for name, parts in figures.items()}
-    sampled = "; T = 1: the same once more, sampled at temperature 1" if "sampled" in config.eval.also else ""
+    sampled = "; T = 1: the same again, sampled at temperature 1" if "sampled" in config.eval.also else ""
     console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}{sampled}"))
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
@@ -143,7 +140,5 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     console.out.print()
     seconds = results["seconds"]
     parts = ", ".join(f"{stage} {elapsed(s)}" for stage, s in seconds.items() if stage != "total")
-    console.out.print(
-        f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB", highlight=False
-    )
-    console.out.print(f"report: {directory / 'report.html'}", highlight=False)
+    console.out.print(f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB")
+    console.out.print(f"report: {directory / 'report.html'}")

@@ -1,7 +1,7 @@
-"""Settings of a run on the command line: `--section.key value` over a preset or file, and their help.
+"""Settings of a run on the command line, `--section.key value` over a preset or file, and their help.
 
-A setting is named as in a file, with dashes or underscores. It is laid over the file's and both are validated together,
-once, by pydantic: see `config.files.load_config`.
+A setting is named as in a file, with dashes or underscores. `config.files.load_config` validates file and command line
+together.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RLSettings, RunConfig
 from wordle_rl.config.files import nearest_setting
 
 Overrides = Mapping[Setting, Any]
-"""Settings of a run, by their names."""
+"""Run settings from the command line, by their names."""
 
 HELP = ("-h", "--help", "--help-all")
 _ELSEWHERE = {
@@ -43,7 +43,7 @@ _ELSEWHERE = {
     "beta": "--rl.beta",
     "use_vllm": "--grpo.engine vllm",
 }
-"""Settings that people know from elsewhere -> ours."""
+"""Settings that people know from other tools -> ours."""
 
 USUAL = (
     "algorithm", "seed", "max_completion_tokens", "words.source", "game.style", "game.thinking", "model.path",
@@ -51,7 +51,7 @@ USUAL = (
     "sft.optimizer.learning_rate", "rl.group_size", "rl.reward.preset", "rl.optimizer.learning_rate", "grpo.steps",
     "grpo.engine", "report_to",
 )  # fmt: skip
-"""The settings that people turn; the others stand behind --help-all."""
+"""Settings that people usually change, in the short help. --help-all shows the others."""
 
 EXAMPLES = """\
 Examples:
@@ -59,17 +59,17 @@ Examples:
   {program} quickstart --grpo.steps 20 --seed 1         with other settings
   {program} qwen3-1.7b --model.path DIR --out runs/own  a recipe for a pretrained model
   {program} quickstart --algorithm dpo                  or expert_iteration, distill
-  {program} my.toml --rl.reward.weights.win 2           a file of your own
+  {program} my.toml --rl.reward.weights.win 2           your own file
 """
 
 
 def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[str]]:
-    """Split arguments into the settings of a run and the rest.
+    """Split arguments into run settings and the rest.
 
-    A flag may stand alone. A list is written with commas or as in TOML, an entry of a table as `--table.key value`.
+    A flag needs no value. Write a list with commas or as in TOML, and an entry of a table as `--table.key value`.
 
     Raises:
-        ConfigError: If there is no such setting, or it has no value.
+        ConfigError: If a setting does not exist or has no value.
     """
     found: dict[Setting, Any] = {}
     rest: list[str] = []
@@ -89,14 +89,14 @@ def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[st
         if not equals:
             takes_none = field.annotation is bool and not (words and words[0].lower() in ("true", "false"))
             if not takes_none and (not words or words[0].startswith("--")):
-                raise ConfigError(f"--{name} has no value; give it one", ".".join(setting))
+                raise ConfigError(f"--{name} has no value; give one", ".".join(setting))
             value = "true" if takes_none else words.pop(0)
         found[setting] = _value(value, field, ".".join(setting))
     return found, rest
 
 
 def _setting_of(name: str) -> tuple[Setting, FieldInfo]:
-    """The setting of a dotted name; what follows a table's name is a key of it, as it is written."""
+    """Find the setting of a dotted name. In a table, the rest of the name is the key."""
     fields: Mapping[str, FieldInfo] = RunConfig.model_fields
     parts = name.split(".")
     keys = [part.replace("-", "_") for part in parts]
@@ -119,7 +119,7 @@ def _setting_of(name: str) -> tuple[Setting, FieldInfo]:
 
 
 def _value(text: str, field: FieldInfo, name: str) -> Any:
-    """A value as pydantic takes it: text, but for None, lists and tables."""
+    # Pydantic converts text itself, except for None, lists and tables.
     kinds = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
     if text.lower() == "none" and type(None) in kinds:
         return None
@@ -142,9 +142,9 @@ def _is_union(annotation: Any) -> bool:
 
 
 def show_help(function: Callable[..., Any], program: str, arguments: Sequence[str]) -> None:
-    """Print the help of a command that takes settings: its own options, and the usual settings or all of them.
+    """Print the help of a command with run settings: its own options, then the usual settings or all of them.
 
-    The defaults shown are those of the preset or file, if one is named.
+    The defaults shown are those of the preset or file, if you name one.
     """
     given = [word for word in arguments if word not in HELP]
     file = next((word for word in given if not word.startswith("-")), None)

@@ -1,4 +1,4 @@
-"""`traces`: a teacher's games as JSON lines."""
+"""`traces`: let a teacher play games, and write them as JSON lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def traces(
     kind: Annotated[
         str,
         tyro.conf.arg(
-            name="teacher", help="solver, openai (an endpoint's model), or module:attribute, a teacher of yours."
+            name="teacher", help="solver, openai (a model at an endpoint), or your own teacher as module:attribute."
         ),
     ] = "solver",
     base_url: str | None = None,
@@ -42,24 +42,23 @@ def traces(
     """Let a teacher (the solver, or a language model) play games, and write them as JSON lines.
 
     The solver's games replace the file once all are played; their secrets are training secrets and words outside the
-    answers. So do those of a teacher of yours, lost ones included, by the rules of --game. A language model's games
-    cost money, so they are appended one by one. A command that was stopped plays only the missing games when you give
-    it again.
+    answers. So do your own teacher's, lost games included, by the rules of --game. A language model's games cost money,
+    so they are appended one by one. After a stop, the same command plays only the missing games.
 
     Args:
         out: The file to write.
-        base_url: With `--teacher openai`: another name of --provider.
-        csv: With `--teacher openai`: also write wordle_data_WORD.csv for every word into this directory.
+        base_url: With `--teacher openai`: another name for --provider.
+        csv: With `--teacher openai`: also write wordle_data_WORD.csv for every secret to this directory.
         split_seed: Seed of the split.
     """
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
         if base_url is not None and llm.provider is not None:
-            raise ConfigError("--provider and --base-url both name the endpoint; leave one of them out")
+            raise ConfigError("--provider and --base-url both name the endpoint; drop one of them")
         asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
         if strict_fraction:
             raise ConfigError(
-                "--strict-fraction is for the solver's games; a run leaves out others that name such words"
+                "--strict-fraction is for the solver's games; a run drops other games that name such words"
             )
         _play_llm(out, words, asked, split_seed, seed, csv, as_json)
         return
@@ -68,24 +67,21 @@ def traces(
             settings.model_dump() | {"teacher": settings.teacher.model_dump() | {"name": kind}}
         )
     own = settings.teacher.is_own
-    solvers = GameSettings(max_turns=llm.game.max_turns)  # all that the solver's games follow
+    solvers = GameSettings(max_turns=llm.game.max_turns)  # the solver has no prompts, so only the turns matter to it
     asked = llm if not own and llm.game != solvers else llm.model_copy(update={"game": GameSettings()})
     _refuse_others(asked, LLMTeacherSettings(), "openai")
     if base_url is not None:
-        raise ConfigError("--base-url is for --teacher openai; leave it out, or change the teacher")
+        raise ConfigError("--base-url is for --teacher openai; drop it, or change the teacher")
     if csv is not None:
-        raise ConfigError(
-            "--csv is for --teacher openai; of the solver's games see `wordle-rl dataset FILE --csv TABLE`"
-        )
+        raise ConfigError("--csv is for --teacher openai; for other games use `wordle-rl dataset FILE --csv TABLE`")
     settings_of_words = WordSettings(source=words, split_seed=split_seed, strict_fraction=strict_fraction)
     _play_here(out, settings_of_words, settings, llm.game, seed, as_json)
 
 
 def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
-    """Refuse settings of the teacher that does not play."""
     for name in type(given).model_fields:
         if getattr(given, name) != getattr(default, name):
-            raise ConfigError(f"{name} is a setting of --teacher {teacher}; leave it out, or change the teacher")
+            raise ConfigError(f"{name} is a setting of --teacher {teacher}; drop it, or change the teacher")
 
 
 def _play_here(
@@ -94,10 +90,10 @@ def _play_here(
     check_seed(seed)
     teacher = settings.teacher
     if settings.file is not None:
-        raise ConfigError("--file is for a run that learns from games made before (traces.file); here games are made")
+        raise ConfigError("--file is for a run that learns from existing games (traces.file); here games are made")
     _check_traces(path)
     if _holds_bought_games(path, teacher.name):
-        raise ConfigError(f"{path} holds games of another teacher, which may have cost money; name another --out")
+        raise ConfigError(f"{path} holds another teacher's games, which may have cost money; name another --out")
     found = load_words(words.source)
     split = words.split_of(found)
     solver = Solver(found.reserving(split.strict).named)
@@ -114,11 +110,11 @@ def _play_here(
     if as_json:
         console.print_json({"file": str(path), "num_games": count})
     else:
-        console.out.print(f"{count:,} games in {path}", highlight=False)
+        console.out.print(f"{count:,} games in {path}")
 
 
 def _check_traces(path: Path) -> None:
-    """Refuse to write over a file that does not begin with a game."""
+    # Overwrite only a file that begins with a game.
     if not path.is_file():
         return
     try:
@@ -128,7 +124,7 @@ def _check_traces(path: Path) -> None:
 
 
 def _holds_bought_games(path: Path, teacher: str) -> bool:
-    """True if a teacher other than this one and the solver played a game of a file."""
+    """Return True if a game of the file is by a teacher other than the solver and this one."""
     if not path.is_file():
         return False
     free = tuple(f'"teacher":"{name}"' for name in ("solver", teacher))
@@ -161,18 +157,16 @@ def _play_llm(
             | {"tokens_before": done.spent_before.tokens, "cost_before": done.spent_before.cost(settings)}
         )
     else:
-        console.out.print(f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there", highlight=False)
-        console.out.print(describe(tally, settings), highlight=False)
+        console.out.print(f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there")
+        console.out.print(describe(tally, settings))
     if tally.over_budget:
         earlier = f"; {done.spent_before.tokens:,} tokens of it by earlier calls" if done.spent_before.tokens else ""
-        missing = f"{done.num_missing:,} games are still to be played"
-        console.messages.print(f"the budget is used up: {missing}{earlier}", highlight=False, soft_wrap=True)
+        missing = f"{done.num_missing:,} games are still missing"
+        console.messages.print(f"the budget is used up: {missing}{earlier}", soft_wrap=True)
     if tally.num_errors:
         console.messages.print(
-            f"{tally.num_errors} games failed and are no losses; the same command plays them again. "
+            f"{tally.num_errors} games failed and are not counted as losses; the same command plays them again. "
             f"The last: {tally.last_error}",
-            highlight=False,
-            markup=False,
             soft_wrap=True,
         )
         if not tally.num_games and not tally.over_budget:

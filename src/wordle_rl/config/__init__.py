@@ -1,14 +1,14 @@
 """Every setting: frozen pydantic models, read from TOML, overridden on the command line, stored as JSON.
 
-run.py          `RunConfig`: all sections of a run, and whether they go together
+run.py          `RunConfig`: all sections of a run, and checks across sections
 model.py        words, rules and wording, the model
 teachers.py     teacher games
-training.py     SFT, and what it has in common with RL: optimizer, sampling, reward
-rl.py           [rl], the section of each algorithm, and both as the one value that training functions take
+training.py     SFT, and what it shares with RL: optimizer, sampling, reward
+rl.py           [rl] and the section of each algorithm, and both merged for the training functions
 evaluation.py   evaluation, in a run and of endpoints
-files.py        load_config(), stored_config(): presets, files, overrides, faults in one line
+files.py        load_config(), stored_config(): presets, files, overrides, errors in one line
 context.py      `GameContext`: words, split, prompts and solver of a config
-presets/        runs to begin with, by name: `wordle-rl run quickstart`
+presets/        ready-made runs by name: `wordle-rl run quickstart`
 """
 
 from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section, check_seed, fields_only, section_of, seed_after

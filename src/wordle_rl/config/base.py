@@ -12,17 +12,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from wordle_rl.errors import UserError
 
 Count = Annotated[int, Field(le=1_000_000)]
-"""Number of things held in memory at once; a larger one is refused as a typing error."""
+"""A number of things held in memory at once. A larger one is refused as a likely typo."""
 LARGEST_SEED = 2**32 - 1
-"""Largest seed that numpy takes."""
+"""Largest seed that numpy accepts."""
 
 
 class ConfigError(UserError):
-    """A configuration that cannot be used; the message names the setting and the fix in one line.
+    """An invalid configuration. The message names the setting and the fix in one line.
 
     Attributes:
-        setting: Dotted name of the setting at fault, or of the section whose settings do not go together; of several
-            faults that of the first. Empty where no setting is at fault.
+        setting: Dotted name of the faulty setting, or of the section whose settings conflict. The first of several
+            faults; empty if no setting is at fault.
     """
 
     def __init__(self, message: str, setting: str = "") -> None:
@@ -31,17 +31,17 @@ class ConfigError(UserError):
 
 
 def check_seed(seed: int) -> None:
-    """Refuse a seed that no generator takes.
+    """Check that every random generator accepts a seed.
 
     Raises:
-        ConfigError: If it is one.
+        ConfigError: If the seed is not in 0 to `LARGEST_SEED`.
     """
     if not 0 <= seed <= LARGEST_SEED:
         raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}", "seed")
 
 
 def seed_after(seed: int, number: int) -> int:
-    """`(seed + number) mod 2**32`."""
+    """Return `(seed + number) mod 2**32`."""
     return (seed + number) % (LARGEST_SEED + 1)
 
 
@@ -50,9 +50,9 @@ _FIELDS_ONLY = ContextVar("fields_only", default=False)
 
 @contextmanager
 def fields_only() -> Iterator[None]:
-    """Validate types and ranges of single fields, not whether settings go together.
+    """Validate types and ranges of single fields, but no rules across settings.
 
-    For settings that are not complete yet, and for those of a run that is only read.
+    For settings that are not complete yet, and for stored runs that are only read.
     """
     token = _FIELDS_ONLY.set(True)
     try:
@@ -62,19 +62,19 @@ def fields_only() -> Iterator[None]:
 
 
 class Section(BaseModel):
-    """Base of all sections: values never change and unknown keys are refused."""
+    """Base of all sections: values are frozen, and unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
     def check(self) -> None:
-        """Refuse settings of this section that do not go together.
+        """Check rules across the settings of this section.
 
         Raises:
-            ValueError: With the setting and its fix.
+            ValueError: Names the setting first, then the fix.
         """
 
     def is_default(self, name: str) -> bool:
-        """True if a setting has its default, typed or not."""
+        """Return True if a setting has its default value, given explicitly or not."""
         default: Any = type(self).model_fields[name].get_default(call_default_factory=True)
         return bool(getattr(self, name) == default)
 
@@ -86,5 +86,5 @@ class Section(BaseModel):
 
 
 def section_of(annotation: object) -> type[BaseModel] | None:
-    """The section that a field of this type holds; None if it is a single setting."""
+    """Return the section class of a field of this type, or None for a single setting."""
     return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None

@@ -1,4 +1,4 @@
-"""`GameContext`: words, split, prompts and solver of a config, made once and passed on as one value."""
+"""`GameContext`: words, split, prompts and solver of a config, built once and passed on as one value."""
 
 from __future__ import annotations
 
@@ -17,14 +17,7 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class GameContext:
-    """Everything that the games of a run have in common.
-
-    Attributes:
-        words: The word list.
-        split: Its training, validation and test secrets.
-        prompter: Wording, tags and rules.
-        solver: The solver of the word list.
-    """
+    """What all games of a run share: word list, split into secrets, prompts and rules, solver."""
 
     words: WordList
     split: Split
@@ -33,10 +26,10 @@ class GameContext:
 
     @cached_property
     def for_training(self) -> GameContext:
-        """The context of everything that a learner learns from; this one unless the split has strict words.
+        """Context for everything a learner learns from. The same context unless the split has strict words.
 
-        There a strict word is listed, so that a policy may say it, but no answer: it is never a secret, and no reward,
-        label or initial state takes it for one. The solver, and so every teacher, does not know it at all.
+        A strict word is then listed, so the policy may guess it, but it is no answer: it is never a secret, and no
+        reward, label or initial state treats it as one. The solver, and so every teacher, does not know it.
         """
         if not self.split.strict:
             return self
@@ -44,7 +37,7 @@ class GameContext:
         return replace(self, words=words, solver=Solver(words.named))
 
     def validating(self, secrets: Sequence[str]) -> GameContext:
-        """The context of a run whose checkpoints are selected by these secrets, so that nothing is trained on them.
+        """Return a context that uses these secrets to select checkpoints, and never to train.
 
         Raises:
             ConfigError: If no training secret is left.
@@ -58,23 +51,23 @@ class GameContext:
 
     @classmethod
     def of(cls, config: RunConfig) -> GameContext:
-        """Load the words of a config and derive the rest.
+        """Build the context of a config.
 
         Raises:
-            WordListError: If there is no such list, or it is too small to be split.
+            WordListError: If there is no such word list, or it is too small to split.
         """
         return cls.from_settings(config.words, config.game)
 
     @classmethod
     def from_settings(cls, words: WordSettings, game: GameSettings) -> GameContext:
-        """Load the words of settings that belong to no run, and derive the rest.
+        """Build a context from settings that belong to no run.
 
         Raises:
-            WordListError: If there is no such list, or it is too small to be split.
+            WordListError: If there is no such word list, or it is too small to split.
         """
         loaded = load_words(words.source)
         return cls(loaded, words.split_of(loaded), game.prompter(loaded.word_length), Solver(loaded))
 
     def for_part(self, part: str) -> GameContext:
-        """The context of games with secrets of one part: `for_training` where they are training secrets."""
+        """Return the context for games of one part's secrets: `for_training` for training secrets."""
         return self.for_training if part == "train" else self

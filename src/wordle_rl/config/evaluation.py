@@ -1,4 +1,4 @@
-"""Evaluation, in a run and of endpoints."""
+"""Settings of evaluation, in a run and of endpoints."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pydantic import Field
 from wordle_rl.config.base import Section
 
 BackendName = Literal["torch", "mlx"]
-"""Library that holds, plays and trains a run's models."""
+"""Library that holds, plays and trains the models of a run."""
 
 EngineName = Literal["transformers", "vllm", "mlx"]
-"""Engine that draws a model's tokens: transformers or MLX in this process, or a vLLM engine."""
+"""Engine that samples a model's tokens: transformers or MLX in this process, or a vLLM engine."""
 
 Constrain = Literal["none", "words"]
-"""Limit on the tokens of a completion: nothing, or that a guess, once opened, must be a listed word."""
+"""Limit on sampled tokens. `words`: once a guess is opened, it must become a listed word."""
 
 Variant = Literal["greedy", "constrained", "sampled"]
-"""Evaluation of a model in a run: greedy, with guesses limited to listed words, or sampled at temperature 1."""
+"""How a run evaluates a model: greedy, with guesses limited to listed words, or sampled at temperature 1."""
 
 PrefixChoice = Literal["consistent", "random"]
 """Earlier guesses on a board: answers that fit all marks before them, or any answers."""
@@ -28,23 +28,23 @@ class EvalSettings(Section):
     """Evaluation in a run."""
 
     max_games: int = Field(0, ge=0)
-    """Play at most this many secrets of each part; 0: all."""
+    """Most secrets to play of each part. 0: all."""
     engine: EngineName = "transformers"
-    """Engine that draws a model's tokens: `transformers`, `vllm`, which computes in 16 bits on a GPU, or `mlx`."""
+    """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     also: tuple[Literal["base", "constrained", "sampled"], ...] = ()
-    """Evaluate also: `base`, the model of model.path as it was before the run (without SFT that is always done);
-    `constrained`, held-out secrets once more, each guess the likeliest listed word; `sampled`, every secret once more
-    at temperature 1, which tables show as T = 1 beside greedy play, without regret."""
+    """Further evaluations. `base`: the model of model.path before the run (always included without SFT). `constrained`:
+    held-out secrets, each guess the likeliest listed word. `sampled`: every secret at temperature 1, without regret;
+    tables show it as T = 1."""
 
     @property
     def variants(self) -> tuple[Variant, ...]:
-        """The ways in which each model of the run is evaluated."""
+        """How each model of the run is evaluated."""
         further: tuple[Variant, ...] = ("constrained", "sampled")
         return ("greedy", *(variant for variant in further if variant in self.also))
 
 
 def evaluation_name(model: str, variant: Variant) -> str:
-    """Return the stem of the file in `eval/`.
+    """Return the stem of an evaluation's file in `eval/`.
 
     Examples:
         >>> evaluation_name("sft", "greedy"), evaluation_name("sft", "sampled")
@@ -54,16 +54,16 @@ def evaluation_name(model: str, variant: Variant) -> str:
 
 
 class PatienceSettings(Section):
-    """Concurrency and time-outs of an endpoint, and the time of an evaluation."""
+    """Concurrency and timeouts of an endpoint, and time limit of an evaluation."""
 
     concurrency: int = Field(16, ge=1)
-    """Games an endpoint plays at once, each at its own pace."""
+    """Games an endpoint plays at once."""
     timeout_s: float = Field(120.0, gt=0)
-    """Time an endpoint has for one request, in seconds; it is tried again three times."""
+    """Time limit of one request to an endpoint, in seconds. A failed request is retried three times."""
     game_timeout_s: float = Field(600.0, gt=0)
-    """Time an endpoint has for one game, in seconds; a longer one is an error, never a loss."""
+    """Time limit of one game of an endpoint, in seconds. A longer game is an error, never a loss."""
     max_minutes: float = Field(0.0, ge=0)
-    """Time for all games, in minutes; those not finished by then are errors. 0: no bound. A model on this machine
-    plays its games in batches of --max-batch-size, and of a batch that is cut short no game counts."""
+    """Time limit of all games, in minutes; unfinished games are errors. 0: no limit. A local model plays batches of
+    --max-batch-size games, and an interrupted batch counts no game."""
     max_failures: int = Field(32, ge=0)
-    """Stop asking an endpoint after this many errors in a row. 0: never stop."""
+    """Stop asking an endpoint after this many errors in a row. 0: never."""

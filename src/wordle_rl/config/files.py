@@ -1,4 +1,4 @@
-"""Read the settings of a run: a preset, a file of TOML, or the JSON that a run stores, with overrides laid over it."""
+"""Read the settings of a run: a preset, a TOML file, or the JSON that a run stores, with overrides on top."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from wordle_rl.config.rl import ALGORITHM_NAMES, FOLLOWED_BY_SOME, FOLLOWS, RLSe
 from wordle_rl.config.run import RunConfig, Setting, setting_names
 
 PRESETS_DIRECTORY = Path(__file__).parent / "presets"
-"""Runs to begin with, by the names of their files."""
+"""TOML files of the presets."""
 MAX_FILE_BYTES = 4 << 20
-"""A larger file holds no settings, and is refused before it is read."""
-_FROM_EARLIER = "; an earlier development version of wordle-rl stored it, whose runs are not read"
+"""A larger file cannot be a config, and is refused before it is read."""
+_FROM_EARLIER = "; an earlier development version of wordle-rl stored it, and such runs cannot be read"
 
 Place = tuple[int | str, ...]
-"""The place of a fault: a setting, or the section it lies in."""
+"""Where a fault lies: a setting, or its section."""
 
 
 def find_config(source: str | Path) -> Path:
-    """Return the file of a preset's name such as `quickstart`, or the path as it is if it is none."""
+    """Return the file of a preset such as `quickstart`; any other path is returned unchanged."""
     path = Path(source)
     is_name = path.name == str(source) and not path.is_file()
     preset = PRESETS_DIRECTORY / f"{path.name.removesuffix('.toml')}.toml"
@@ -35,16 +35,16 @@ def find_config(source: str | Path) -> Path:
 
 
 def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | None = None) -> RunConfig:
-    """Read settings and lay overrides over them; all of them are validated together.
+    """Read settings, apply overrides, and validate everything together.
 
-    An algorithm's section may hold any setting of [rl], which then counts for that algorithm alone.
+    An algorithm's section may hold any setting of [rl]. It then counts for that algorithm only.
 
     Args:
-        source: Name of a preset, or a file; None: every setting that is not overridden has its default.
-        overrides: Values by setting, such as `("grpo", "steps")`. They count more than the file.
+        source: Name of a preset, or a file. None: defaults.
+        overrides: Values by setting, such as `("grpo", "steps")`. They win over the file.
 
     Raises:
-        ConfigError: If the file is missing or cannot be read, or a setting is unknown or impossible.
+        ConfigError: If the file is missing or unreadable, or a setting is unknown or invalid.
     """
     path = None if source is None else find_config(source)
     values = {} if path is None else _read(path)
@@ -52,6 +52,7 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
     algorithm = given.get(("algorithm",), values.get("algorithm", RunConfig.model_fields["algorithm"].default))
     faults = list(_faults_in_sections(values, algorithm))
     values, moved = _for_algorithm(values, algorithm)
+    # The sections of other algorithms lose their settings of [rl]; these are checked above and then play no part.
     for name in set(values) & set(ALGORITHM_NAMES) - {algorithm}:
         if isinstance(values[name], dict):
             values[name] = {key: value for key, value in values[name].items() if key not in RLSettings.model_fields}
@@ -63,6 +64,7 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
         config = RunConfig.model_validate(values)
     except ValidationError as error:
         for place, message in _faults_of(error):
+            # Report a moved setting where the user wrote it.
             is_moved = len(place) > 1 and place[0] == "rl" and place[1] in moved and place not in given
             faults.append(((algorithm, *place[1:]) if is_moved else place, message))
     if not faults:
@@ -73,10 +75,10 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
 
 
 def stored_config(path: Path) -> RunConfig:
-    """Read the settings that a run stored, without checking whether they go together.
+    """Read the settings that a run stored, without rules across settings.
 
     Raises:
-        ConfigError: If the file is missing, cannot be read, or an earlier development version stored it.
+        ConfigError: If the file is missing or unreadable, or an earlier development version stored it.
     """
     try:
         with fields_only():
@@ -88,12 +90,12 @@ def stored_config(path: Path) -> RunConfig:
 
 
 def describe(error: ValidationError) -> str:
-    """All faults of a validation in one line, each with the dotted name of its setting."""
+    """Return all faults of a validation in one line, each with the dotted name of its setting."""
     return "; ".join(_told(place, text) for place, text in _faults_of(error))
 
 
 def nearest_setting(place: Place) -> str:
-    """The dotted name of the setting that an unknown one is most like; empty: none is like it."""
+    """Return the dotted name of the known setting most like an unknown one; empty if none is similar."""
     fields = RunConfig.model_fields
     for part in place[:-1]:
         section = section_of(fields[str(part)].annotation) if part in fields else None
@@ -111,7 +113,7 @@ def _faults_of(error: ValidationError) -> Iterator[tuple[Place, str]]:
 
 
 def _told(place: Place, text: str) -> str:
-    """A fault in words; without a text, the setting is unknown."""
+    """Format a fault. An empty text means that the setting is unknown."""
     if text:
         return f"{_dotted(place) or 'config'}: {text}"
     near = nearest_setting(place)
@@ -123,8 +125,8 @@ def _dotted(place: Place) -> str:
 
 
 def _setting(place: Place, text: str) -> str:
-    """The setting of a fault: its place, or within a section the setting that its text begins with."""
-    section = ".".join(part for part in place if isinstance(part, str))  # an entry of a list is none
+    """Return the dotted setting of a fault. A rule across settings names its setting as the first word of its text."""
+    section = ".".join(part for part in place if isinstance(part, str))  # drop list positions
     first = re.match(r"[a-z_.]*[a-z_]", text)
     known = {".".join(setting) for setting in setting_names()}
     named = f"{section}.{first[0]}".removeprefix(".") if first else section
@@ -132,7 +134,7 @@ def _setting(place: Place, text: str) -> str:
 
 
 def _for_algorithm(values: Mapping[str, Any], algorithm: str) -> tuple[dict[str, Any], set[str]]:
-    """Move the settings of [rl] that the chosen algorithm's section holds to [rl]; also which these are."""
+    """Move settings of [rl] from the chosen algorithm's section to [rl]. Also return their names."""
     section, shared = values.get(algorithm), values.get("rl", {})
     if algorithm not in ALGORITHM_NAMES or not isinstance(section, dict) or not isinstance(shared, dict):
         return dict(values), set()
@@ -142,14 +144,14 @@ def _for_algorithm(values: Mapping[str, Any], algorithm: str) -> tuple[dict[str,
 
 
 def _faults_in_sections(values: Mapping[str, Any], algorithm: str) -> Iterator[tuple[Place, str]]:
-    """Faults in what the sections of algorithms say of [rl]; values of the chosen one are validated with the rest."""
+    """Check the settings of [rl] in algorithms' sections. The chosen algorithm's are validated with everything else."""
     for name in ALGORITHM_NAMES:
         section = values.get(name)
         if not isinstance(section, dict):
             continue
         shared = {key: value for key, value in section.items() if key in RLSettings.model_fields}
         for key in sorted(shared.keys() & FOLLOWED_BY_SOME - FOLLOWS[name]):
-            yield (name, key), f"{ALGORITHM_NAMES[name]} does not follow it; leave it out"
+            yield (name, key), f"{ALGORITHM_NAMES[name]} does not use it; remove it"
         try:
             with fields_only():
                 if name != algorithm:
@@ -159,7 +161,7 @@ def _faults_in_sections(values: Mapping[str, Any], algorithm: str) -> Iterator[t
 
 
 def _merged(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a table with others laid over them, table by table; weights of a reward are taken whole."""
+    """Merge two tables recursively; `above` wins. Weights of a reward are replaced as a whole."""
     merged = dict(below)
     for name, value in above.items():
         both = isinstance(value, dict) and isinstance(merged.get(name), dict) and name != "weights"
@@ -184,7 +186,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: it is nested too deeply") from None
     except ConfigError:
         raise
-    except ValueError as error:  # both parsers' errors, and bytes that are no text
+    except ValueError as error:  # from either parser, or bytes that are not UTF-8
         raise ConfigError(f"{path} cannot be read: {error}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} cannot be read: it holds no settings")
@@ -192,7 +194,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _lay_over(values: Any, setting: Setting, value: Any) -> None:
-    """Set one value, unless the file holds something else where a section should be, which is refused with the rest."""
+    """Set one value. If the file has something else in place of a section, leave it for validation to report."""
     for name in setting[:-1]:
         if not isinstance(values, dict):
             return

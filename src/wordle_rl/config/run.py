@@ -1,4 +1,4 @@
-"""A whole run's settings."""
+"""Settings of a whole run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from wordle_rl.prompt import Shape, Thinking
 RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "distill", "report"]
 """Stages of a run."""
 Setting = tuple[str, ...]
-"""A setting: its sections, and its own name."""
+"""Path of a setting: its sections, then its name."""
 
 
 class RunConfig(Section):
@@ -48,17 +48,18 @@ class RunConfig(Section):
     sft: SFTSettings = SFTSettings()
     """Supervised fine-tuning."""
     backend: BackendName = "torch"
-    """Library that holds, plays and trains the models: `torch`, or `mlx`, which uses the GPU of a Mac. Both leave
-    the same run directory, whose models either one plays."""
+    """Library that holds, plays and trains the models: `torch`, or `mlx` for the GPU of a Mac. Both write the same run
+    directory, and either plays the other's models."""
     algorithm: Algorithm = "grpo"
-    """Algorithm after SFT. Its settings are those of [rl] and of the section of its name."""
+    """Algorithm after SFT. It uses [rl] and the section of its own name."""
     max_completion_tokens: int = Field(512, ge=1)
-    """Token limit of a completion, thinking included, in RL and in evaluation."""
+    """Token limit of a completion, thinking included, in RL and evaluation."""
     max_batch_size: int = Field(1024, ge=1)
-    """Most games per forward pass in play, which bounds activations; the key/value cache holds all games in play."""
+    """Most games per forward pass in play. It limits activations; the key/value cache always holds all games in play.
+    """
     rl: RLSettings = RLSettings()
-    """Settings that GRPO, expert iteration, DPO and distillation share. In a config file the section of an algorithm
-    may hold any of them, too; there it counts for that algorithm alone."""
+    """Settings shared by GRPO, expert iteration, DPO and distillation. In a config file an algorithm's section may
+    also hold them, for that algorithm only."""
     grpo: GRPOSettings = GRPOSettings()
     """Multi-turn GRPO."""
     expert_iteration: ExpertIterationSettings = ExpertIterationSettings()
@@ -66,20 +67,20 @@ class RunConfig(Section):
     dpo: DPOSettings = DPOSettings()
     """DPO on pairs of guesses."""
     distill: DistillSettings = DistillSettings()
-    """Distillation of the solver teacher on the boards of the policy's own games."""
+    """Distillation of the solver teacher on boards of the policy's own games."""
     eval: EvalSettings = EvalSettings()
     """Evaluation."""
     seed: int = Field(0, ge=0, le=LARGEST_SEED)
-    """Seed of everything drawn at random, the split excepted."""
+    """Random seed of everything except the split."""
     report_to: tuple[str, ...] = ()
-    """Experiment trackers that also get the metrics and the sample games of GRPO: `trackio`, `wandb`, `tensorboard`;
-    `trackio:USER/SPACE` shows them in a Space of the Hugging Face hub, which is made if there is none."""
+    """Experiment trackers for metrics and sample games: `trackio`, `wandb`, `tensorboard`; `trackio:USER/SPACE` shows
+    them in a Hugging Face Space, created if missing."""
     report_project: str | None = None
-    """Project of those trackers, or PROJECT/RUN to name the run too; None: the tracker's own project, and the run is
-    named for its directory. Each stage is a run of its own, with `-sft` or `-grpo` after its name."""
+    """Project in those trackers, or PROJECT/RUN to name the run too. None: the tracker's default project, and the name
+    of the run directory. Each stage is a run of its own, ending in `-sft` or `-grpo`."""
 
     def check(self) -> None:
-        """Refuse sections that do not go together."""
+        """Check rules across sections."""
         self._check_teacher()
         self._check_shared()
         self._check_trackers()
@@ -88,21 +89,18 @@ class RunConfig(Section):
             self._check_without_sft()
 
     def _check_trackers(self) -> None:
-        """Refuse unknown trackers, and a name for those that are not asked for."""
         for name in self.report_to:
             if name not in ("trackio", "wandb", "tensorboard") and not name.startswith("trackio:"):
                 raise ValueError(
-                    f"report_to {name!r} is none of trackio, trackio:USER/SPACE, wandb and tensorboard; give one"
+                    f"report_to {name!r} is unknown; give trackio, trackio:USER/SPACE, wandb or tensorboard"
                 )
         if self.report_project is not None and not self.report_to:
-            raise ValueError("report_project is for trackers; set report_to, or leave it out")
+            raise ValueError("report_project needs a tracker; set report_to, or remove it")
 
     def _check_teacher(self) -> None:
         if self.traces.teacher.is_own:
             if self.algorithm == "distill":
-                raise ValueError(
-                    "distill learns the solver's guesses, not those of another teacher; leave traces.teacher.name out"
-                )
+                raise ValueError("distill learns the solver's guesses; remove traces.teacher.name")
             return
         if self.game.hard_mode and self.traces.teacher.plan == "probes":
             raise ValueError('game.hard_mode forbids the teacher\'s probes; set traces.teacher.plan to "classes"')
@@ -112,28 +110,26 @@ class RunConfig(Section):
             self._check_thinking_teacher()
 
     def _check_thinking_teacher(self) -> None:
-        """Refuse labels without thinking for a policy that thinks."""
         is_required = self.game.thinking is Thinking.REQUIRED
         narrates = self.traces.narrate and self.game.thinking is not Thinking.OFF
         if self.distill.targets == "distribution" and (is_required or narrates):
             raise ValueError(
-                "distill.targets 'distribution' are guesses without thinking; set game.thinking to \"off\", or targets "
-                'to "guess"'
+                "distill.targets 'distribution' labels guesses without thinking; set game.thinking to \"off\", or "
+                'distill.targets to "guess"'
             )
         if is_required and not self.traces.narrate:
             raise ValueError("distill with game.thinking required needs the teacher's thinking; set traces.narrate")
 
     def _check_shared(self) -> None:
-        """Refuse settings of [rl] that the algorithm does not follow, or that do not fit the game."""
         for name in sorted(FOLLOWED_BY_SOME - FOLLOWS[self.algorithm]):
             if not self.rl.is_default(name):
                 fit = " and ".join(each for each, followed in FOLLOWS.items() if name in followed)
-                raise ValueError(f"rl.{name} is for {fit}, not for {self.algorithm}; leave it out")
+                raise ValueError(f"rl.{name} is for {fit}, not for {self.algorithm}; remove it")
         names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels in ("secret", "mistakes")
         if names_secrets and self.game.thinking is not Thinking.OFF:
             raise ValueError(
-                f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, which the "
-                'model would forget; set game.thinking to "off"'
+                f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, so the model "
+                'would forget to think; set game.thinking to "off"'
             )
         grpo, starts = self.grpo, self.rl.starts
         several = grpo.credit != "game" and grpo.turn_candidates == 1 and self.game.shape is Shape.TRANSCRIPT
@@ -143,11 +139,11 @@ class RunConfig(Section):
                 'set grpo.credit to "game"'
             )
         if starts.file is not None and self.training.is_skipped:
-            raise ValueError(f"rl.starts.file is for {self.algorithm}, which is skipped; leave one of them out")
+            raise ValueError(f"rl.starts.file is for {self.algorithm}, which is skipped; remove one of them")
         if starts.max_prefix_guesses >= self.game.max_turns:
             raise ValueError(
-                f"rl.starts.max_prefix_guesses {starts.max_prefix_guesses} leaves none of {self.game.max_turns} turns "
-                "to play"
+                f"rl.starts.max_prefix_guesses {starts.max_prefix_guesses} leaves no turn of {self.game.max_turns} to "
+                "play; lower it"
             )
 
     def _check_without_sft(self) -> None:
@@ -155,57 +151,57 @@ class RunConfig(Section):
             raise ValueError(f"sft.epochs is 0 and {self.algorithm} is skipped, which leaves nothing to train")
         if self.model.path == "tiny":
             raise ValueError(
-                "sft.epochs is 0 and model.path 'tiny' was never trained, so it would win nothing to learn from; name "
-                "a trained model, or set sft.epochs above 0"
+                "sft.epochs is 0 and model.path 'tiny' is untrained, so it would never win; name a trained model, or "
+                "set sft.epochs above 0"
             )
         if self.traces.file is not None and not self.training.replays:
-            raise ValueError("sft.epochs is 0, so nothing learns the games of traces.file; leave one of them out")
+            raise ValueError("sft.epochs is 0, so nothing learns from traces.file; remove one of them")
 
     @property
     def trackers(self) -> tuple[str, ...]:
-        """Names of the trackers."""
+        """Names of the trackers, without Spaces."""
         return tuple(name.partition(":")[0] for name in self.report_to)
 
     @property
     def trackio_space(self) -> str | None:
-        """Space of the hub that shows trackio's runs, USER/SPACE; None: none."""
+        """Hugging Face Space for trackio, USER/SPACE, or None."""
         return next((name.partition(":")[2] for name in self.report_to if name.startswith("trackio:")), None)
 
     @property
     def start(self) -> Literal["base", "sft"]:
-        """Start of learning by play: the SFT model, or without SFT the model of `model.path`."""
+        """Model that learning by play starts from: the SFT model, or without SFT that of `model.path`."""
         return "sft" if self.sft.epochs else "base"
 
     def start_settings(self, directory: Path) -> ModelSettings:
-        """Settings of the model that learning by play starts from, in a run's directory or outside it."""
+        """Return the settings of the model that learning by play starts from."""
         return self.model_at(directory / "sft") if self.start == "sft" else self.model
 
     def model_at(self, directory: Path) -> ModelSettings:
-        """A trained model, held as this run holds its models."""
+        """Return the settings of a trained model, loaded as this run loads its models."""
         return self.model.model_copy(update={"path": str(directory)})
 
     @property
     def trained(self) -> tuple[RunStage, ...]:
-        """The stages that leave a model, in their order."""
+        """Stages that produce a model, in order."""
         sft: tuple[RunStage, ...] = ("sft",) if self.sft.epochs else ()
         return sft if self.training.is_skipped else (*sft, self.algorithm)
 
     @property
     def chain(self) -> tuple[RunStage, ...]:
-        """All stages of this run, in their order."""
+        """All stages of this run, in order."""
         if self.sft.epochs:
             return ("traces", "sft", self.algorithm, "report")
         return ("traces", self.algorithm, "report") if self.training.replays else (self.algorithm, "report")
 
     @property
     def evaluated(self) -> tuple[str, ...]:
-        """The models that the run evaluates: `base`, if asked for or trained without SFT, and those it trained."""
+        """Models that the run evaluates: `base` (if asked for, or without SFT), then those it trained."""
         base = ("base",) if "base" in self.eval.also or self.start == "base" else ()
         return (*base, *self.trained)
 
     @property
     def sft_training(self) -> SFTTraining:
-        """The settings of SFT in full: [sft] and what [model] says of training."""
+        """Full settings of SFT: [sft] plus the training settings of [model]."""
         values = {name: value for name, value in self.sft if name != "optimizer"}
         return SFTTraining(
             **values,
@@ -216,10 +212,10 @@ class RunConfig(Section):
 
     @property
     def training(self) -> Training:
-        """The settings of the chosen algorithm in full: [rl], its section, [model], `max_completion_tokens`."""
+        """Full settings of the algorithm: [rl], its section, [model] and `max_completion_tokens`."""
         kind = TRAININGS[self.algorithm]
         values: dict[str, Any] = {**dict(self.rl), **dict(getattr(self, self.algorithm)), **self._fitting}
-        del values["temperature"]  # of play; distillation calls the teacher's by this name
+        del values["temperature"]  # the policy's; distillation has a field of this name for the teacher's
         values["sampling"] = SamplingSettings(
             temperature=self.rl.temperature,
             max_batch_size=self.max_batch_size,
@@ -238,12 +234,12 @@ class RunConfig(Section):
         return {name: getattr(self.model, name) for name in FittingSettings.model_fields}
 
     def stored(self) -> dict[str, Any]:
-        """Every setting as a run's config.json holds it."""
+        """Return every setting in the form of a run's config.json."""
         return self.model_dump(mode="json")
 
 
 def setting_names(section: type[BaseModel] = RunConfig) -> Iterator[Setting]:
-    """The settings of a section and of all sections in it."""
+    """Yield the settings of a section and its nested sections."""
     for name, info in section.model_fields.items():
         if inner := section_of(info.annotation):
             yield from ((name, *below) for below in setting_names(inner))

@@ -1,4 +1,4 @@
-"""Teachers: the solver and language models."""
+"""Settings of teachers: the solver and language models."""
 
 from __future__ import annotations
 
@@ -15,38 +15,36 @@ from wordle_rl.words.split import SplitName
 
 
 class TeacherSettings(Section):
-    """The teacher, and deviations of the solver's games from best play. Rates are chances per turn unless stated
-    otherwise.
-    """
+    """The teacher, and how the solver deviates from best play. Rates are chances per turn unless stated otherwise."""
 
     name: str = "solver"
-    """`solver`, or `module:attribute`, a teacher of your own: a function from boards to guesses or replies, or a class
-    that is made with the word list and a seed, see `wordle_rl.samplers.simple.OwnSampler`. Its games go through the
-    same checks as those of a file (`traces.file`); what else is here, and `pseudo_secrets`, `invented_rate`,
-    `slip_rate` and `narrate`, are the solver's."""
+    """`solver`, or your own teacher as `module:attribute`: a function from boards to guesses or replies, or a class
+    that takes the word list and a seed (see `wordle_rl.samplers.simple.OwnSampler`). Its games are checked like
+    those of traces.file. The other settings of this section, and pseudo_secrets, invented_rate, slip_rate
+    and narrate, are for the solver only."""
     opener: str | None = None
-    """First guess of most games; None: the most informative answer."""
+    """First guess of most games. None: the most informative answer."""
     random_opener_rate: float = Field(0.5, ge=0, le=1)
-    """Chance per game that a random answer opens it."""
+    """Chance per game to open with a random answer instead. Usually 0 to 0.5."""
     noise_rate: float = Field(0.25, ge=0, le=1)
-    """Chance of a random word that is still possible, instead of the best one."""
+    """Chance per turn of a random word that is still possible, instead of the best one."""
     plan: Literal["classes", "probes", "tree"] = "classes"
-    """Best play: `classes`, the answer that splits those still possible into the most classes; `probes`, the same, but
-    a word that cannot be the secret where it makes at least two classes more; `tree`, the solver's exact tree of the
-    opener, and on boards that it does not come to as with `classes`."""
+    """Best play. `classes`: the possible answer that splits the others into the most classes. `probes`: the same, but a
+    word that cannot be the secret if it makes at least two more classes. `tree`: the opener's exact strategy tree, and
+    `classes` on boards outside it."""
 
     def check(self) -> None:
-        """Refuse a teacher that cannot be had, and how it should play."""
+        """Check that an own teacher can be imported, and that no setting of the solver is set for it."""
         if self.is_own:
             if ":" not in self.name:
                 raise ValueError(f"name {self.name!r} is neither solver nor an import path (module:attribute)")
             resolve(self.name, "name", ValueError)
             if of_solver := _changed(self, except_for={"name"}):
-                raise ValueError(f"{of_solver[0]} is for the solver, not for name {self.name!r}; leave it out")
+                raise ValueError(f"{of_solver[0]} is for the solver, not for name {self.name!r}; remove it")
 
     @property
     def is_own(self) -> bool:
-        """True if a teacher from outside the package plays."""
+        """True if the teacher is user code."""
         return self.name != "solver"
 
 
@@ -54,71 +52,66 @@ class TraceSettings(Section):
     """Teacher games to make."""
 
     file: Path | None = None
-    """Learn from the games of this file of `wordle-rl traces`, or of this directory of wordle_data_WORD.csv, instead of
-    playing new ones; or from conversations of your own, rows of `messages` or of `instruction, output` (JSON lines,
-    CSV, parquet, or a data set of the hub as OWNER/NAME), word for word. Left out are games whose secret may not be
-    taught, games that come out differently when played again by the rules of the run, and conversations with a reply
-    that holds no listed guess. Games that the solver did not play are also left out for the reasons of `wordle-rl
-    dataset`, such as being lost. Games of validation secrets give the validation loss of SFT. Of the settings here,
-    only `num_games`, `rl_only_fraction` and `spelling` still apply."""
+    """Learn from existing games instead of new ones: a file of `wordle-rl traces`, a directory of
+    wordle_data_WORD.csv, or your own conversations (rows of `messages` or of `instruction, output`; JSON lines, CSV,
+    parquet, or a hub data set OWNER/NAME), taken word for word. Games are dropped if their secret may not be taught or
+    the run's rules give other marks; conversations, if a reply holds no listed guess. Games that the solver did not
+    play are also checked as by `wordle-rl dataset`. Games of validation secrets give the validation loss of SFT. Only
+    num_games, rl_only_fraction and spelling still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
-    """Games to play; of `file`, the most to take."""
+    """Games to play; with `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
-    """Fraction of games whose secret is a listed word outside the answers. They keep held-out answers possible. With
-    `narrate` there are none, since thoughts such as "only essay fits" would be false in them."""
+    """Fraction of games whose secret is a listed word outside the answers, so held-out answers stay possible. 0 with
+    `narrate`, since thoughts such as "only essay fits" would be false."""
     pseudo_secrets: bool = False
-    """In place of listed words the secrets outside the answers are letters, mostly no word, that earn the marks of an
-    answer until it is named, and not then. Each answer is shown equally often so, held-out ones too, strict ones
-    never; its wins are then coverage. Where there are no such letters a listed word is the secret."""
+    """Instead of listed words, secrets outside the answers are letter strings that earn the marks of an answer until it
+    is guessed. Every answer is then shown equally often, held-out ones too, strict ones never, so its wins count as
+    coverage. If no such string exists, a listed word is the secret."""
     invented_rate: float = Field(0.0, ge=0, le=1)
-    """Fraction of games whose secret is an invented word: no listed one, of letters that follow each other as in the
-    list. It is named once no answer fits the board, so that a policy learns to spell what the marks say where it knows
-    no word."""
+    """Fraction of games with an invented secret, letters that follow each other as in the list. It is guessed once no
+    answer fits, so the policy learns to spell what the marks say. Usually 0 to 0.1."""
     rl_only_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of the training secrets that no teacher game has as its secret. Learning by play then trains on these
-    alone, since no teacher game of theirs was trained on."""
+    """Fraction of the training secrets kept out of teacher games. Learning by play then trains only on these."""
     slip_rate: float = Field(0.0, ge=0, lt=1)
-    """Chance, after the first turn, that a misspelt word comes before the teacher's: it is refused, costs the turn and
-    is not trained on; the correct word after it is."""
+    """Chance, after the first turn, of a misspelt word before the teacher's. It is refused and costs the turn; only the
+    correct word after it is trained on."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
     spelling: float = Field(0.0, ge=0, le=100)
-    """Mix spelling lessons into the games of SFT: each listed word this many times as `Spell crane.`, answered by `c r
-    a n e`, and as often the other way; 0.5: half of the lessons. For models whose tokens are pieces of words. No strict
-    word is named, every other listed word is."""
+    """Mix spelling lessons into SFT: each listed word this many times as `Spell crane.` -> `c r a n e`, and as often in
+    reverse. 0.5 uses half of the lessons. For models whose tokens are parts of words. Strict words are left out."""
     teacher: TeacherSettings = TeacherSettings()
-    """The solver teacher's play."""
+    """How the solver teacher plays."""
 
     def check(self) -> None:
-        """Refuse rates that add up to more than 1, and what only the solver teacher follows, from another one."""
+        """Check the rates, and that settings of the solver teacher are not set for another one."""
         own = _changed(self, except_for={"num_games", "outside_rate", "rl_only_fraction", "teacher"})
         if self.teacher.is_own and own:
-            raise ValueError(f"traces.{own[0]} is not for traces.teacher.name {self.teacher.name!r}; leave it out")
+            raise ValueError(f"traces.{own[0]} is not for traces.teacher.name {self.teacher.name!r}; remove it")
         if self.outside_rate + self.invented_rate > 1:
             raise ValueError(
-                f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} are fractions "
-                "of the same games; together they must not exceed 1"
+                f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} must not add "
+                "up to more than 1; lower one"
             )
 
 
 def _changed(section: Section, *, except_for: Collection[str]) -> list[str]:
-    """The settings of a section that differ from their defaults."""
     fields = type(section).model_fields.items()
     return [name for name, field in fields if name not in except_for and getattr(section, name) != field.default]
 
 
 class ServedName(NamedTuple):
-    """A model behind an endpoint: the name it is shown under, and the one it is asked for by."""
+    """A model behind an endpoint: the name to show, and the name to request."""
 
     alias: str
     model: str
 
 
 def served_name(name: str) -> ServedName:
-    """Read `ALIAS=MODEL`; a name without an alias is its own.
+    """Parse `ALIAS=MODEL`. A name without an alias is its own alias.
 
     Raises:
-        ConfigError: If one of both is empty.
+        ConfigError: If either part is empty.
 
     Examples:
         >>> served_name("mine=runs/quickstart/grpo")
@@ -130,60 +123,60 @@ def served_name(name: str) -> ServedName:
     if not equals:
         return ServedName(name, name)
     if not alias or not model:
-        raise ConfigError(f"{name!r} names no model under an alias; give ALIAS=MODEL, or MODEL alone")
+        raise ConfigError(f"{name!r} is incomplete; give ALIAS=MODEL, or MODEL alone")
     return ServedName(alias, model)
 
 
 class LLMTeacherSettings(Section):
-    """A language model as teacher, behind any OpenAI-compatible endpoint."""
+    """A language model as teacher, behind an OpenAI-compatible endpoint."""
 
     provider: str | None = None
-    """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or an address; left out: local."""
+    """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or a URL. Default: local."""
     model: str = ""
-    """Model name as the endpoint knows it; `ALIAS=MODEL` asks for MODEL and names the teacher ALIAS in the file."""
+    """Model name at the endpoint. `ALIAS=MODEL` requests MODEL and stores ALIAS as the teacher's name."""
     split: SplitName = "train"
-    """Secrets to play."""
+    """Part of the split whose secrets to play."""
     words_file: Path | None = None
-    """Play the words of this file instead of a part of the split, one a line."""
+    """Play the words of this file instead, one per line."""
     max_secrets: int = Field(0, ge=0)
-    """Play only this many of them, from the first; 0: all."""
+    """Most secrets to play, from the first. 0: all."""
     games_per_word: Count = Field(1, ge=1)
-    """Games per secret, under the seeds SEED, SEED + 1 and so on."""
+    """Games per secret, with the seeds SEED, SEED + 1 and so on."""
     allow_test_secrets: bool = False
-    """Play test secrets too. Their games may be looked at, but never trained on."""
+    """Also play test secrets. You may look at these games, but nothing trains on them."""
     max_concurrent: int = Field(16, ge=1)
     """Games in play at once."""
     temperature: float | None = Field(None, ge=0)
-    """0 is greedy; left out: the endpoint's default."""
+    """Sampling temperature; 0 is greedy. Default: the endpoint's."""
     top_p: float | None = Field(None, gt=0, le=1)
-    """Left out: the endpoint's default."""
+    """Nucleus sampling. Default: the endpoint's."""
     send_seed: bool = False
-    """Send a game's seed along with its requests; not every endpoint takes one."""
+    """Send each game's seed with its requests. Not every endpoint accepts one."""
     max_completion_tokens: int = Field(4096, ge=1)
     """Token limit of a completion, reasoning included."""
     timeout_s: float = Field(300.0, gt=0)
-    """Time for one request, in seconds."""
+    """Time limit of one request, in seconds."""
     game_timeout_s: float = Field(1800.0, gt=0)
-    """Time for one game, pauses included, in seconds."""
+    """Time limit of one game, pauses included, in seconds."""
     max_retries: int = Field(6, ge=0)
-    """Further tries of a request after rate limits, time-outs and server errors, with growing pauses."""
+    """Retries of a request after rate limits, timeouts and server errors, with growing pauses."""
     max_failures: int = Field(20, ge=1)
-    """Failed games in a row after which the run stops."""
+    """Stop after this many failed games in a row."""
     budget_tokens: int = Field(0, ge=0)
-    """Tokens these games may use, prompts included; no request is sent once they are used up; 0: no bound. Tokens that
-    the file of --out records for the same games (secrets, seeds, model) count, failed games included: raise the budget
-    to resume. Games cut off when a budget ran out are not in the file and do not count."""
+    """Token budget of these games, prompts included. 0: no limit. Tokens that the file of --out already records for the
+    same games (secrets, seeds, model) count too, so raise the budget to resume. Games cut off by a budget are neither
+    stored nor counted."""
     budget_money: float = Field(0.0, ge=0)
-    """Budget in money, in the currency of the prices."""
+    """Budget in money, in the currency of the prices. 0: no limit."""
     price_in: float | None = Field(None, ge=0)
-    """Price of a million prompt tokens."""
+    """Price per million prompt tokens."""
     price_out: float | None = Field(None, ge=0)
-    """Price of a million completion tokens."""
+    """Price per million completion tokens."""
     game: GameSettings = GameSettings()
     """Rules and wording."""
 
     def check(self) -> None:
-        """Refuse half of the prices, and a budget of money without them."""
+        """Check that prices come in pairs, and that a money budget has prices."""
         if (self.price_in is None) != (self.price_out is None):
             raise ValueError("price_in and price_out belong together; give both or neither")
         if self.budget_money and self.price_in is None:

@@ -1,4 +1,4 @@
-"""Sampling, optimizer, supervised fine-tuning and rewards."""
+"""Settings of sampling, optimizer, supervised fine-tuning and rewards."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ RateSchedule = Literal["constant", "linear", "cosine", "stable_decay"]
 
 
 class SamplingSettings(Section):
-    """Sampling of completions; made of a run's settings, never written in a file."""
+    """Sampling of completions. Derived from a run's settings, never written in a file."""
 
     temperature: float = Field(1.0, ge=0)
     """0 is greedy."""
     top_p: float = Field(1.0, gt=0, le=1)
-    """Keep the smallest set of tokens with at least this probability."""
+    """Sample from the smallest set of tokens with at least this probability."""
     max_batch_size: int = Field(1024, ge=1)
     """Most games per forward pass."""
     max_completion_tokens: int = Field(512, ge=1)
     """Token limit of a completion, thinking included."""
 
     def greedy(self) -> SamplingSettings:
-        """A copy that always draws the likeliest token."""
+        """Return a copy that always takes the likeliest token."""
         return self.model_copy(update={"temperature": 0.0})
 
 
@@ -38,100 +38,100 @@ class SFTOptimizerSettings(Section):
     learning_rate: float = Field(3e-4, gt=0)
     """Peak learning rate of AdamW."""
     muon_learning_rate: float | None = Field(None, gt=0)
-    """Peak learning rate of Muon, 0.02 is usual; None: AdamW trains every weight."""
+    """Peak learning rate of Muon, usually 0.02. None: AdamW trains all weights."""
     schedule: RateSchedule = "cosine"
-    """Schedule after the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    """Schedule after warm-up. `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
 
 
 class OptimizerSettings(SFTOptimizerSettings):
-    """The optimizer in full: with warm-up and clipping, which SFT leaves as they are here."""
+    """Optimizer with warm-up and clipping, which SFT leaves at these values."""
 
     warmup: float = Field(0.03, ge=0)
-    """Steps in which the rate rises; below 1, a fraction of all steps."""
+    """Warm-up steps; below 1, a fraction of all steps."""
     max_grad_norm: float = Field(1.0, gt=0)
-    """Gradient clipping."""
+    """Gradient norm above which gradients are scaled down."""
 
 
 class RLOptimizerSettings(OptimizerSettings):
-    """The optimizer and its schedule, with the low constant rate of RL as default."""
+    """Optimizer with the low, constant learning rate of RL."""
 
     learning_rate: float = Field(3e-5, gt=0)
     """Peak learning rate of AdamW."""
     schedule: RateSchedule = "constant"
-    """Schedule after the warm-up; `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    """Schedule after warm-up. `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
 
 
 class FittingSettings(Section):
-    """How games are passed through the model in training; a run's are in [model], the same for SFT and RL."""
+    """How training passes games through the model. A run sets these in [model], for SFT and RL alike."""
 
     precision: Precision = "auto"
-    """`bf16` autocast in training passes or `fp32`; `auto`: bf16 where the processor computes in it, but fp32 on the
+    """`bf16` (autocast in training passes) or `fp32`. `auto`: bf16 if the device computes in it, else fp32; fp32 on the
     GPU of a Mac."""
     gradient_checkpointing: bool = False
-    """Trade time for memory: layers are computed again in the backward pass."""
+    """Save memory by recomputing layers in the backward pass, which takes longer."""
     micro_batch_size: int = Field(0, ge=0)
-    """Games per backward pass; 0: all of a batch or step. Games of similar length share a micro-batch, which saves
-    padding."""
+    """Games per backward pass; 0: all of a batch or step. Games of similar length share a micro-batch, to save padding.
+    """
 
 
 class SFTSettings(Section):
     """Supervised fine-tuning on teacher games."""
 
     epochs: float = Field(1.0, ge=0)
-    """Passes over the games; 0: no SFT, learning by play starts from the model of model.path."""
+    """Passes over the games. 0: no SFT; learning by play starts from the model of model.path."""
     batch_size: Count = Field(256, ge=1)
     """Games per optimizer step and process."""
     optimizer: SFTOptimizerSettings = SFTOptimizerSettings()
     """Optimizer and schedule."""
     save_steps: int = Field(0, ge=0)
-    """Checkpoint every this many steps; 0: at the end only."""
+    """Steps between checkpoints. 0: only at the end."""
     validations_per_epoch: int = Field(1, ge=0)
-    """Take the loss on teacher games of validation secrets, which are never trained on, this many times per epoch,
-    evenly spaced, and after the last step; 0: never."""
+    """How often per epoch to measure the loss on teacher games of validation secrets, also after the last step. 0:
+    never."""
     save_each_epoch: bool = False
-    """Keep model and tokenizer after each epoch, in sft/epochs."""
+    """Keep the model of every epoch, in sft/epochs."""
 
 
 class SFTTraining(SFTSettings, FittingSettings):
-    """Settings of one SFT in full, made of [sft] and [model]."""
+    """Full settings of one SFT, from [sft] and [model]."""
 
     optimizer: OptimizerSettings = OptimizerSettings()
-    """Optimizer and schedule, warm-up and clipping."""
+    """Optimizer, schedule, warm-up and clipping."""
     max_length: int = Field(1024, ge=8)
-    """Longest game in tokens; longer ones are dropped and counted."""
+    """Longest game in tokens. Longer games are dropped and counted."""
     logging_steps: int = Field(10, ge=1)
-    """Write metrics every this many steps."""
+    """Steps between metric rows."""
 
     @property
     def batches(self) -> tuple[int, int]:
-        """Games of a backward pass, the most that divide the batch, and backward passes of an optimizer step."""
+        """Games per backward pass, and backward passes per optimizer step. Their product is `batch_size`."""
         most = min(self.micro_batch_size or self.batch_size, self.batch_size)
         micro = next(size for size in range(most, 0, -1) if self.batch_size % size == 0)
         return micro, self.batch_size // micro
 
 
 class FixedRewardSettings(Section):
-    """A reward that never changes, for games that others train on."""
+    """A constant reward, for games that others train on."""
 
     reward_preset: str = "sparse"
-    """Reward preset; a session of the server may ask for another."""
+    """Reward preset. A session of the server may ask for another."""
     reward_weights: dict[str, float] = Field(default_factory=dict)
-    """Your own weights by component name, instead of the preset's."""
+    """Your own weights by component name, instead of a preset's."""
     keep_order: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
-    """Move the weights of winning and of broken rules as far as needed for no loss to outscore a win, and no loss with
-    a broken rule an honest one; `--no-` leaves them as given."""
+    """Adjust the weights of winning and broken rules so that no loss outscores a win, and no loss with a broken rule an
+    honest loss. `--no-` keeps the weights as given."""
 
     @model_validator(mode="after")
     def _is_one_known_reward(self) -> Self:
         if self.reward_weights and self.reward_preset != "sparse":
-            raise ValueError("reward_preset and reward_weights both say what is rewarded; leave one of them out")
+            raise ValueError("reward_preset and reward_weights both set the reward; remove one of them")
         if self.reward_preset not in PRESETS:
-            raise ValueError(f"unknown reward_preset {self.reward_preset!r}; known are {', '.join(PRESETS)}")
+            raise ValueError(f"reward_preset {self.reward_preset!r} is unknown; give one of {', '.join(PRESETS)}")
         self.rubric()
         return self
 
     def rubric(self) -> Rubric:
-        """The rubric these settings describe.
+        """Return the rubric of these settings.
 
         Raises:
             RewardError: If a component is unknown.
@@ -143,24 +143,24 @@ class RewardSettings(Section):
     """Reward of a game."""
 
     preset: str | None = None
-    """Name of a reward preset, or of a curriculum, which switches its weights by measured compliance with the format;
-    None: `sparse`, or your weights."""
+    """Reward preset, or a curriculum that switches its weights once replies follow the format. None: `sparse`, or your
+    own weights."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Your own weights by component name, instead of a preset's."""
     keep_order: bool = True
-    """Move the weights of winning and of broken rules as far as needed for no loss to outscore a win, and no loss with
-    a broken rule an honest one; false leaves them as they are."""
+    """Adjust the weights of winning and broken rules so that no loss outscores a win, and no loss with a broken rule an
+    honest loss. false keeps the weights as given."""
 
     def check(self) -> None:
-        """Refuse two rewards in the same place, and rewards that do not exist."""
+        """Check that the reward is set once and exists."""
         if self.weights and self.preset is not None:
             raise ValueError(
-                f"preset {self.preset!r} and weights ({', '.join(self.weights)}) both set the reward; leave one out"
+                f"preset {self.preset!r} and weights ({', '.join(self.weights)}) both set the reward; remove one"
             )
         self.schedule()
 
     def schedule(self) -> Schedule:
-        """The weights these settings describe, and those of a curriculum's second phase.
+        """Return the weights of these settings, and those of a curriculum's second phase.
 
         Raises:
             RewardError: If a preset or component is unknown.

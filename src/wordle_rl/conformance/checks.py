@@ -1,6 +1,6 @@
-"""The checks, and a target held against them.
+"""The checks of an environment.
 
-A check is a function of an `Examiner`. Its docstring is the requirement, as the report shows it.
+A check is a function of an `Examiner`. Its docstring is the requirement that the report shows.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from wordle_rl.game import score_guess
 
 _EPSILON = 1e-9
 
-Found = tuple[Sequence[str], str]  # faults, each in a sentence, and the sentence to say if there are none
+Found = tuple[Sequence[str], str]  # faults, one sentence each; and what was seen, for a report without faults
 
 
 class NotApplicableError(Exception):
-    """A check that cannot be asked of this target; the message is the reason."""
+    """The check does not apply to this target. The message is the reason."""
 
 
 class Check(NamedTuple):
-    """One question put to a target, under the id of RFC 008 where one asks the same, else `wordle.*`."""
+    """One check, under the id of RFC 008 where it has the same one, else `wordle.*`."""
 
     check_id: str
     requirement: str
@@ -62,7 +62,7 @@ def _seed_control(ex: Examiner) -> Found:
 
 
 def _differences(game: Game, again: Game) -> list[str]:
-    """The first difference of two games in what a policy and its trainer see."""
+    """Return the first difference of two games in what a policy and its trainer see, if any."""
     for turn, (before, now) in enumerate(zip_longest(game.visible, again.visible)):
         if before != now:
             return [f"{game}: turn {turn} was {before!r:.80}, then {now!r:.80} {again.lost_session}"]
@@ -75,7 +75,7 @@ def _replayed(ex: Examiner, games: Iterable[Game]) -> list[str]:
 
 @_check("runtime.episode_determinism")
 def _episode_determinism(ex: Examiner) -> Found:
-    """Equal seed and replies give equal texts, rewards and ends, refused replies included."""
+    """Equal seeds and replies give equal texts, rewards and ends, refused replies included."""
     _skip_if(ex.unseeded, "seeds do not decide the game")
     games = ex.games(play.SOLVER, play.CONSISTENT, count=PAIRS)
     games += ex.games(play.LOSER, play.QUITTER, play.INVALID, play.ECHO, play.SPAM, count=3)
@@ -84,7 +84,7 @@ def _episode_determinism(ex: Examiner) -> Found:
 
 @_check("runtime.episode_isolation")
 def _episode_isolation(ex: Examiner) -> Found:
-    """Every value of a game is in its own session; a game given up leaves nothing behind."""
+    """Games in different sessions do not affect each other, and an abandoned game leaves nothing behind."""
     _skip_if(ex.unseeded, "seeds do not decide the game")
     games, others = ex.games(play.SOLVER, count=PAIRS), ex.games(play.LOSER, count=PAIRS)[::-1]
     faults = []
@@ -92,6 +92,7 @@ def _episode_isolation(ex: Examiner) -> Found:
         with ex.session(other.seed) as beside:
             replies = iter(other.turns)
 
+            # A reply of another game goes to a second session before each reply of this one.
             def by_turns(now: Game, game: Game = game, replies: Iterator[play.Turn] = replies) -> Reply:
                 for turn in islice(replies, 1):
                     beside.send(turn.reply.text)
@@ -107,7 +108,7 @@ def _episode_isolation(ex: Examiner) -> Found:
 
 @_check("semantic.oracle_max")
 def _oracle_max(ex: Examiner) -> Found:
-    """The exact solver wins every game, by marks and word list, for more than any loss, in finite numbers."""
+    """The exact solver wins every game by marks and word list, and earns more than any loss, in finite numbers."""
     games = ex.games(play.SOLVER)
     wins = [game for game in games if game.secret]
     faults = [
@@ -127,8 +128,8 @@ def _oracle_max(ex: Examiner) -> Found:
 
 @_check("semantic.canary_floor")
 def _canary_floor(ex: Examiner) -> Found:
-    """Play without thought stays at the floor, and every game ends: one guess a reply, by a strict grammar."""
-    # On the way from doing nothing to the solver; of those that say words, from honest losses.
+    """Play without thought stays near the lowest reward, and every game ends."""
+    # Fraction of the way from a base player's reward to the solver's. Word canaries are measured from honest losses.
     top, faults = ex.mean(play.SOLVER), []
     for base, canaries, limit in ((play.NOTHING, play.IDLE_CANARIES, 0.05), (play.LOSER, play.WORD_CANARIES, 0.1)):
         floor = ex.mean(base)
@@ -145,7 +146,7 @@ def _canary_floor(ex: Examiner) -> Found:
 
 @_check("wordle.turn_limit")
 def _turn_limit(ex: Examiner) -> Found:
-    """A game without the secret ends on its last guess, not before and not after."""
+    """A game without the secret ends exactly on its last guess."""
     games = ex.games(play.LOSER)
     faults = []
     for game in games:
@@ -158,7 +159,7 @@ def _turn_limit(ex: Examiner) -> Found:
 
 
 def _marked(games: Iterable[Game]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Secret and guess of every marked guess in games that were won, and the marks that are wrong."""
+    """Return (secret, guess) of every marked guess in won games, and a fault for every wrong mark."""
     checked = [(game.secret, *marked) for game in games if game.secret is not None for marked in game.scored]
     wrong = [
         f"secret {secret!r}, guess {guess!r}: {marks}, by the rules {score_guess(secret, guess)}"
@@ -170,7 +171,7 @@ def _marked(games: Iterable[Game]) -> tuple[list[tuple[str, str]], list[str]]:
 
 @_check("wordle.marks")
 def _marks(ex: Examiner) -> Found:
-    """Greens first, then yellow for each letter while copies are left, from the left; by the word list (--words)."""
+    """Greens come first, then yellows from the left while copies of the letter are left, by the word list (--words)."""
     games = ex.games(play.SOLVER, play.CONSISTENT)
     checked, faults = _marked(games)
     faults += [
@@ -184,7 +185,7 @@ def _marks(ex: Examiner) -> Found:
 
 @_check("wordle.repeated_letters")
 def _repeated_letters(ex: Examiner) -> Found:
-    """Each copy of a letter is used up once, greens before yellows."""
+    """Each copy of a letter is used once, greens before yellows."""
     checked, faults = _marked(ex.games(play.DETECTIVE))
     telling = [each for each in checked if naive_marks(*each) != score_guess(*each)]
     _skip_if(not faults and not telling, "no game came to a known secret with a guess that tells scorers apart")
@@ -193,7 +194,7 @@ def _repeated_letters(ex: Examiner) -> Found:
 
 @_check("wordle.after_end")
 def _after_end(ex: Examiner) -> Found:
-    """After the end a reply is refused, or changes nothing and pays nothing."""
+    """After the end, a reply is refused, or changes nothing and earns nothing."""
     faults, seen = [], []
     for player in (play.SOLVER, play.LOSER):
         with ex.session(ex.seeds[0]) as session:
@@ -210,7 +211,7 @@ def _after_end(ex: Examiner) -> Found:
 
 @_check("wordle.refusals")
 def _refusals(ex: Examiner) -> Found:
-    """Each bad reply gets an error and no marks, at one cost; how many are free is bounded."""
+    """Every bad reply gets an error and no marks, all at the same cost, and only so many are free."""
     words = ex.solver.words.guesses
     length = len(words[0])
     unlisted = next(word for letter in "qxzjvk" if (word := letter * length) not in words)
@@ -234,12 +235,12 @@ def _refusals(ex: Examiner) -> Found:
 
 
 def _bad_answer(game: Game) -> str:
-    """Fault of the answer to the second reply; '' if it has none."""
+    """Return the fault of the answer to the second reply, or ''."""
     if len(game.turns) < 3:
         return game.lost_session or "it ended the game"
     first, bad, after = game.turns[:3]
     before = first.guess or ""
-    # Marks of the guess before are a history where later answers show them too.
+    # Marks of the earlier guess are no fault if later answers repeat them too: then they are a history.
     stale = read_marks(bad.step.text, before) is not None and read_marks(after.step.text, before) is None
     if after.marks is None:
         return f"the next guess got no marks: {after.step.text[:60]!r}"
@@ -250,9 +251,9 @@ def _bad_answer(game: Game) -> str:
 
 @_check("wordle.guess_grammar")
 def _guess_grammar(ex: Examiner) -> Found:
-    """One guess in its own tags, outside the thinking, is a guess, and nothing else is."""
+    """Only a single guess in its own tags, outside the thinking, is a guess."""
     _skip_if(ex.dialect is Dialect.PLAIN, "in this dialect a reply is a word and nothing else")
-    # Two listed words with no common letter, so that marks of one are not read as the other's.
+    # Two listed words without a common letter, so that marks of one are never read as the other's.
     words, write = ex.solver.words.guesses, ex.dialect.write
     one = next(word for word in words if len(set(word)) == len(word))
     other = next((word for word in words if not set(word) & set(one)), words[-1])
@@ -270,7 +271,7 @@ def _guess_grammar(ex: Examiner) -> Found:
 
 
 def disguises(word: str) -> Mapping[str, re.Pattern[str]]:
-    """Patterns of a word in the forms in which environments have been seen to send it, by name."""
+    """Return patterns of a word in the forms in which environments have leaked it, by name."""
     codes, places = (r"\s*,\s*".join(str(ord(letter) - base) for letter in word) for base in (0, 96))
     encoded = {base64.b64encode(form.encode()).decode().rstrip("=") for form in (word, word.upper())}
 
@@ -289,9 +290,9 @@ def disguises(word: str) -> Mapping[str, re.Pattern[str]]:
 
 
 def leaks_in(texts: Sequence[tuple[Game, str]]) -> list[str]:
-    """Texts of games that hold their own secret, in a form that few games of the same player with other secrets hold.
+    """Return a fault for every text that holds its own game's secret, unless most other games' texts do too.
 
-    A word of the instructions, or of the player's replies, stands in all of them: it gives nothing away.
+    A word of the instructions or of the player's own replies appears in all of them, and so gives nothing away.
     """
 
     def holds(game: Game, text: str, form: re.Pattern[str]) -> bool:
@@ -308,7 +309,7 @@ def leaks_in(texts: Sequence[tuple[Game, str]]) -> list[str]:
 
 
 def _with_secrets(ex: Examiner) -> list[Game]:
-    """Won games, and a few lost ones, refused replies among them, whose secrets seeds reveal."""
+    """Return won games, and a few lost ones whose secrets are known from won games of the same seed."""
     games = [game for game in ex.games(play.SOLVER, play.DETECTIVE) if game.secret]
     _skip_if(not games, "no game was won, so no secret is known to search for")
     lost = [] if ex.unseeded else [game for game in ex.games(play.LOSER, play.INVALID, count=5) if not game.secret]
@@ -318,7 +319,7 @@ def _with_secrets(ex: Examiner) -> list[Game]:
 
 @_check("semantic.no_solution_leakage")
 def _no_solution_leakage(ex: Examiner) -> Found:
-    """No observation before the end holds the secret, in whatever form."""
+    """No observation before the end holds the secret in any form."""
     games = _with_secrets(ex)
     seen = ([game.opening, *(turn.step for turn in game.turns if not turn.step.done)] for game in games)
     texts = [(g, "\n".join(s.raw for s in steps if not s.refused)) for g, steps in zip(games, seen, strict=True)]
@@ -339,7 +340,7 @@ def _oracle_containment(ex: Examiner) -> Found:
 
 @_check("statistical.gameability_gap")
 def _gameability_gap(ex: Examiner) -> Found:
-    """No broken rule is paid more than an honest loss, and no loss as much as a win."""
+    """No broken rule earns more than an honest loss, and no loss as much as a win."""
     everyone = ex.games(play.SOLVER, play.DETECTIVE, play.LOSER, play.QUITTER, *play.IDLE_CANARIES, *play.WORD_CANARIES)
     games = sorted((game for game in everyone if game.done), key=lambda game: -game.total)
     wins, losses = ([game for game in games if bool(game.secret) is won] for won in (True, False))
@@ -361,7 +362,7 @@ Status = Literal["pass", "fail", "skip", "error"]
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Finding under a check's id: what must hold, and what was seen, in at most three sentences."""
+    """Result of a check: its requirement, and the evidence in at most three sentences."""
 
     check_id: str
     requirement: str
@@ -370,7 +371,7 @@ class CheckResult:
 
 
 def examine(examiner: Examiner, checks: Iterable[Check] = tuple(CHECKS)) -> Iterator[CheckResult]:
-    """Hold a target against checks. A session that breaks off is an error of one check, not of the examination."""
+    """Run checks on a target. A session that breaks off is an error of one check only."""
     for check in checks:
         found: tuple[Status, Sequence[str]]
         try:

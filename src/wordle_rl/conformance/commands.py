@@ -1,4 +1,4 @@
-"""`conformance`: hold a Wordle environment, or a trainer, against the checks."""
+"""`conformance`: check a Wordle environment, or a trainer."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ def conformance(
     out: Path | None = None,
     as_json: Json = False,
 ) -> int:
-    """Check a Wordle environment from outside, or a trainer on recorded games; the exit code is 1 if a check fails.
+    """Check a Wordle environment from outside, or a trainer on recorded games. The exit code is 1 if a check fails.
 
     Args:
-        target: Address of an OpenEnv server, or package.module:factory of an environment with reset and step.
-        trainer: package.module:adapter of a trainer instead of an environment; the options below are for environments.
-        dialect: How a guess is written: tagged <guess>crane</guess>, bracketed [crane], or plain crane.
-        games: Games a player plays in a check that counts.
-        only: Ids of the checks to run; left out: all.
-        max_turns: Guesses of a game.
-        action_field: Field of a server's action that takes the reply; left out: its one required string.
-        token_variable: Environment variable with a server's bearer token.
-        out: Directory for conformance.json.
+        target: URL of an OpenEnv server, or package.module:factory of an environment with reset and step.
+        trainer: package.module:adapter of a trainer, instead of an environment. The options below do not apply to it.
+        dialect: How guesses are written: tagged <guess>crane</guess>, bracketed [crane], or plain crane.
+        games: Games per player in checks that compare rewards.
+        only: Ids of the checks to run. Default: all.
+        max_turns: Guesses per game.
+        action_field: Field of a server's action that takes the reply. Default: its only required string.
+        token_variable: Environment variable that holds a server's bearer token.
+        out: Directory to write conformance.json to.
     """
     if bool(target) == bool(trainer):
-        raise ConfigError("name an environment or a --trainer, and not both")
+        raise ConfigError("name either an environment or a --trainer")
     if out is not None and out.exists() and not out.is_dir():
         raise ConfigError(f"--out {out} is a file; give a directory")
     if games < 1:
@@ -73,7 +73,7 @@ def conformance(
         else:
             subject, found = _open(target, action_field, token_variable), load_words(words)
             examiner = Examiner(subject, Solver(found), dialect, games, seed, max_turns)
-            with examiner.session(seed):  # a target that opens no game at all is a wrong input, not a failed check
+            with examiner.session(seed):  # a target that opens no game is a wrong input, not a failed check
                 pass
             facts |= {"words": found.fingerprint, "dialect": dialect, "games": games, "seed": seed, "turns": max_turns}
             checked = examine(examiner, [check for check in CHECKS if check.check_id in (only or known)])
@@ -99,7 +99,7 @@ def conformance(
 
 
 def _open(name: str, action_field: str, token_variable: str) -> Target:
-    """The target of an address, or of `package.module:factory`."""
+    # A URL is an OpenEnv server, anything else is `package.module:factory`.
     if "://" not in name:
         return module_target(name)
     try:

@@ -1,4 +1,4 @@
-"""Dialects of Wordle environments: how a guess is written, and how the marks in an observation are read."""
+"""Dialects of Wordle environments: how a guess is written, and how marks are read from an observation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MEANING = {**_MARKS, **_SYMBOLS, **_PHRASES}
 
 
 class Dialect(StrEnum):
-    """Form of a guess in a reply."""
+    """How a guess is written in a reply."""
 
     TAGGED = "tagged"
     BRACKETED = "bracketed"
@@ -30,10 +30,10 @@ class Dialect(StrEnum):
 
 
 def read_marks(text: str, guess: str) -> str | None:
-    """Read the marks that an observation gives to a guess, `G`, `Y`, `X` per letter; None if it gives it none.
+    """Read the marks of a guess from an observation, `G`, `Y`, `X` per letter; None if there are none.
 
-    The letters must stand beside their marks, so those of another guess are never read; the last ones count. Spaced
-    marks that are the whole observation are those of the guess it answers.
+    The letters must stand beside their marks, so marks of another guess are never read. The last match counts. Spaced
+    marks that make up the whole observation belong to the guess it answers.
 
     Examples:
         >>> read_marks("C R A N E\\nG Y X X X", "crane")
@@ -46,17 +46,17 @@ def read_marks(text: str, guess: str) -> str | None:
 
 @lru_cache(maxsize=8192)
 def _forms(guess: str) -> list[re.Pattern[str]]:
-    """Patterns of a guess with its marks, a group for each."""
+    """Return the patterns of a guess with its marks, one group per mark."""
     mark, symbol, phrase = ("|".join(map(re.escape, known)) for known in (_MARKS, _SYMBOLS, _PHRASES))
     marks, letters = r"\s*".join([f"({mark})"] * len(guess)), [re.escape(letter) for letter in guess]
     spaced, apart = r"\s*".join(letters), r"[^a-zA-Z\n]{0,3}".join(letters)
-    rule = r"[|+ :-]*---[|+ :-]*$"  # of a table: dashes that are no marks
+    rule = r"[|+ :-]*---[|+ :-]*$"  # a table's rule: its dashes are no marks
     forms = (
-        # G Y X X X and nothing else: the guess stands in the reply that this answers
+        # G Y X X X and nothing else: the guess is in the reply that this answers
         r"\A\s*" + r"\s+".join(["([GYX])"] * len(guess)) + r"\s*\Z",
         # crane GYXXX, crane: G Y X X X, crane -> 🟩🟨⬛⬛⬛
         rf"(?<![a-zA-Z])(?i:{spaced})(?![a-zA-Z])[^a-zA-Z\n]{{1,6}}?{marks}(?!\w)",
-        # A line that ends with the letters, and one of the two lines under it that ends with the marks
+        # A line that ends with the letters, then one of the next two lines, which ends with the marks
         rf"(?<![a-zA-Z])(?i:{apart})[^a-zA-Z\n]*\n(?:.*\n)??(?!{rule}).*?{marks}[ \t|]*$",
         "".join(f"{letter}([GYX])" for letter in letters),  # cGrYaXnXeX
         r"\s+".join(rf"{letter.upper()}({symbol})" for letter in letters),  # C(✓) R(-) A(x) N(x) E(✓)

@@ -1,4 +1,4 @@
-"""An OpenEnv server as a target: one WebSocket per session, and its pages over HTTP."""
+"""An OpenEnv server as a target: one WebSocket per session, and its schema over HTTP."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIMEOUT_S = 30.0
 
 
 class OpenEnvTarget(Target):
-    """The server at an address. A reply goes into `action_field`, or the one required string of the action's schema."""
+    """The server at a URL. Replies go into `action_field`, or into the only required string of the action's schema."""
 
     def __init__(self, url: str, token: str = "", action_field: str = "") -> None:
         if not url.startswith(("http://", "https://")):
@@ -27,7 +27,7 @@ class OpenEnvTarget(Target):
         self._field = action_field or self._field_of_action()
 
     def open(self, seed: int) -> Session:
-        """Connect and reset."""
+        """Open a session and reset it."""
         try:
             return _OpenEnvSession(self.name, self._headers, self._field, seed)
         except (*_LOST, SessionLostError) as error:
@@ -58,7 +58,7 @@ class _OpenEnvSession(Session):
             raise SessionLostError(self.opening.text)
 
     def _ask(self, kind: str, **data: Any) -> Step:
-        """Send a message. An error message is a refusal; a connection that breaks is none."""
+        # An error message is a refusal. A broken connection is not; it raises.
         try:
             self._socket.send(json.dumps({"type": kind, "data": data}))
             raw = str(self._socket.recv(timeout=_TIMEOUT_S))
@@ -77,5 +77,5 @@ class _OpenEnvSession(Session):
         return self._ask("state").raw
 
     def close(self) -> None:
-        with contextlib.suppress(*_LOST):  # a connection that is already gone is closed
+        with contextlib.suppress(*_LOST):  # the connection may be gone already
             self._held.close()

@@ -1,4 +1,4 @@
-"""Players that the checks send in, the games they play, and the examiner, who has each game played once."""
+"""Players for the checks, their games, and the examiner, which plays each game once."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from wordle_rl.conformance.target import Session, SessionLostError, Step, Target
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver
 
-PAIRS = 10  # games that are played a second time
+PAIRS = 10  # games to play a second time
 
 
 class Reply(NamedTuple):
-    """Words of a player: a guess, or any other text."""
+    """A player's reply: a guess, or any other text."""
 
     text: str
     guess: str | None = None
 
 
 class Turn(NamedTuple):
-    """One reply and its answer, which may give the guess no marks; `beside`: what was to be had beside it."""
+    """One reply and its answer. `beside` holds what the target shows besides observations, such as its state."""
 
     reply: Reply
     guess: str | None
@@ -39,7 +39,7 @@ class Turn(NamedTuple):
 
 @dataclass(frozen=True)
 class Game:
-    """A game, in progress or over, as far as its player has seen it."""
+    """A game in progress or over, as its player sees it."""
 
     examiner: Examiner = field(repr=False)
     seed: int
@@ -56,17 +56,17 @@ class Game:
 
     @property
     def done(self) -> bool:
-        """True if the environment called it over."""
+        """True if the environment said that the game is over."""
         return bool(self.turns) and self.turns[-1].step.done
 
     @property
     def total(self) -> float:
-        """The game's reward: the sum over its steps."""
+        """Sum of the rewards of all steps."""
         return sum((turn.step.earned for turn in self.turns), 0.0)
 
     @property
     def honest(self) -> bool:
-        """True if every reply was a guess that got marks, but for a last one whose marks are not sent."""
+        """True if every reply was a marked guess. The last guess may lack marks, since some environments omit them."""
         return all(turn.guess is not None for turn in self.turns) and all(turn.marks for turn in self.turns[:-1])
 
     @property
@@ -81,36 +81,36 @@ class Game:
 
     @property
     def candidates(self) -> list[str]:
-        """Answers of the word list that fit all marks, sorted."""
+        """Answers that fit all marks, sorted."""
         solver = self.examiner.solver
         return [solver.words.answers[index] for index in solver.candidates(self.scored)]
 
     @property
     def visible(self) -> list[tuple[str, object, bool, bool]]:
-        """All that a policy and its trainer see: text, reward, done, refused, from the opening on."""
+        """Everything a policy and its trainer see: text, reward, done, refused, from the opening on."""
         return [(s.text, s.reward, s.done, s.refused) for s in (self.opening, *(turn.step for turn in self.turns))]
 
     def guess(self, word: str) -> Reply:
-        """The reply that guesses a word."""
+        """Make the reply that guesses a word."""
         return Reply(self.examiner.dialect.write(word), word)
 
     def any_of(self, words: Sequence[str] = ()) -> Reply:
-        """A guess drawn from some words, or from all that are listed if there are none."""
+        """Guess a random word of `words`, or of the whole list if it is empty."""
         return self.guess(self.rng.choice(words or self.examiner.solver.words.guesses))
 
     def winning_word(self) -> str | None:
-        """The word that won, or None."""
+        """Return the word that won, or None."""
         if not self.done or self.turns[-1].step.refused:
             return None
         last, fits = self.turns[-1], replace(self, turns=self.turns[:-1]).candidates
-        # Without marks of the last answer: won is what ends early, or with the only answer that fits.
+        # Without marks for the last guess, a game is won if it ended early, or on the only answer that fits.
         early = len(self.turns) < self.examiner.max_turns and self.honest
         won = set(last.marks) == {"G"} if last.marks else last.guess in fits and (early or len(fits) == 1)
         return last.guess if won else None
 
 
 class Player(NamedTuple):
-    """A way to play, under its name in reports."""
+    """A way to play, with its name in reports."""
 
     name: str
     choose: Callable[[Game], Reply]
@@ -118,27 +118,27 @@ class Player(NamedTuple):
 
 @dataclass
 class Examiner:
-    """A target, and what was played on it so far."""
+    """A target, and the games played on it so far."""
 
     target: Target
-    solver: Solver  # of the word list that the target is taken to play with
+    solver: Solver  # for the word list that the target should use
     dialect: Dialect
-    num_games: int = 30  # games a player plays in a check that counts
-    seed: int = 0  # of the players; games are opened with `seed`, `seed + 1`, …
+    num_games: int = 30  # games per player in checks that compare rewards
+    seed: int = 0  # of the players; games are opened with `seed`, `seed + 1` and so on
     max_turns: int = 6
     _games: dict[tuple[str, int], Game] = field(default_factory=dict)
 
     @property
     def seeds(self) -> range:
-        """Seeds of the games that count."""
+        """Seeds of the games."""
         return range(self.seed, self.seed + self.num_games)
 
     def games(self, *players: Player, count: int | None = None) -> list[Game]:
-        """Games of players over the seeds, or over the first `count` of them; each is played once and kept."""
+        """Return games of players over the seeds (or the first `count`). Each is played once and kept."""
         return [self.game(player, seed) for player in players for seed in self.seeds[:count]]
 
     def game(self, player: Player, seed: int) -> Game:
-        """One game, played once and kept."""
+        """Return one game, played once and kept."""
         key = (player.name, seed)
         if key not in self._games:
             self._games[key] = self.play(player, seed)
@@ -146,16 +146,16 @@ class Examiner:
 
     @cached_property
     def unseeded(self) -> list[Game]:
-        """Games that were another when their seed was opened again."""
+        """Games that differed when their seed was opened again."""
         return [game for game in self.games(SOLVER, count=PAIRS) if game.scored != self.play(SOLVER, game.seed).scored]
 
     def play(self, player: Player, seed: int, max_replies: int | None = None) -> Game:
-        """One game in a session of its own."""
+        """Play one game in its own session."""
         with self.session(seed) as session:
             return self.play_in(session, player, seed, max_replies)
 
     def replay(self, game: Game, turns: int | None = None) -> Game:
-        """Send the replies of a recorded game again, whatever is answered."""
+        """Send the replies of a recorded game again, whatever the answers."""
         said = [turn.reply for turn in game.turns[:turns]]
         return self.play(Player(game.player, lambda now: said[len(now.turns)]), game.seed, len(said))
 
@@ -164,12 +164,12 @@ class Examiner:
         return fmean(game.total for game in self.games(player))
 
     def session(self, seed: int) -> closing[Session]:
-        """A session that is closed again at the end of the `with`."""
+        """Open a session for a `with` block, which closes it."""
         return closing(self.target.open(seed))
 
     def play_in(self, session: Session, player: Player, seed: int, max_replies: int | None = None) -> Game:
-        """Play until the environment says it is over, breaks off, or has had `max_replies`; the session stays open."""
-        limit = self.max_turns + 10 if max_replies is None else max_replies  # ten may be refused without cost
+        """Play until the game is over, the session breaks off, or `max_replies` were sent. The session stays open."""
+        limit = self.max_turns + 10 if max_replies is None else max_replies  # allow ten free refusals
         rng = random.Random(f"{self.seed}:{player.name}:{seed}")
         game = Game(self, seed, player.name, session.opening, rng, beside_opening=session.beside())
         while len(game.turns) < limit and not game.done:
@@ -185,7 +185,7 @@ class Examiner:
 
 
 def _solve(game: Game) -> Reply:
-    """The solver's best guess; once no answer fits the marks, random words, since there is nothing left to solve."""
+    # Once no answer fits the marks there is nothing left to solve, so guess anything.
     solver = game.examiner.solver
     if not game.scored:
         return game.guess(solver.best_openers(1)[0].guess)
@@ -194,15 +194,15 @@ def _solve(game: Game) -> Reply:
 
 
 def _lose(game: Game) -> Reply:
-    """A listed word that cannot be the secret, not guessed before; on an empty board a word that is no answer."""
+    # A new listed word that cannot be the secret. On an empty board that is a word outside the answers.
     ruled_out = {*game.candidates, *game.said}
     return game.any_of([word for word in game.examiner.solver.words.guesses if word not in ruled_out])
 
 
 def _find_out(game: Game) -> Reply:
-    """Find the secret without saying it, try words of repeated letters on it, and say it on the last turn."""
+    """Find the secret without guessing it, try words with repeated letters on it, and guess it on the last turn."""
     solver, words = game.examiner.solver, game.examiner.solver.words
-    # By the marks of words that have no letter twice: how repeated letters are marked is what these games show.
+    # Trust only marks of words without repeated letters; marks of repeated letters are what these games test.
     probed = [(guess, marks) for guess, marks in game.scored if len(set(guess)) == len(guess)]
     known = solver.candidates(probed)
     if len(known) == 0:
@@ -214,7 +214,7 @@ def _find_out(game: Game) -> Reply:
         others = [word for word in words.guesses if word != secret and word not in game.said]
         telling = [word for word in others if naive_marks(secret, word) != score_guess(secret, word)]
         return game.any_of(telling or others)
-    # The guess with most information among words that cannot be the secret. Before the first marks any answer may be.
+    # The most informative guess that cannot be the secret. Before the first marks, any answer could be.
     fits = {words.answers[index] for index in known}
     if probed:
         ranked = [words.guesses[index] for index in np.argsort(-solver.information(known), kind="stable")]
@@ -225,7 +225,7 @@ def _find_out(game: Game) -> Reply:
 
 
 def naive_marks(secret: str, guess: str) -> str:
-    """Marks of a common faulty scorer, which gives yellow to every letter that occurs."""
+    """Mark a guess like a common faulty scorer, which gives yellow to every letter that occurs."""
     return "".join("G" if s == g else "Y" if g in secret else "X" for s, g in zip(secret, guess, strict=True))
 
 
@@ -242,5 +242,5 @@ ECHO = Player("echo", lambda game: Reply((game.turns[-1].step if game.turns else
 INVALID = Player("always invalid", lambda _: PROSE)
 SPAM = Player("bracket spam", lambda game: Reply(" ".join(game.any_of().text for _ in range(40))))
 
-IDLE_CANARIES = (NOTHING, ECHO, INVALID, SPAM)  # they never make one guess
-WORD_CANARIES = (CONSTANT, RANDOM_WORD)  # they say listed words without looking at the marks
+IDLE_CANARIES = (NOTHING, ECHO, INVALID, SPAM)  # never make a single guess
+WORD_CANARIES = (CONSTANT, RANDOM_WORD)  # guess listed words and ignore the marks

@@ -1,4 +1,4 @@
-"""An environment as the checks see it: it opens sessions, takes text and answers. What is behind it is unknown."""
+"""An environment as the checks see it: it opens sessions, takes text and answers."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Any
 
 
 class TargetError(ValueError):
-    """A target that cannot be examined; the message names it and the fix in one line."""
+    """A target that cannot be examined. The message names it and the fix in one line."""
 
 
 class SessionLostError(Exception):
-    """A session that ended without an answer: connection dropped, no reply in time, crash outside the protocol."""
+    """A session that ended without an answer: connection lost, timeout, or a crash outside the protocol."""
 
 
 @dataclass(frozen=True)
 class Step:
     """One answer of an environment."""
 
-    text: str  # the new text of the observation, as a policy reads it; of a refusal its message
-    reward: object = None  # as sent, whatever it is
+    text: str  # new text of the observation as a policy reads it, or the message of a refusal
+    reward: object = None  # as sent, of any type
     done: bool = False  # the game is over
-    raw: str = ""  # everything that was sent, in which secrets are searched
+    raw: str = ""  # everything sent, to search for secrets
     refused: bool = False  # an error came instead of an observation
 
     @property
     def earned(self) -> float:
-        """The reward as a number; 0 if none came or it is not finite."""
+        """The reward as a number; 0 if missing or not finite."""
         is_number = isinstance(self.reward, int | float) and not isinstance(self.reward, bool)
         return float(self.reward) if is_number and math.isfinite(self.reward) else 0.0  # type: ignore[arg-type]
 
@@ -42,15 +42,15 @@ class Session:
     opening: Step  # the first observation
 
     def send(self, reply: str) -> Step:
-        """Play one reply; without an answer, raise `SessionLostError`."""
+        """Play one reply. Raises `SessionLostError` if there is no answer."""
         raise NotImplementedError
 
     def beside(self) -> str:
-        """Everything to be had beside the observations, such as the state."""
+        """Return everything shown besides observations, such as the state."""
         return ""
 
     def close(self) -> None:
-        """End the session, whatever state its game is in."""
+        """End the session in any state of its game."""
 
 
 class Target:
@@ -59,12 +59,12 @@ class Target:
     name: str  # in reports
 
     def open(self, seed: int) -> Session:
-        """Start the game of a seed; if no session can be had, raise `TargetError`."""
+        """Open a session on the game of a seed. Raises `TargetError` if that fails."""
         raise NotImplementedError
 
 
 class ModuleTarget(Target):
-    """Environments that a factory makes, one per session, with `reset` and `step` in the form of Gym or Gymnasium."""
+    """Environments made by a factory, one per session, with `reset` and `step` as in Gym or Gymnasium."""
 
     def __init__(self, name: str, factory: Callable[[], Any]) -> None:
         self.name, self._factory = name, factory
@@ -73,7 +73,7 @@ class ModuleTarget(Target):
         """Make an environment and reset it."""
         try:
             return _ModuleSession(self._factory(), seed)
-        except Exception as error:  # an environment that opens no game is no target, whatever it raises
+        except Exception as error:  # user code may raise anything
             raise TargetError(f"{self.name} opens no game: {type(error).__name__}: {error}") from error
 
 
@@ -91,7 +91,7 @@ class _ModuleSession(Session):
     def send(self, reply: str) -> Step:
         try:
             answer = self._env.step(reply)
-        except Exception as error:  # whatever it raises is its way of saying no
+        except Exception as error:  # any exception counts as a refusal
             return Step(str(error), raw=f"{type(error).__name__}: {error}", refused=True)
         if not isinstance(answer, Sequence) or len(answer) not in (4, 5):
             raise SessionLostError(f"step returned {type(answer).__name__}, not four or five values")
@@ -108,7 +108,7 @@ class _ModuleSession(Session):
 
 
 def text_of(observation: Any) -> str:
-    """The text of an observation: itself, or the strings in it, one a line.
+    """Return the text of an observation: itself, or the strings in it, one per line.
 
     Examples:
         >>> text_of({"messages": [{"role": "user", "content": "crane GYXXX"}], "turns_left": 5})
@@ -116,24 +116,24 @@ def text_of(observation: Any) -> str:
     """
     if isinstance(observation, str):
         return observation
-    if isinstance(observation, Mapping):  # no policy reads roles and metadata
+    if isinstance(observation, Mapping):  # roles and metadata are not shown to a policy
         return text_of([value for key, value in observation.items() if key not in ("role", "metadata")])
     return "\n".join(filter(None, map(text_of, observation))) if isinstance(observation, Sequence) else ""
 
 
 def as_sent(value: Any) -> str:
-    """A value as text in which secrets are searched; what is no JSON is written as Python writes it."""
+    """Return a value as text in which to search for secrets."""
     return json.dumps(value, default=repr, ensure_ascii=False)
 
 
 def module_target(name: str) -> Target:
-    """The target of `package.module:factory`; the factory returns an environment, or a `Target` of its own."""
+    """Make a target from `package.module:factory`. The factory returns an environment, or its own `Target`."""
     try:
         factory = pkgutil.resolve_name(name)
         made = factory()
     except TargetError:
         raise
-    except Exception as error:  # whatever it raises, there is nothing to examine
+    except Exception as error:  # user code may raise anything
         why = f"{type(error).__name__}: {error}"
         raise TargetError(f"{name} makes no environment ({why}); give an address, or package.module:factory") from error
     if isinstance(made, Target):

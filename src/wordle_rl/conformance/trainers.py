@@ -1,15 +1,15 @@
-"""Checks of a trainer: recorded games go through its batch builder, model call and loss, and are held against ours.
+"""Checks of a trainer: recorded games pass through its batch builder, model call and loss, and are compared with ours.
 
-An adapter is a function from a `Case` to a dict of what the trainer makes of its games. What it leaves out is skipped:
+An adapter is a function from a `Case` to a dict of what the trainer computes for its games. Missing keys are skipped:
 
     ids         all tokens of each game, prompt included
-    mask        along them, 1 where the trainer learns
-    logprobs    along them, of the tokens under the model; those that are not learnt do not count
-    advantages  along them: the game's reward above its group's mean, in any scale; 0 where nothing is learnt
-    loss        by name, `dapo`, `grpo` or `dr_grpo`: of the row's advantages, ratios to the sampler, clipped by `CLIP`
+    mask        per token, 1 where the trainer learns
+    logprobs    per token, log-probabilities under the model; tokens outside the mask do not count
+    advantages  per token, the game's reward minus its group's mean, in any scale; 0 outside the mask
+    loss        by name, `dapo`, `grpo` or `dr_grpo`: from the rows' advantages and ratios to the sampler, with `CLIP`
 
-The games hold what trainers got wrong: replies before the policy's first turn, a reply sampled letter by letter where
-its text has a shorter encoding, one that was cut at its limit, and games of different lengths.
+The games contain what trainers got wrong: replies before the policy's first turn, a reply sampled letter by letter
+although its text has a shorter encoding, a reply cut at its limit, and games of different lengths.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 
 TOLERANCE = 1e-4
 GROUP_SIZE = 3
-LONGEST = 48  # most learnt tokens of a game, by which `dr_grpo` divides
+LONGEST = 48  # most trained tokens of a game, the divisor of `dr_grpo`
 CLIP: dict[str, Any] = {"epsilon": 0.2, "epsilon_high": 0.28}
 
 
 @dataclass(frozen=True)
 class RecordedGame:
-    """A game: as text, as the row of tokens, loss mask, advantages and sampler's log-probabilities, and its reward."""
+    """A game as text, and as a row of tokens, loss mask, advantages and sampler log-probabilities, with its reward."""
 
     group: int
     messages: Sequence[Mapping[str, str]]
-    num_prompt_tokens: int  # of the row; replies on the board come after them
+    num_prompt_tokens: int  # at the start of the row; replies on the board follow
     row: Example
     reward: float
 
 
 @dataclass(frozen=True)
 class Case:
-    """What an adapter gets: a model, its tokenizer and template, and games that were played in groups."""
+    """Input of an adapter: a model, its tokenizer and template, and games in groups."""
 
     model: PreTrainedModel
     codec: ChatCodec
@@ -59,26 +59,26 @@ class Case:
 
     @classmethod
     def recorded(cls) -> Case:
-        """The games of recorded.json, and the model that scores them."""
+        """Load the games of recorded.json, and the model that scores them."""
         codec = ChatCodec(make_tokenizer())
         rows = json.loads(Path(__file__).with_name("recorded.json").read_text(encoding="utf-8"))
         games = [RecordedGame(**{**row, "row": Example(**row["row"])}) for row in rows]
         return cls(formula_model(codec.tokenizer), codec, games)
 
 
-Made = Mapping[str, Any]  # what an adapter returns: columns by game, and losses by name
+Made = Mapping[str, Any]  # an adapter's result: columns by game, and losses by name
 
 
 @torch.no_grad()
 def plain_logprobs(model: Any, ids: Sequence[int]) -> list[float]:
-    """Log-probability of each token after those before it, by one row and no tricks; 0.0 for the first."""
+    """Log-probability of each token given those before it, one row at a time; 0.0 for the first."""
     tokens = torch.tensor([list(ids)])
     logprobs = model(input_ids=tokens).logits[0, :-1].float().log_softmax(-1)
     return [0.0, *logprobs.gather(1, tokens[0, 1:, None])[:, 0].tolist()]
 
 
 def expected(case: Case) -> Made:
-    """What an adapter should return."""
+    """Return what an adapter should return."""
     rows = [game.row for game in case.games]
     logprobs = [plain_logprobs(case.model, row.token_ids) for row in rows]
     learnt = [value for row, values in zip(rows, logprobs, strict=True) for value in compress(values, row.loss_mask)]
@@ -96,17 +96,17 @@ def expected(case: Case) -> Made:
 
 
 CHECKS = {
-    "ids": "Trains on the tokens that were sampled; no text is tokenised again.",
-    "mask": "Learns the policy's own replies whole, and neither answers nor replies in the prompt.",
-    "logprobs": "Scores each token after all before it, as a row by itself does.",
-    "advantages": "Compares a game with its own group, and credits learnt tokens alone.",
-    "loss": "Sums up clipped terms as the loss of that name does.",
+    "ids": "Trains on the sampled tokens; no text is tokenised again.",
+    "mask": "Learns the policy's own replies as a whole, and neither feedback nor replies in the prompt.",
+    "logprobs": "Scores each token given all before it, as for a row by itself.",
+    "advantages": "Compares a game with its own group, and credits only trained tokens.",
+    "loss": "Sums clipped terms as the loss of that name does.",
 }
-"""Column of an adapter's dict, and what must hold of it."""
+"""Key of an adapter's dict, and its requirement."""
 
 
 def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -> Iterator[CheckResult]:
-    """Hold an adapter against every check."""
+    """Run every check on an adapter."""
     case = case or Case.recorded()
     ours, made = expected(case), adapter(case)
     for key, requirement in CHECKS.items():
@@ -118,7 +118,7 @@ def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -
 
 
 def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[str]:
-    """The first place of each game at which a column is not as ours."""
+    """Yield the first difference of a column from ours, for each game."""
     scales: dict[int, float] = {}
     for place, wanted in enumerate(ours[key]):
         theirs = list(made[place]) if place < len(made) else []

@@ -1,8 +1,8 @@
-"""Rows of chat (`{"messages"}`) and of instructions (`{"instruction", "output"}`) as games to fine-tune on.
+"""Chat rows (`{"messages"}`) and instruction rows (`{"instruction", "output"}`) as games for SFT.
 
-Such a row becomes a `GameRecord` that carries its conversation, which is trained on word for word, every reply of it. A
-row need not name its secret (in a field `secret`, `answer` or `word`): the last guess is then taken for it, since it
-might have been right.
+A row becomes a `GameRecord` that carries its conversation, and every reply is trained on word for word. A row may name
+its secret in a field `secret`, `answer` or `word`. Otherwise the last guess counts as the secret, since it might have
+been right.
 """
 
 from __future__ import annotations
@@ -20,15 +20,14 @@ from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.words import WordList
 
 _FIELDS = ({"messages"}, {"instruction", "output"})
-_LOOKED_AT = 100
-"""Rows of a file that are looked at to find out what it holds."""
+_LOOKED_AT = 100  # rows that show what a file holds
 
 
 def holds_chat(source: Path) -> bool:
-    """True if a file, or a data set of the hub, holds rows of chat or instructions; traces are of another form.
+    """Return True if a file or hub data set holds chat or instruction rows; traces have another form.
 
     Raises:
-        ConfigError: If it is no file that can be read.
+        ConfigError: If the file cannot be read.
     """
     if source.is_dir() or not (source.is_file() or is_data_set(source)):
         return False
@@ -39,10 +38,10 @@ def holds_chat(source: Path) -> bool:
 
 
 def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[GameRecord | str]:
-    """The rows of a source as traces, or the reason why one is none.
+    """Yield each row of a source as a trace, or the reason why it is unusable.
 
     Args:
-        source: A file, or a data set of the hub.
+        source: A file, or a hub data set.
         words: The word lists.
         prompter: The grammar of replies.
 
@@ -57,10 +56,10 @@ def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[G
 
 
 def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompter) -> GameRecord:
-    """A row as a trace that carries its conversation.
+    """Convert a row to a trace that carries its conversation.
 
     Raises:
-        OddRowError: If the row cannot be trained on; the message is the reason.
+        OddRowError: If the row is unusable; the message is the reason.
     """
     if row is None:
         raise OddRowError("no_row")
@@ -71,6 +70,7 @@ def chat_trace(row: Mapping[str, Any] | None, words: WordList, prompter: Prompte
     secret = named.strip().lower() or guesses[-1]
     if secret not in words:
         raise OddRowError("unlisted_secret")
+    # Without a named secret there is nothing to mark guesses against.
     marks = [score_guess(secret, guess) if named.strip() else None for guess in guesses]
     turns = (TurnRecord(guess, mark, reply=reply) for guess, mark, reply in zip(guesses, marks, replies, strict=True))
     return GameRecord(secret, tuple(turns), UNKNOWN_TEACHER, messages=tuple(messages))
@@ -86,5 +86,5 @@ def _guess_of(reply: str, words: WordList, prompter: Prompter) -> str:
 
 
 def begins_otherwise(trace: GameRecord, opening: list[Message]) -> bool:
-    """True if a conversation begins with other messages than the games of a run."""
+    """Return True if a conversation does not begin with the messages that begin the run's games."""
     return [*trace.messages[: len(opening)]] != opening

@@ -1,4 +1,4 @@
-"""Traces -> filtered SFT and RL rows, and token sequences to train on."""
+"""Turn traces into filtered SFT and RL rows, and into token sequences."""
 
 from __future__ import annotations
 
@@ -23,34 +23,32 @@ from wordle_rl.words.split import Split
 _CHUNK = 4096
 
 CHAT_ROW = frozenset({"messages"})
-"""Fields of a conversation to fine-tune on."""
-
+"""Fields of a conversation for SFT."""
 
 INSTRUCTION_ROW = frozenset({"instruction", "output"})
-"""Fields of one reply to fine-tune on, with the messages before it as one text."""
+"""Fields of one reply for SFT, with the messages before it as one text."""
 
 SFTForm = Literal["messages", "instruction"]
-"""Form of rows to fine-tune on."""
+"""Form of SFT rows."""
 
 PROMPT_ROW = frozenset({"prompt", "answer"})
-"""Fields of a first prompt and the secret of its game."""
-
+"""Fields of an opening prompt and the secret of its game."""
 
 START_ROW = frozenset({"secret", "turns"})
-"""Fields of a board to start a game from."""
+"""Fields of an initial state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One sequence to train on, whatever the algorithm.
+    """One sequence to train on, for every algorithm. All fields have one entry per token, except `soft_targets`.
 
     Attributes:
         token_ids: The sequence.
-        loss_mask: 1 on the tokens to train on, one entry per token.
-        advantages: Of each token, along `token_ids`; empty outside of policy gradients.
-        sampler_logprobs: What each token was drawn with, along `token_ids`; empty outside of policy gradients.
-        soft_targets: In distillation, for each token with a loss after the first of the sequence, the distribution to
-            learn there, as (token, probability) pairs; empty: the tokens themselves are learnt.
+        loss_mask: 1 on the tokens to train on, else 0.
+        advantages: Per token; empty outside of policy gradients.
+        sampler_logprobs: Log-probability with which each token was sampled; empty outside of policy gradients.
+        soft_targets: For distillation: per token in the loss, except the sequence's first token, the target
+            distribution as (token, probability) pairs. Empty: the tokens themselves are the targets.
     """
 
     token_ids: Sequence[int]
@@ -62,14 +60,14 @@ class Example:
 
 @dataclass
 class Encoded:
-    """Examples, and how many were left out, by reason."""
+    """Examples, and the number of rejected ones by reason."""
 
     examples: list[Example] = field(default_factory=list)
     rejected: Counter[str] = field(default_factory=Counter)
 
 
 def conversation(trace: GameRecord, prompter: Prompter) -> list[Message]:
-    """A whole trace as one conversation (transcript shape)."""
+    """Return a trace as one conversation (transcript shape)."""
     messages = prompter.opening()
     board = trace.board()
     for count, turn in enumerate(trace.turns, start=1):
@@ -80,7 +78,7 @@ def conversation(trace: GameRecord, prompter: Prompter) -> list[Message]:
 
 
 def turn_conversations(trace: GameRecord, prompter: Prompter) -> Iterator[list[Message]]:
-    """Every taught turn of a trace as a separate conversation (state shape)."""
+    """Yield every taught turn of a trace as its own conversation (state shape)."""
     board = trace.board()
     for count, turn in enumerate(trace.turns):
         if turn.taught:
@@ -95,12 +93,12 @@ def encode_traces(
     max_length: int,
     on_progress: Callable[[int], None] | None = None,
 ) -> Encoded:
-    """Turn traces into token sequences exactly as a rollout would produce them.
+    """Encode traces exactly as a rollout would produce them.
 
-    In transcript shape a game is one sequence in which only taught replies have loss mask 1; in state shape every
-    taught turn is a sequence. Thinking stands in the model's own form, that of its template; conversations of others
-    stay as they are. Sequences over `max_length` tokens are rejected, never cut: a cut game teaches to stop.
-    `on_progress` is called with the number of traces done.
+    In transcript shape a game is one sequence, and only taught replies have loss mask 1. In state shape every taught
+    turn is a sequence. Thinking takes the form of the model's template; chat rows stay unchanged. Sequences over
+    `max_length` tokens are rejected, never cut, since a cut game would teach the model to stop. `on_progress` is called
+    with the number of traces done.
     """
     encoded = Encoded()
     stream = iter(traces)
@@ -113,7 +111,7 @@ def encode_traces(
             if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
                 mask = _only_taught(mask, [turn.taught for turn in trace.turns])
             if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
-                encoded.rejected["unwritable"] += 1  # the embedded model has tokens for its own words alone
+                encoded.rejected["unwritable"] += 1  # the bundled model has tokens only for its own words
             elif len(ids) > max_length:
                 encoded.rejected["too_long"] += 1
             elif not any(mask):
@@ -151,7 +149,7 @@ def _warm(codec: ChatCodec, dialogues: Sequence[Sequence[Message]]) -> None:
 
 
 def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
-    """Set the mask of replies that are not taught to 0; each run of ones in `mask` is a reply, in order."""
+    # Each run of ones in the mask is one reply, in order.
     if all(taught):
         return mask
     kept, turn, before = [], -1, 0
@@ -164,21 +162,20 @@ def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class DatasetLimits:
-    """Conditions that a game must satisfy to become rows.
+    """Conditions that a game must meet to become rows.
 
     Attributes:
-        max_turns: Most guesses of a game; refusals that cost no turn do not count. None: no bound.
-        max_words: Most words in its replies. None: no bound.
-        won_only: The game must be won.
-        consistent_only: No taught guess may contradict the marks before it; without it, deliberate probes are kept.
-        check_thinking: No thinking may make a claim that `thinking_checks.false_claim` finds false.
-        max_tokens: Most completion tokens, as its endpoint counted them; a game without a count is rejected. 0: no
-            bound.
-        thinking: Whether the rows' replies hold thinking. `off`: it is not read; `required`: every taught guess must
-            have some.
+        max_turns: Most guesses of a game, free refusals not counted. None: no limit.
+        max_words: Most words in its replies. None: no limit.
+        won_only: Reject lost games.
+        consistent_only: Reject games in which a taught guess contradicts the marks, such as a deliberate probe.
+        check_thinking: Reject games with a claim that `thinking_checks.false_claim` finds false.
+        max_tokens: Most completion tokens, as counted by the endpoint. Games without a count are then rejected. 0: no
+            limit.
+        thinking: `off` ignores thinking; `required` rejects games in which a taught guess has none.
 
     Raises:
-        ConfigError: If a bound leaves room for no game.
+        ConfigError: If a limit would reject every game.
     """
 
     max_turns: int | None = 6
@@ -194,17 +191,17 @@ class DatasetLimits:
             if bound is not None and bound < 1:
                 raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
         if self.max_tokens < 0:
-            raise ConfigError(f"max_tokens {self.max_tokens} leaves room for no game; give at least 1, or 0: no bound")
+            raise ConfigError(f"max_tokens {self.max_tokens} is negative; give at least 1, or 0 for no limit")
 
 
 def strict_words_of(trace: GameRecord, split: Split) -> frozenset[str]:
-    """The strict words that a game names: as its secret, as a guess, or in a reply or its thinking."""
+    """Return the strict words that a game names as its secret, as a guess, in a reply or in thinking."""
     texts = (text for turn in trace.turns for text in (turn.guess, turn.thinking, turn.reply))
     return split.strict_words_in(trace.secret, *texts, *(message["content"] for message in trace.messages))
 
 
 def unplayed(trace: GameRecord, words: WordList) -> str | None:
-    """Reason why a trace is no finished game of these words, or None."""
+    """Return why a trace is not a finished game of these words, or None."""
     if trace.error is not None:
         return "error"
     if trace.secret not in words:
@@ -215,7 +212,7 @@ def unplayed(trace: GameRecord, words: WordList) -> str | None:
 
 
 def fault_of(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str | None:
-    """The first reason to reject a trace, or None. Marks and consistency are checked again from scratch."""
+    """Return the first reason to reject a trace, or None. Marks and consistency are computed again."""
     if fault := unplayed(trace, words):
         return fault
     if any(turn.guess == trace.secret for turn in trace.turns[:-1]):
@@ -269,7 +266,7 @@ _ROWS = {
     "rl_val": (PROMPT_ROW,),
     "rl_start_states": (START_ROW,),
 }
-"""The files of a data set, and the fields that their rows may have."""
+"""The files of a data set, and the fields of their rows."""
 
 
 def write_dataset(
@@ -286,19 +283,21 @@ def write_dataset(
 ) -> dict[str, Any]:
     """Write SFT and RL rows as JSON lines.
 
-    Files: `<stem>_sft_train.jsonl` and `_sft_val.jsonl` (`{"messages": [...]}`, or with `form` `instruction` a row
-    `{"instruction", "output"}` for every reply, by the template of `codec`, else in ChatML; by the part of the secret;
-    words outside the answers count as training), `_rl_train.jsonl` and `_rl_val.jsonl` (`{"prompt", "answer"}` for
-    every secret of the part), `_rl_start_states.jsonl` (`{"secret", "turns": [{"guess", "marks"}]}`: the board before
-    the last guess of each accepted game, or what `boards` gives). Games of test secrets are rejected, and so are games
-    that name a strict word. In transcript shape so are games with a turn that is not taught, since training on a
-    conversation teaches every reply in it.
+    - `<stem>_sft_train.jsonl`, `<stem>_sft_val.jsonl`: `{"messages": [...]}` per game. With `form` `instruction`, one
+      row `{"instruction", "output"}` per reply, by the template of `codec`, else in ChatML. Games with secrets outside
+      the answers go to train.
+    - `<stem>_rl_train.jsonl`, `<stem>_rl_val.jsonl`: `{"prompt", "answer"}` for every secret of the part.
+    - `<stem>_rl_start_states.jsonl`: `{"secret", "turns": [{"guess", "marks"}]}`, from `boards`, else the board before
+      the last guess of each accepted game.
+
+    Games are rejected if their secret is a test secret or they name a strict word. In transcript shape, games with an
+    untaught turn are rejected too, since training on a conversation teaches every reply in it.
 
     Returns:
-        Rows per file and rejected games per reason.
+        Number of rows per file, of repeated rows, and of rejected games per reason.
 
     Raises:
-        ConfigError: If one of the files exists and holds other rows, or something else.
+        ConfigError: If one of the files exists and holds anything but such rows.
     """
     paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
     for name, path in paths.items():
@@ -336,7 +335,7 @@ def write_dataset(
 def _sft_rows(
     traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, codec: ChatCodec | None, distinct: set[int]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of some games; the hash of each goes into `distinct`."""
+    # `distinct` collects the hashes of the rows, to count repeated ones.
     for trace in traces:
         for messages in _dialogues(trace, prompter):
             for row in instruction_rows(messages, codec) if form == "instruction" else ({"messages": messages},):
@@ -345,9 +344,9 @@ def _sft_rows(
 
 
 def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:
-    """A row for every reply of a conversation, token for token what `codec`'s model reads and writes.
+    """Yield a row for every reply of a conversation, token for token what the codec's model reads and writes.
 
-    Without a codec in ChatML, as `wordle-rl dataset --rows instruction` reads it back.
+    Without a codec, rows are in ChatML, which `wordle-rl dataset --rows instruction` reads back.
 
     Examples:
         >>> next(instruction_rows([{"role": "user", "content": "play"}, {"role": "assistant", "content": "crane"}]))
@@ -373,7 +372,7 @@ def _start_row(trace: GameRecord) -> dict[str, Any]:
 
 
 def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
-    """Refuse to write over a file, unless it is empty or its first line is a row with the fields of one of `kinds`.
+    """Check that a file may be overwritten: it is missing, empty, or its first line has the fields of one of `kinds`.
 
     Raises:
         ConfigError: If it holds something else.
@@ -384,14 +383,13 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
         line = file.readline()
     try:
         row = json.loads(line) if line else None
-    except (ValueError, RecursionError):  # no JSON, no text, or nested too deeply
+    except (ValueError, RecursionError):  # not JSON, not text, or nested too deeply
         row = line
     if line and not (isinstance(row, dict) and in_our_names(row).keys() in kinds and not _is_trace(row)):
         raise ConfigError(f"{path} holds something else than rows of this kind; name another --out")
 
 
 def _is_trace(row: dict[str, Any]) -> bool:
-    """True for a game that was played, which may have the same fields as a board; all turns of a board are prefix
-    guesses."""
+    # A played game can have the same fields as an initial state, but all turns of an initial state are prefix guesses.
     turns = row["turns"] if "secret" in row and isinstance(row.get("turns"), list) else []
     return any(not (isinstance(turn, dict) and turn.get("given")) for turn in turns)

@@ -1,4 +1,4 @@
-"""Other people's data sets as rows of ours: every board is marked again, every rejected row counted by reason."""
+"""Convert data sets made elsewhere to our rows. Every board is marked again; rejected rows are counted by reason."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_LITERAL = 4000
 
 
 class OddRowError(ValueError):
-    """A row that cannot be used; the message is the reason it is counted under."""
+    """A row that cannot be used. The message is the reason to count it under."""
 
 
 def import_rows(
@@ -36,24 +36,24 @@ def import_rows(
     """Read a data set and write its usable rows as JSON lines.
 
     Args:
-        path: A .csv, .jsonl, .json or .parquet file, or a data set of the hub (see `row_files`).
+        path: A .csv, .jsonl, .json or .parquet file, or a hub data set (see `row_files`).
         out: The file to write.
-        form: `grpo`: rows of `prompt, word_list, past_guess_history, secret` become start states as `write_dataset`
-            writes them, `{"secret", "turns": [{"guess", "marks"}]}`. `instruction`: rows of `instruction, output`
-            become `{"messages": [...]}`.
+        form: `grpo`: rows of `prompt, word_list, past_guess_history, secret` become initial states,
+            `{"secret", "turns": [{"guess", "marks"}]}`. `instruction`: rows of `instruction, output` become
+            `{"messages": [...]}`.
         words: The word lists.
-        split: Their split; rows of held-out secrets are left out.
-        prompter: The grammar of outputs, and the rules of boards.
+        split: Their split. Rows of held-out secrets are rejected.
+        prompter: Grammar of outputs, and rules of boards.
 
     Returns:
-        Number of rows written and of rows left out per reason.
+        Number of rows written, and of rejected rows per reason.
 
     Raises:
-        ConfigError: If the file cannot be read or has no usable row, or `out` is that file or holds anything but rows
-            of these kinds. Nothing is written then.
+        ConfigError: If the file cannot be read or has no usable row, or `out` is that file or holds other rows. Nothing
+            is written then.
     """
     if Path(path).exists() and out.exists() and out.samefile(path):
-        raise ConfigError(f"{out} is the file to be read; name another --out")
+        raise ConfigError(f"{out} is the file to read; name another --out")
     check_replaceable(out, (CHAT_ROW, START_ROW))
 
     def convert(row: dict[str, Any]) -> dict[str, Any]:
@@ -80,14 +80,14 @@ def _usable(source: Path | str, convert: Callable[[Row], Row], skipped: Counter[
         yield converted
     if not found:
         why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
-        raise ConfigError(f"{source} has no row to import ({why}); check --format, --words and the fields of its rows")
+        raise ConfigError(f"{source} has no usable row ({why}); check --format, --words and the fields of its rows")
 
 
 def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: int) -> dict[str, Any]:
-    """A `prompt, word_list, past_guess_history, secret` row as a board to start from.
+    """Convert a `prompt, word_list, past_guess_history, secret` row to an initial state.
 
     Raises:
-        OddRowError: If the row cannot be used; the message is the reason.
+        OddRowError: If the row is unusable; the message is the reason.
     """
     secret = _word(row.get("secret"))
     if secret is None or "past_guess_history" not in row:
@@ -112,7 +112,7 @@ def _word(value: object) -> str | None:
 
 
 def _history(value: object) -> list[Any]:
-    """The guesses so far: a list, or the text of one in Python or JSON."""
+    """Return the guesses so far, from a list or from its text in Python or JSON."""
     if isinstance(value, str):
         if len(value) > _MAX_LITERAL:
             raise OddRowError("unreadable_history")
@@ -123,7 +123,7 @@ def _history(value: object) -> list[Any]:
 
 
 def guesses_of_history(value: object) -> tuple[str, ...]:
-    """The guesses of a history in lower case, marks left aside.
+    """Return the guesses of a history in lower case, without marks.
 
     Raises:
         OddRowError: If it cannot be read.
@@ -141,7 +141,7 @@ def guesses_of_history(value: object) -> tuple[str, ...]:
 def _literal(text: str) -> object:
     for read in (ast.literal_eval, json.loads):
         try:
-            with warnings.catch_warnings(action="ignore"):  # about a stray backslash in their text, which is harmless
+            with warnings.catch_warnings(action="ignore"):  # stray backslashes in the text are harmless
                 return read(text)
         except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
             continue
@@ -172,7 +172,7 @@ _SIGNS = {
 
 
 def read_marks(text: str, guess: str) -> str | None:
-    """Marks in any common notation as `G`, `Y` and `X`; None if they cannot be read or belong to other letters.
+    """Read marks in any common notation as `G`, `Y`, `X`; None if unreadable or next to other letters.
 
     Examples:
         >>> read_marks("C(✓) R(x) A(-) N(x) E(x)", "crane")
@@ -199,14 +199,14 @@ _LEAKED = re.compile(r"<\|[\w./-]+\|>")
 
 
 def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompter) -> dict[str, Any]:
-    """An `instruction, output` row as messages.
+    """Convert an `instruction, output` row to messages.
 
-    An instruction that is a chat rendered with `<|im_start|>` tags is split into its messages. The output must be a
-    reply that can be parsed, with a listed guess. Such a row does not name its secret, so a row that guesses a held-out
-    secret is left out: the guess might have been right.
+    A chat rendered with `<|im_start|>` tags is split into its messages. The output must be a readable reply with a
+    listed guess. Such a row does not name its secret, so a row that guesses a held-out secret is rejected: the guess
+    might have been right.
 
     Raises:
-        OddRowError: If the row cannot be used; the message is the reason.
+        OddRowError: If the row is unusable; the message is the reason.
     """
     messages = _instructed(row.get("instruction"), row.get("output"))
     reply = messages[-1]["content"]
@@ -225,12 +225,12 @@ def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompt
 
 
 def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
-    """The conversation of a row of `messages`, or of `instruction` and `output`, ending with a reply.
+    """Return the conversation of a row of `messages`, or of `instruction` and `output`. It ends with a reply.
 
-    After an optional system message, messages of the user and replies take turns. Closing tokens are cut off replies.
+    After an optional system message, user messages and replies alternate. Closing tokens are cut off replies.
 
     Raises:
-        OddRowError: If it cannot be read; the message is the reason.
+        OddRowError: If the row is unreadable; the message is the reason.
     """
     if "messages" not in row:
         return _instructed(row.get("instruction"), row.get("output"))
@@ -260,7 +260,7 @@ def _instructed(instruction: object, output: object) -> list[Message]:
 
 
 def _messages_of(instruction: str) -> tuple[list[Message], str]:
-    """The messages of an instruction, and the beginning of the reply if the instruction ends with one."""
+    """Split an instruction into messages, and the start of the reply if it ends with one."""
     if "<|im_start|>" not in instruction:
         return [Message(role="user", content=instruction.strip())], ""
     found = [(match[1], match[2]) for match in _CHATML.finditer(instruction)]

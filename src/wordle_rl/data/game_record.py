@@ -1,9 +1,9 @@
-"""One record of a finished game, for all that keep games: traces, sample games of training, evaluations.
+"""The record of a finished game in every file that holds games: traces, sample games of training, evaluations.
 
     {"secret": "crane", "won": true, "turns_used": 2, "turns": [{"guess": "slate", "marks": "XXGXG", ...}, ...], ...}
 
-A row leaves out what has its default. `GameRecord.to_row` writes it and `GameRecord.from_row` reads it, wherever it
-stands; rows of games.jsonl and labels.jsonl also name their place in the training (`PLACE_FIELDS`).
+A row leaves out defaults. `GameRecord.to_row` writes it and `GameRecord.from_row` reads it. Rows of games.jsonl and
+labels.jsonl also say where in the training a game was played (`PLACE_FIELDS`).
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError, read_jsonl
 
 UNKNOWN_TEACHER = "unknown"
-"""The teacher of a game that names none."""
+"""Teacher of a game that names none."""
 
 PLACE_FIELDS = frozenset({"stage", "step", "group", "game", "group_size", "alpha", "occurrence", "boards_taught"})
-"""Where a training or an evaluation played the game; passed over when it is read."""
+"""Where a training or an evaluation played the game. Ignored when a game is read."""
 
 OTHER_NAMES = MappingProxyType({"word": "secret", "feedback": "marks"})
-"""Names that other projects' rows have for the same; they are read and never written."""
+"""Names of our fields in other projects. They are read, never written."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One turn. Its first fields are those of `game.Turn`.
+    """One turn. The first fields are those of `game.Turn`.
 
     Attributes:
-        guess: The word played; None: none was read.
-        marks: G right place, Y elsewhere, X no copy left; None: the guess was not scored, see `outcome`.
-        taught: False for a turn that is not to be trained on: a prefix guess, a stray, a slip, a broken rule.
-        remaining: Answers possible before a teacher's guess; 0: not counted.
+        guess: The word played, or None if the reply had none.
+        marks: G right place, Y elsewhere, X no copy left; None if the guess was not scored, see `outcome`.
+        taught: False if nothing trains on the turn: a prefix guess, a stray, a slip, a broken rule.
+        remaining: Answers still possible before a teacher's guess; 0 if not counted.
         thinking: A teacher's reasoning.
-        outcome: What the rules made of the reply.
-        costs_turn: False for a refusal that was free.
-        reply: Text of the completion, unchanged.
+        outcome: Outcome under the rules.
+        costs_turn: False for a free refusal.
+        reply: Unchanged text of the completion.
         finish: Why an endpoint ended the reply, if unusual: `length`, `content_filter`, `refusal`.
-        given: True for a prefix guess, on the board when play began.
-        reward: In training, the reward of the turn.
-        components: In training, its components before their weights.
-        advantage: In training, the advantage of the turn's tokens within its group.
-        repeated: In evaluations, the word was guessed before in the game.
-        violates_clues: In evaluations, the guess contradicts earlier marks, whether it was scored or not.
-        regret: In evaluations, expected guesses given away against the solver; None: not measured.
-        leniently: In evaluations, only the lenient reading found a guess in the reply.
+        given: True for a prefix guess, on the board before play began.
+        reward: Training: reward of the turn.
+        components: Training: reward components before their weights.
+        advantage: Training: advantage of the turn's tokens within its group.
+        repeated: Evaluation: the word was guessed before in this game.
+        violates_clues: Evaluation: the guess contradicts earlier marks, scored or not.
+        regret: Evaluation: expected guesses lost against the solver; None if not measured.
+        leniently: Evaluation: only the lenient reading found a guess.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -78,7 +78,7 @@ class TurnRecord:
 
     @classmethod
     def of(cls, played: PlayedTurn, **more: Any) -> TurnRecord:
-        """The record of a turn of a transcript, with further fields."""
+        """Build the record of a transcript's turn, with further fields."""
         turn = played.turn
         said: dict[str, Any] = {"reply": played.reply, "given": played.is_prefix, "taught": not played.is_prefix}
         return cls(turn.guess, turn.marks, outcome=turn.outcome, costs_turn=turn.costs_turn, **(said | more))
@@ -89,7 +89,7 @@ class TurnRecord:
         return Turn(self.guess, self.marks, self.outcome, self.costs_turn)
 
     def to_row(self) -> dict[str, Any]:
-        """The turn as a JSON object."""
+        """Return the turn as a JSON object."""
         row = {name: value for name, value in _not_default(self, _TURN_DEFAULTS) if name != "taught"}
         if self.taught is self.given:  # a prefix guess is not taught unless its row says so
             row["taught"] = self.taught
@@ -103,14 +103,14 @@ class GameRecord:
     Attributes:
         secret: The word to find.
         turns: Every turn, prefix guesses first.
-        teacher: Who played a teacher game: `solver`, the name of a language model or of a teacher of yours.
-        seed: A teacher game's seed.
-        error: Reason why it could not be played to its end; it is then neither won nor lost.
-        prompt_tokens: Tokens of all prompts, as an endpoint counts them; 0: not known.
-        completion_tokens: The same of all completions.
-        messages: The conversation of a game that was given as one; it is trained on word for word.
-        stop_reason: Reason why it ended; None: not on record.
-        reward: Its reward in training, or under an evaluation's `reward_preset`; None: there is none.
+        teacher: Player of a teacher game: `solver`, a language model, or your own teacher.
+        seed: Seed of a teacher game.
+        error: Why the game could not be finished. It then counts as neither won nor lost.
+        prompt_tokens: Tokens of all prompts, as counted by an endpoint; 0 if unknown.
+        completion_tokens: Tokens of all completions, likewise.
+        messages: Conversation of a game that came as one. Trained on word for word.
+        stop_reason: Why the game ended, or None if not recorded.
+        reward: Reward in training, or under an evaluation's `reward_preset`, or None.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -133,12 +133,12 @@ class GameRecord:
         reward: RewardBreakdown | None = None,
         advantages: Sequence[float] = (),
     ) -> GameRecord:
-        """The record of a played game.
+        """Build the record of a played game.
 
         Args:
             transcript: The game.
-            reward: What it earned, by own turn.
-            advantages: Of each own turn; else they are not recorded (with candidates there is one for each of these).
+            reward: Its reward by own turn.
+            advantages: One per own turn. Otherwise (one per candidate) they are not recorded.
         """
         turns = []
         own = 0
@@ -168,17 +168,17 @@ class GameRecord:
 
     @property
     def turns_used(self) -> int:
-        """Turns that the game cost, prefix guesses included, without refusals that were free."""
+        """Number of turns used, prefix guesses included, free refusals not."""
         return sum(turn.costs_turn for turn in self.turns)
 
     @property
     def own_turns(self) -> tuple[TurnRecord, ...]:
-        """The turns that the player played, without prefix guesses."""
+        """Turns of the player, without prefix guesses."""
         return self.turns[self.num_prefix :]
 
     @property
     def num_prefix(self) -> int:
-        """How many turns were on the board before the player's first."""
+        """Number of prefix guesses."""
         return sum(turn.given for turn in self.turns)
 
     @property
@@ -187,11 +187,11 @@ class GameRecord:
         return self.error is not None or self.stop_reason is StopReason.REQUEST_FAILED
 
     def board(self, turns: int | None = None) -> list[Turn]:
-        """The first `turns` turns (all by default) as the rules see them."""
+        """Return the first `turns` turns (default: all) as the rules see them."""
         return [turn.turn for turn in self.turns[:turns]]
 
     def to_row(self) -> dict[str, Any]:
-        """The game as a JSON object."""
+        """Return the game as a JSON object."""
         row: dict[str, Any] = {"secret": self.secret, "won": self.won, "turns_used": self.turns_used}
         return {**row, **dict(_not_default(self, _GAME_DEFAULTS)), "turns": [turn.to_row() for turn in self.turns]}
 
@@ -218,7 +218,7 @@ def _not_default(record: TurnRecord | GameRecord, defaults: Mapping[str, Any]) -
 
 
 def _without_place(row: object) -> object:
-    """The fields of a row that are stored: neither place nor what follows from the turns."""
+    # Drop the place of the game, and what follows from its turns.
     if not isinstance(row, dict) or not isinstance(row.get("turns"), list):
         return row
     turns = [
@@ -237,7 +237,7 @@ def read_traces(path: Path) -> Iterator[GameRecord]:
     """Read the games of a file of rows.
 
     Raises:
-        RunError: If the file is missing or a line is no game; the message names the line.
+        RunError: If the file is missing or a line is not a game; the message names the line.
     """
     for number, row in enumerate(read_jsonl(path), start=1):
         try:
@@ -247,12 +247,12 @@ def read_traces(path: Path) -> Iterator[GameRecord]:
 
 
 def board_row(secret: str, turns: Iterable[tuple[str | None, str | None]]) -> dict[str, Any]:
-    """A board to continue from: the secret, and the guesses played with their marks."""
+    """Return the row of an initial state: the secret, and the guesses played with their marks."""
     return {"secret": secret, "turns": [{"guess": guess, "marks": marks, "given": True} for guess, marks in turns]}
 
 
 def in_our_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row with OTHER_NAMES replaced by ours, where ours are not there as well.
+    """Rename the fields of `OTHER_NAMES` in a row to ours, unless ours are there too.
 
     Examples:
         >>> in_our_names({"word": "crane", "turns": []})

@@ -1,7 +1,7 @@
-"""Rows of other people's files (CSV, JSON lines, parquet, plain lists), here or on the Hugging Face hub.
+"""Read rows of other people's files (CSV, JSON lines, parquet, plain lists), local or on the Hugging Face hub.
 
-A source is a path, or the name of a data set of the hub as OWNER/NAME or OWNER/NAME:SPLIT (`train` if left out). Either
-may end in `[:N]`, for its first N rows.
+A source is a path, or a hub data set as OWNER/NAME or OWNER/NAME:SPLIT (default: train). Either may end in `[:N]` for
+its first N rows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wordle_rl.runs import bounded_lines, parse_json
 
 Row = dict[str, Any]
 Rows = Iterator[Row | None]
-"""Rows of a file; None for a line that is no row."""
+"""Rows of a file; None for a line that is not a row."""
 
 _LIMIT = re.compile(r"(?P<source>.+)\[:(?P<limit>\d+)\]")
 _DATA_SET = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?::(?P<split>\w+))?", re.ASCII)
@@ -33,24 +33,24 @@ _ROWS_AT_ONCE = 1024
 
 
 class RowSource(NamedTuple):
-    """A file, or the files of a data set, and the most rows to read; None: all."""
+    """A file or the files of a data set, and the most rows to read (None: all)."""
 
     files: tuple[Path, ...]
     limit: int | None
 
 
 def read_rows(source: Path | str) -> Rows:
-    """Read the rows of a source, blank lines left out.
+    """Read the rows of a source, without blank lines.
 
     Raises:
-        ConfigError: If there is no such file or data set, or it is of no known kind or damaged.
+        ConfigError: If the file or data set is missing, damaged or of an unknown kind.
     """
     found = find_rows(source)
     return islice((row for file in found.files for row in _rows_of(file)), found.limit)
 
 
 def find_rows(source: Path | str) -> RowSource:
-    """Find the files of a source; a data set of the hub is fetched into the library's cache.
+    """Find the files of a source. A hub data set is downloaded to the cache of huggingface_hub.
 
     Raises:
         ConfigError: As `read_rows`.
@@ -62,15 +62,15 @@ def find_rows(source: Path | str) -> RowSource:
     data_set = _DATA_SET.fullmatch(text)
     if path.exists() or data_set is None or path.suffix.lower() in _READERS:
         if not path.is_file():
-            raise ConfigError(f"no file {path}")
+            raise ConfigError(f"no file {path}; name an existing one")
         if path.suffix.lower() not in _READERS:
-            raise ConfigError(f"{path} is none of {', '.join(_READERS)}; convert it, or rename it to what it is")
+            raise ConfigError(f"{path} is none of {', '.join(_READERS)}; convert it, or correct its suffix")
         return RowSource((path,), limit)
     return RowSource(tuple(_fetch(data_set["name"], data_set["split"] or "train")), limit)
 
 
 def is_data_set(source: Path | str) -> bool:
-    """True if a source names a data set of the hub, and no file."""
+    """Return True if a source names a hub data set, not a file."""
     path = Path(source)
     text = limited["source"] if (limited := _LIMIT.fullmatch(str(source))) is not None else str(source)
     known = Path(text).suffix.lower() in _READERS or path.exists() or Path(text).exists()
@@ -81,7 +81,7 @@ def _rows_of(path: Path) -> Rows:
     try:
         yield from _READERS[path.suffix.lower()](path)
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no text in UTF-8; convert it") from None
+        raise ConfigError(f"{path} is not UTF-8 text; convert it") from None
 
 
 def _csv_rows(path: Path) -> Rows:
@@ -106,12 +106,12 @@ def _jsonl_rows(path: Path) -> Rows:
 
 
 def _json_rows(path: Path) -> Rows:
-    """The rows of one JSON array; a string in it is a word."""
+    # One JSON array; a string in it is a word.
     try:
         if (size := path.stat().st_size) > MAX_JSON_BYTES:
             raise ConfigError(
-                f"{path} has {size:,} bytes, and one JSON array is read up to {MAX_JSON_BYTES:,}; write one object a "
-                "line, as .jsonl"
+                f"{path} has {size:,} bytes, and a JSON array may have {MAX_JSON_BYTES:,}; write one object per line, "
+                "as .jsonl"
             )
         rows = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
@@ -123,7 +123,7 @@ def _json_rows(path: Path) -> Rows:
 
 
 def _text_rows(path: Path) -> Rows:
-    """The words of a plain list, one a line."""
+    # A plain list, one word per line.
     with path.open("rb") as file:
         for number, line in enumerate(bounded_lines(file, path)):
             if word := line.decode("utf-8" if number else "utf-8-sig").strip():
@@ -148,12 +148,12 @@ def _parquet_rows(path: Path) -> Rows:
 
 
 def _check_row_groups(path: Path, metadata: Any) -> None:
-    """Refuse a file of which a part would not fit into memory once unpacked."""
+    # A row group is unpacked as a whole, so a small file could fill the memory.
     largest = max((metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)), default=0)
     if largest > _MAX_ROW_GROUP_BYTES:
         raise ConfigError(
             f"{path} has a row group of {largest:,} bytes unpacked, at most {_MAX_ROW_GROUP_BYTES:,} are read; write "
-            "it with smaller ones (row_group_size)"
+            "it with a smaller row_group_size"
         )
 
 
@@ -164,11 +164,11 @@ _READERS: dict[str, Callable[[Path], Rows]] = {
     ".json": _json_rows,
     ".txt": _text_rows,
 }
-"""Kinds of files by suffix; of a data set with several kinds the first is read."""
+"""Readers by suffix. If a data set has several kinds of files, the first kind here is read."""
 
 
 def _fetch(name: str, split: str) -> Iterator[Path]:
-    """The files of one split of a data set, fetched."""
+    """Download the files of one split of a data set."""
     try:
         from huggingface_hub import HfApi, errors
     except ModuleNotFoundError:
@@ -193,7 +193,7 @@ def _fetch(name: str, split: str) -> Iterator[Path]:
 
 
 def _files_of_split(name: str, split: str, files: Sequence[str]) -> list[str]:
-    """The data files of a split: those whose path names it, or the only one.
+    """Return the data files of a split: those whose path names it, or the only one.
 
     Examples:
         >>> _files_of_split("me/rows", "train", ["README.md", "data/train-0.parquet", "data/test-0.parquet"])

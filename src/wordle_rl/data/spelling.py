@@ -1,7 +1,7 @@
-"""Spelling lessons: listed words as letters and letters as words, for models whose tokens are pieces of words.
+"""Spelling lessons: listed words as letters, and letters as words, for models whose tokens are parts of words.
 
-Such a model has seen few of its tokens spelled out, and a game is all about letters. The lessons are conversations
-of their own beside the games:
+Such a model has seen few of its tokens spelled out, but Wordle is all about letters. The lessons are conversations of
+their own, mixed into the games:
 
     Spell crane.  ->  c r a n e
     c r a n e     ->  crane
@@ -16,11 +16,11 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Message
 
-_SYSTEM = Message(role="system", content="Spelling")  # without one some templates add a longer one
+_SYSTEM = Message(role="system", content="Spelling")  # without one, some templates add a longer one
 
 
 def spelling_lessons(words: Sequence[str]) -> list[list[Message]]:
-    """Two conversations for each word, one each way.
+    """Return two conversations per word, one in each direction.
 
     Examples:
         >>> [lesson[1:] for lesson in spelling_lessons(["crane"])][0]
@@ -31,13 +31,13 @@ def spelling_lessons(words: Sequence[str]) -> list[list[Message]]:
 
 
 def spelling_examples(words: Sequence[str], codec: ChatCodec, passes: float, seed: int) -> list[Example]:
-    """The lessons as sequences to train on, in random order.
+    """Encode the lessons in random order.
 
     Args:
         words: Words to spell.
         codec: Tokenizer and template of the model.
-        passes: How often each lesson comes; of half a pass every second lesson, drawn at random.
-        seed: Seed of order and draw.
+        passes: How often to use each lesson. A fraction draws that part of the lessons at random.
+        seed: Random seed of order and draw.
     """
     lessons = spelling_lessons(words)
     rng = random.Random(f"spelling {seed}")

@@ -1,4 +1,4 @@
-"""Figures of teachers: games, wins and guesses, on each secret and on all."""
+"""Figures of teachers: games, wins and guesses, by secret and overall."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from wordle_rl.data.game_record import GameRecord
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Figures of a teacher, on one secret or on all of them (`secret` is then empty).
+    """Figures of a teacher on one secret, or on all (`secret` is then empty).
 
-    `num_games` counts finished games; `num_errors` games that failed and were not finished later, which are not losses;
-    `num_broken_turns` turns of finished games that broke the rules.
+    `num_games` counts finished games. `num_errors` counts games that failed and were never finished; they are not
+    losses. `num_broken_turns` counts turns of finished games that broke the rules.
     """
 
     secret: str
@@ -27,7 +27,7 @@ class Summary:
 
     @property
     def win_rate(self) -> float:
-        """Fraction of finished games won, 0 to 1; 0 if none was finished."""
+        """Fraction of finished games won, 0 to 1; 0 without any."""
         return self.num_wins / self.num_games if self.num_games else 0.0
 
 
@@ -40,7 +40,7 @@ def summarise(traces: Iterable[GameRecord]) -> list[Summary]:
 
 
 def summarise_teachers(traces: Iterable[GameRecord]) -> list[Summary]:
-    """Figures per teacher over all secrets, in the order of their names."""
+    """Count games, wins and guesses per teacher, sorted by name."""
     return sorted(_summaries(traces, lambda trace: ("", trace.teacher)), key=lambda row: row.teacher)
 
 

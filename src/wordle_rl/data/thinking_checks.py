@@ -1,4 +1,4 @@
-"""Checks of a teacher's thinking against the board: only claims that can be checked exactly."""
+"""Check a teacher's thinking against the board, where a claim can be checked exactly."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class FalseClaim(StrEnum):
     """Kinds of false claims."""
 
     TAGS = "tags_in_thinking"
-    """It holds tags of the reply grammar or of a chat template; a reply made from it could not be parsed."""
+    """Tags of the reply grammar or of a chat template. A reply made from it could not be parsed."""
     OTHER_GUESS = "thinking_announces_another_guess"
-    """The last guess it announces is not the one that was made."""
+    """The last announced guess is not the one made."""
     IMPOSSIBLE = "thinking_calls_a_ruled_out_word_possible"
-    """It claims that a listed word fits the board although it does not."""
+    """A listed word is said to fit the board but does not."""
 
 
 _TAGS = re.compile(
@@ -36,9 +36,9 @@ _ANNOUNCED = re.compile(
     rf"\s*:?\s*{_WORD}\s*(?=[.,;!\n]|$)",
     re.IGNORECASE,
 )
-# On a later turn these refer to a guess on the board, not to the next one.
+# Later in a game, "the first guess is" refers to the board, not to the next guess.
 _OF_THE_BOARD = re.compile(r"\b(?:opening|first|last)\s+guess\s+is\b", re.IGNORECASE)
-# Everything that is known. "the A and the E" or "the green letters" would be only a part of it.
+# All clues. "The A and the E" or "the green letters" would be only some of them.
 _CLUES = (
     r"(?:everything\b|(?:all|every|each|the)\s+(?:of\s+)?(?:the\s+)?(?:known\s+|given\s+|earlier\s+|previous\s+|current\s+)?"
     r"(?:clues?|marks?|hints?|constraints?|conditions?|requirements?|criteria|rules|feedback|board)\b)"
@@ -50,14 +50,14 @@ _FITS = re.compile(
     rf"|is\s+(?:still\s+)?(?:possible|one\s+of\s+them|consistent(?:\s+with\s+{_CLUES})?){_END})",
     re.IGNORECASE,
 )
-# What later in the sentence takes a claim back, wholly or in part.
+# A rest of the sentence that takes the claim back or weakens it.
 _TAKEN_BACK = re.compile(r"[^.!?;\n]*(?:\?|\b(?:but|except|however|though|although)\b)", re.IGNORECASE)
 _LISTED = re.compile(
     r"\b(?:candidates|possible\s+words|possibilities|words\s+that\s+(?:still\s+)?fit|remaining\s+words)"
     r"(?:\s+(?:left|now|are|include|remaining))*\s*(?::|\bare\b)\s*([A-Za-z \t,/&\"'“”‘’`*]+)",
     re.IGNORECASE,
 )
-# Listed words that often stand where a candidate would; they are taken for one only in capitals.
+# Listed words that often stand in place of a candidate. Only in capitals do they count as one.
 _FILLERS = frozenset(
     (
         *("which", "guess", "words", "these", "those", "there", "other", "first", "third", "final", "every", "still"),
@@ -68,16 +68,16 @@ _NEGATION = re.compile(r"\b(?:if|whether|no|not|neither|nor|unless|suppose|perha
 
 
 def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordList) -> FalseClaim | None:
-    """First false claim of some thinking, or None.
+    """Return the first false claim of some thinking, or None.
 
-    Most claims of free prose cannot be checked. Checked exactly are leaked tags, whether the guess announced last is
-    the one made, and whether listed words that are claimed to fit do so.
+    Three things can be checked exactly in free prose: leaked tags, whether the last announced guess is the one made,
+    and whether listed words said to fit the board do fit.
 
     Args:
         thinking: The thinking before the guess.
         guess: The guess made.
         board: The turns before it.
-        words: Only words of this list are taken for candidates.
+        words: Only words of this list count as candidates.
     """
     if _TAGS.search(thinking):
         return FalseClaim.TAGS
@@ -95,14 +95,14 @@ def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordLis
 
 
 def called_possible(thinking: str, words: WordList) -> Iterator[str]:
-    """Listed words that some thinking claims to fit the board, in lower case."""
+    """Yield listed words, in lower case, that the thinking says fit the board."""
     for match in _found(_FITS, thinking):
         if match[1].lower() in words and not _TAKEN_BACK.match(thinking, match.end()):
             yield match[1].lower()
     for match in _LISTED.finditer(thinking):
         if _TAKEN_BACK.match(thinking, match.end()):
             continue
-        # Only listed words, commas and the like make a list of candidates; a sentence is none.
+        # A list of candidates holds only listed words and separators; anything else is a sentence.
         parts = [part.lower() for part in re.findall(r"[A-Za-z]+", match[1])]
         named = [part for part in parts if part not in ("and", "or")]
         if named and all(part in words for part in named):

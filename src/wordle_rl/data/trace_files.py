@@ -1,4 +1,4 @@
-"""Games that cost money, on disk: a record of their settings, and one CSV per word."""
+"""Files of games that cost money: a record of their settings, and one CSV per secret."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
     "prompt_tokens", "completion_tokens",
 )  # fmt: skip
-"""Of `wordle_data_<WORD>.csv`: one row per turn of every finished game. Each row has the tokens of the whole game; 0,
-or a missing column, means not known."""
+"""Columns of `wordle_data_<WORD>.csv`, one row per turn of every finished game. Each row holds the tokens of the whole
+game; 0 or a missing column means unknown."""
 _TOKENS = COLUMNS[-2:]
 
 
 class SettingsFile:
-    """The settings behind the games of a traces file, by model: a JSON file beside it, without address and key.
+    """Settings behind the games of a traces file, by model. Stored as JSON beside it, without address and key.
 
     Raises:
         RunError: If that file holds something else.
@@ -41,7 +41,7 @@ class SettingsFile:
                 raise RunError(f"{self.path} is no record of settings; move it away") from None
 
     def check(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Refuse to add a model's games made by other settings; games without a record are accepted.
+        """Check that a model's new games have the settings of its stored ones. Games without a record are accepted.
 
         Raises:
             ConfigError: If settings differ.
@@ -53,10 +53,10 @@ class SettingsFile:
             raise ConfigError(f"{self.traces} holds games of {model} by other settings ({pairs}); name another --out")
 
     def game_turns(self) -> int | None:
-        """Turns that the rules allowed (`game.max_turns`); None if that is not recorded.
+        """Return the turns that the rules allowed (`game.max_turns`), or None if not recorded.
 
         Raises:
-            ConfigError: If they are not the same for all models.
+            ConfigError: If they differ between models.
         """
         recorded = (asked.get("game.max_turns") for asked in self._by_model.values())
         found = sorted({turns for turns in recorded if isinstance(turns, int) and turns > 0})
@@ -95,7 +95,7 @@ def read_games(path: Path) -> Iterator[GameRecord]:
 
 
 def write_csv_files(path: Path, directory: Path) -> int:
-    """Write `wordle_data_<WORD>.csv` for every word of a traces file, and return how many there are.
+    """Write `wordle_data_<WORD>.csv` for every secret of a traces file. Return their number.
 
     Raises:
         RunError: If the traces cannot be read or a file cannot be written.
@@ -106,7 +106,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
             games[trace.secret].append(trace)
     for word, traces in games.items():
         text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # else a lone \r would end a row
+        writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # unquoted, a lone \r would end a row
         writer.writerow(COLUMNS)
         for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
             writer.writerows(_csv_rows(trace))
@@ -123,17 +123,17 @@ def _csv_rows(trace: GameRecord) -> Iterator[tuple[Any, ...]]:
 
 
 MAX_FIELD_CHARACTERS = 16 << 20
-"""A longer field of a CSV is refused; so is a line of more than four such fields, before it is read whole."""
+"""A longer CSV field is refused. So is a line of more than four such fields, before it is read whole."""
 
 
 def wide_csv(file: TextIO) -> csv.DictReader[str]:
-    """The rows of a CSV whose fields may be as long as whole conversations, up to `MAX_FIELD_CHARACTERS`."""
+    """Read a CSV whose fields may hold whole conversations, up to `MAX_FIELD_CHARACTERS`."""
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
     return csv.DictReader(_bounded(file))
 
 
 def _bounded(file: TextIO) -> Iterator[str]:
-    """Lines of a CSV, none longer than all its fields may be."""
+    # Limit each line, or a file without line breaks would be read into memory at once.
     most = 4 * MAX_FIELD_CHARACTERS
     while line := file.readline(most + 1):
         if len(line) > most:
@@ -159,7 +159,7 @@ def _read_csv(path: Path) -> Iterator[GameRecord]:
 
 
 def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """The rows of each game in turn. Turn 1 begins a game, even if word, seed and model are those of the last one."""
+    """Group the rows by game. Turn 1 starts a new game, even with the word, seed and model of the last one."""
     game: list[dict[str, Any]] = []
     for row in rows:
         if game and (int(row["turn"]) == 1 or any(row[name] != game[0][name] for name in ("word", "seed", "model"))):

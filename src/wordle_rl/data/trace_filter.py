@@ -1,10 +1,10 @@
-"""Games of a traces file as the teacher games of a run, each checked again.
+"""Select the games of a traces file that a run may learn from, and check each again.
 
-A game is trained on only if its secret is allowed and it replays identically by the rules of the run. A
-game that the solver did not play must also pass every check of `wordle-rl dataset`, except the number of words:
-`model.max_length` bounds the length. The solver's games need not, since it loses, probes and strays on purpose. Rows of
-chat or instructions (see `chat_rows`) are trained on as they are, if every reply holds a guess that can be read. Sound
-games of validation secrets are never trained on; SFT takes its validation loss on them.
+The secret must be allowed, and replaying the game by the run's rules must give the same marks. A game that the solver
+did not play must also pass the checks of `wordle-rl dataset`, except the number of words, which `model.max_length`
+limits instead. The solver's games need not, since it loses, probes and strays on purpose. Chat and instruction rows
+(see `chat_rows`) are trained on unchanged if every reply holds a readable guess. Sound games of validation secrets are
+never trained on; they give SFT its validation loss.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from wordle_rl.words.split import Split
 
 
 class TracesFromFile:
-    """The games of `settings.file` that a run may train on, at most `settings.num_games`, in the file's order.
+    """Games of `settings.file` that a run may train on, at most `settings.num_games`, in file order.
 
     Args:
         words: The word lists.
-        split: Their split; only games of training secrets and words outside the answers are used.
-        settings: The file, how many games, and the fraction of training secrets that no teacher game may have.
-        game: The run's rules and wording.
+        split: Their split. Only games of training secrets and of words outside the answers are used.
+        settings: The file, the number of games, and the fraction of training secrets kept out of teacher games.
+        game: Rules and wording of the run.
 
     Attributes:
-        rejected: How many games were left out so far, by reason.
-        num_otherwise: How many conversations used so far begin with other messages than the run's games.
+        rejected: Number of rejected games so far, by reason.
+        num_otherwise: Number of used conversations whose opening differs from the run's games.
 
     Raises:
         ConfigError: If the settings name no file.
@@ -58,8 +58,8 @@ class TracesFromFile:
         """Read the file from its start.
 
         Raises:
-            RunError: If there is no such file or a line is not a trace.
-            ConfigError: If none of its games may be trained on.
+            RunError: If the file is missing or a line is not a trace.
+            ConfigError: If no game may be trained on.
         """
         self.rejected.clear()
         self.num_otherwise, opening = 0, self._prompter.opening()
@@ -72,11 +72,10 @@ class TracesFromFile:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
 
     def of_validation(self) -> list[GameRecord]:
-        """The sound games of the whole file that have validation secrets, at most `settings.num_games`; never trained
-        on.
+        """Return sound games of validation secrets, at most `settings.num_games`. Never train on them.
 
         Raises:
-            RunError: If there is no such file or a line is not a trace.
+            RunError: If the file is missing or a line is not a trace.
         """
         games = (
             trace
@@ -88,7 +87,7 @@ class TracesFromFile:
         return list(islice((game for game in games if self._fault_of_game(game) is None), self._num_games))
 
     def left_out(self) -> str:
-        """The rejected games or rows by reason, as in `12 not_won, 3 test_secret`; empty if there were none."""
+        """Return rejected games and rows by reason, as in `12 not_won, 3 test_secret`; empty if there are none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
     def _accepted(self) -> Iterator[GameRecord]:
@@ -100,7 +99,6 @@ class TracesFromFile:
                 self.rejected[str(fault)] += 1
 
     def _games(self) -> Iterator[GameRecord | str]:
-        """The games of the file; of a row of chat that is none, the reason."""
         if holds_chat(self.path):
             return chat_traces(self.path, self._words, self._prompter)
         return iter(read_games(self.path))
@@ -114,7 +112,7 @@ class TracesFromFile:
         return fault or self._fault_of_game(trace)
 
     def _fault_of_game(self, trace: GameRecord) -> str | None:
-        """Fault of a game, whatever its secret; of chat, whose replies have been read already, there is none."""
+        # The replies of chat rows were checked when they were read.
         if trace.messages:
             return None
         fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
@@ -122,9 +120,9 @@ class TracesFromFile:
 
 
 def replay_fault(trace: GameRecord, words: WordList, rules: Rules) -> str | None:
-    """The first difference between a game and the same guesses played again by these rules, or None.
+    """Return the first difference between a game and its replay by these rules, or None.
 
-    The solver's secrets may be letters that are no word, and its last guess may name them.
+    The solver's secrets may be letter strings outside the word list, which its last guess may name.
     """
     made_up = trace.teacher == "solver" and trace.secret not in words and len(trace.secret) == words.word_length
     if (fault := unplayed(trace, words)) and not (made_up and fault == "unlisted_secret"):

@@ -4,21 +4,21 @@
     settings.py      EvalConditions: prompting and sampling of a player
     records.py       Evaluation (every game, saved as JSON), Figures
     play.py          evaluate(): secrets -> Evaluation
-    concurrent.py    evaluate_concurrently(): the same with a server, each game at its own pace
-    boards.py        boards with earlier turns, from which games may begin
-    rewards.py       distribution of rewards, and the words guessed most
+    concurrent.py    evaluate_concurrently(): the same with an endpoint, each game at its own pace
+    boards.py        boards with earlier turns, as initial states
+    rewards.py       distribution of rewards, and the most frequent guesses
     time_limit.py    a time limit for games in lockstep
-    journal.py       finished games on disk, so that a stopped evaluation can continue
+    journal.py       finished games on disk, so that a stopped evaluation can resume
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another
-    controls.py      evaluations that a run's figures are quoted beside
+    controls.py      evaluations to compare a run's figures with
     tables.py        evaluations as CSV
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison
     compare_many.py  compare_all(): any number of evaluations -> MultiComparison
 
-A game that could not be finished because a request failed is an error: it is counted as an error, left out of every
-other figure, and never counted as a loss. A game cut short by a token budget is a loss.
+A game that could not be finished because a request failed is an error. Errors are counted apart, are left out of every
+other figure, and are never losses. A game cut short by a token budget is a loss.
 """
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord

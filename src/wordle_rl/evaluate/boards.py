@@ -1,4 +1,4 @@
-"""Boards with earlier turns, from which an evaluation's games may begin."""
+"""Boards with earlier turns, as initial states of an evaluation's games."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from wordle_rl.train.initial_states import random_given
 def prefix_boards(
     secrets: Sequence[str], solver: Solver, max_turns: int, choice: PrefixChoice, seed: int, *, hard_mode: bool = False
 ) -> list[tuple[str, ...]]:
-    """Earlier guesses for each secret, never the secret itself: 0 to `max_turns` of them, their number drawn evenly.
+    """Draw earlier guesses for each secret, 0 to `max_turns` of them with equal chances, never the secret itself.
 
-    A board depends on the seed, its secret and how often that came before, on nothing else; so players that are asked
-    the same begin at the same boards. Where nothing but the secret fits, there are fewer guesses.
+    A board depends only on the seed, its secret and how often that came before, so all players begin at the same
+    boards. There are fewer guesses if nothing but the secret fits any more.
 
     Args:
         secrets: The words to find.
-        solver: Of their word list.
+        solver: Solver of their word list.
         max_turns: Most earlier turns.
-        choice: `consistent`: answers that fit all marks so far, as sensible play leaves a board; `random`: any answers,
-            as training prefixes groups.
-        seed: Seed of the draws.
-        hard_mode: Random guesses keep to revealed hints; consistent ones always do.
+        choice: `consistent`: answers that fit all marks so far, as in sensible play; `random`: any answers, as for the
+            initial states of training.
+        seed: Random seed.
+        hard_mode: Random guesses also use revealed hints; consistent ones always do.
     """
     fitting = fitting_answers(solver)
     boards = []
@@ -63,7 +63,7 @@ def _consistent(
 
 
 def by_earlier_turns(records: Sequence[GameRecord]) -> dict[int, list[GameRecord]]:
-    """Games by the number of turns on their board when play began, rising; errors left out."""
+    """Group games by their number of prefix guesses, in rising order, without errors."""
     played = [record for record in records if not record.failed]
     return {
         count: [record for record in played if record.num_prefix == count]

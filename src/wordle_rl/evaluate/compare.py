@@ -1,4 +1,4 @@
-"""Two players on the same secrets, game by game."""
+"""Compare two players on the same secrets, game by game."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from wordle_rl.evaluate.stats import (
 )
 
 BY_SECRET_TEST = "sign-flip test by secret"
-"""Name of the test of wins where secrets were played more than once."""
+"""Test of wins if secrets were played more than once."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two players on the same secrets. Differences are b minus a: a higher win rate, and fewer guesses, favour b.
+    """Two players on the same secrets. Differences are b minus a: more wins and fewer guesses favour b.
 
     Attributes:
         name_a: Name of the first player.
-        name_b: Name of the second.
-        num_pairs: Games both played to their end.
+        name_b: Name of the second player.
+        num_pairs: Games that both finished.
         both: Pairs both won.
         only_a: Pairs only a won.
         only_b: Pairs only b won.
         neither: Pairs both lost.
-        by_secret: True if a secret was played more than once, so that wins are tested by secret, not by game.
-        p_value: Two-sided, of wins: the probability of results at least this uneven if both players were alike.
-            McNemar's exact test on `only_a` and `only_b`; by secret, see `stats.clustered_mcnemar`.
-        win_rate_difference: With its 95 % interval for secrets like these: Tango's score interval, or, if a secret was
-            played more than once, a paired bootstrap that resamples secrets, each with all its games.
-        guesses_difference: Of mean guesses, a loss counted as one more than the game has turns; its interval is always
-            such a bootstrap. Zero width: every resampled value is equal, so the interval is uninformative.
-        guesses_p_value: The exact sign-flip test on the same differences of guesses, summed per secret, two-sided.
+        by_secret: True if a secret was played more than once, so wins are tested by secret, not by game.
+        p_value: Two-sided p-value of wins: the chance of results at least this uneven between equal players. McNemar's
+            exact test on `only_a` and `only_b`, or by secret (`stats.clustered_mcnemar`).
+        win_rate_difference: With its 95 % interval for secrets like these: Tango's score interval. For repeated secrets
+            a paired bootstrap that resamples whole secrets.
+        guesses_difference: Difference of mean guesses, a loss counted as one more than the game has turns, with a
+            bootstrap interval. Zero width means that all resampled values are equal: the interval is uninformative.
+        guesses_p_value: Two-sided exact sign-flip test on the differences of guesses, summed per secret.
         num_unpaired: Games without a counterpart, because the other player played the secret less often.
         num_errors: Pairs left out because at least one side is an error.
-        constrain_a: What the first player's tokens were limited to.
-        constrain_b: The same of the second.
-        conditions_a: How the first player was asked.
-        conditions_b: The same of the second.
+        constrain_a: Limit on the first player's tokens.
+        constrain_b: Limit on the second player's tokens.
+        conditions_a: Prompting and sampling of the first player.
+        conditions_b: Prompting and sampling of the second player.
     """
 
     name_a: str
@@ -79,10 +79,10 @@ class Comparison:
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
-    """Compare two players game by game; the n-th game of a secret is paired with the other's n-th game of it.
+    """Compare two players game by game, pairing the n-th games of each secret.
 
     Raises:
-        EvaluationError: If the games differ in words or rules, or no secret was played to its end by both.
+        EvaluationError: If words or rules differ, or both finished no secret.
     """
     check_alike(a, b)
     games_a, games_b = by_occurrence(a.records), by_occurrence(b.records)
@@ -91,7 +91,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     if not pairs:
         raise EvaluationError(f"{a.name!r} and {b.name!r} finished no secret in common; evaluate both on one split")
     loss = a.rules.max_turns + 1
-    of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]
+    of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]  # (pairs,)
     wins = Counter((game_a.won, game_b.won) for game_a, game_b in pairs)
     cost = np.array([[game.turns_used if game.won else loss for game in pair] for pair in pairs])  # (pairs, 2)
     by_secret = bool(of_secret.max() + 1 < len(pairs))
@@ -125,7 +125,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
 
 
 def check_alike(a: Evaluation, b: Evaluation) -> None:
-    """Refuse to compare games of different words or rules.
+    """Check that two evaluations have the same words and rules.
 
     Raises:
         EvaluationError: If they differ.
@@ -136,5 +136,5 @@ def check_alike(a: Evaluation, b: Evaluation) -> None:
 
 
 def by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
-    """Games by secret and how often it came before; errors count too, so that later games keep their counterparts."""
+    """Index games by secret and occurrence. Errors keep their number, so later games keep their counterparts."""
     return dict(zip(occurrences(record.secret for record in records), records, strict=True))

@@ -1,4 +1,4 @@
-"""Any number of players on the secrets that all of them finished, each against the first."""
+"""Compare any number of players on the secrets that all finished, each with the first."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from wordle_rl.evaluate.records import Evaluation, EvaluationError, Figures
 
 @dataclass(frozen=True)
 class ComparedPlayer:
-    """One player among others.
+    """One player of a comparison.
 
     Attributes:
-        name: What it is called.
-        player: What it is.
-        figures: Over the shared games; `num_errors` alone counts all games it played.
-        against_base: It against the first player, on the shared games; None for the first itself.
+        name: Name to show.
+        player: Identity: a directory, an endpoint's model, a built-in player.
+        figures: Figures over the shared games; only `num_errors` counts all of its games.
+        against_base: Comparison with the first player on the shared games; None for the first player.
     """
 
     name: str
@@ -28,7 +28,7 @@ class ComparedPlayer:
 
 @dataclass(frozen=True, slots=True)
 class SharedGame:
-    """One game of a secret that all players finished: turns used in the order of the players, None for a loss.
+    """A game that all players finished: turns used by each player, in order, or None for a loss.
 
     `occurrence` counts repeats of a secret from 0.
     """
@@ -43,10 +43,10 @@ class MultiComparison:
     """Players on the same secrets.
 
     Attributes:
-        runs: The players, the base first.
-        num_games: Games that all of them finished.
+        runs: The players, the baseline first.
+        num_games: Games that all players finished.
         num_unpaired: Games without a counterpart, because not all players played the secret as often.
-        num_errors: Secrets left out because at least one side is an error.
+        num_errors: Secrets left out because at least one player has an error.
         games: The shared games, by secret.
     """
 
@@ -58,14 +58,13 @@ class MultiComparison:
 
 
 def compare_all(evaluations: Sequence[Evaluation]) -> MultiComparison:
-    """Put players side by side; the n-th game of a secret is compared with the others' n-th game of it.
+    """Compare players side by side, matching the n-th games of each secret.
 
-    Every figure and test is over the games that all finished, so that columns can be compared. p-values are not
-    corrected for multiple tests.
+    All figures and tests use the games that everyone finished. p-values are not corrected for multiple tests.
 
     Raises:
-        EvaluationError: If there are fewer than two players, two share a name, the games differ in words or rules, or
-            no secret was finished by all.
+        EvaluationError: If there are fewer than two players, names repeat, words or rules differ, or no secret was
+            finished by all.
     """
     names = [evaluation.label for evaluation in evaluations]
     if len(names) < 2:

@@ -1,4 +1,4 @@
-"""Games with a server: each at its own pace, limited in number at once and in time, stored as they end."""
+"""Play games with an endpoint, each at its own pace, with limits on number and time, stored as they end."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def evaluate_concurrently(
     prefixes: Sequence[tuple[str, ...]] | None = None,
     scorer: Scorer | None = None,
 ) -> Evaluation:
-    """Play one game per secret and keep all of them; `with_regret` measures them afterwards.
+    """Play one game per secret and keep all of them. Measure regret afterwards with `with_regret`.
 
-    It always ends: each request, each game and the whole evaluation have a time limit, and play stops after too many
-    failed games in a row. A game that was not finished is an error with its reason, never a loss.
+    This always ends: requests, games and the whole evaluation have time limits, and too many failed games in a row stop
+    it. An unfinished game is an error with its reason, never a loss.
 
     Args:
         planned: The evaluation without its games.
@@ -42,14 +42,14 @@ def evaluate_concurrently(
         words: The word list.
         prompter: Wording, grammar and rules.
         sampler: The player.
-        patience: How many games at once, and the limits.
-        journal: Where games are stored as they end; those already there are not played again.
-        on_finished: Called with the record of each game played now, as it ends.
-        prefixes: Guesses on the board of each secret when play begins; None: none.
-        scorer: Gives each game its reward; None: none.
+        patience: Concurrency and limits.
+        journal: Stores games as they end. Games it already holds are not played again.
+        on_finished: Called with the record of each newly played game.
+        prefixes: Prefix guesses of each secret's game. None: empty boards.
+        scorer: Scores each game. None: no rewards.
 
     Raises:
-        EvaluationError: If there are no secrets, or the words or rules of `planned` are others.
+        EvaluationError: If there are no secrets, or `planned` has other words or rules.
         RunError: If a finished game cannot be written.
     """
     check_plan(planned, secrets, words, prompter)
@@ -57,7 +57,7 @@ def evaluate_concurrently(
     records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
 
     async def play(game_id: int, ask: Ask) -> bool:
-        """Play one game and store it. Returns whether it could be finished."""
+        """Play one game and store it. Return True if it was finished."""
         secret, occurrence = keys[game_id]
         start = InitialState(secret, prefixes[game_id] if prefixes else ())
         game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
@@ -79,10 +79,11 @@ async def _play_all(
     patience: PatienceSettings,
     play: Callable[[int, Ask], Awaitable[bool]],
 ) -> str:
-    """Play games until all are done or a limit is reached. Returns why some were not finished, empty if all were."""
+    """Play until all games are done or a limit is reached. Return why some are unfinished, or ''."""
     waiting = iter(game_ids)
     failures = 0  # in a row
 
+    # Each task takes the next waiting game, so at most `concurrency` games are in play.
     async def take_turns(ask: Ask) -> None:
         nonlocal failures
         while not _given_up(failures, patience) and (game_id := next(waiting, None)) is not None:

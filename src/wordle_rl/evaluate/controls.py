@@ -1,7 +1,8 @@
-"""Controls: evaluations that the figures of a run are quoted beside, kept in its directory `controls`.
+"""Control evaluations of a run, stored in its directory `controls`.
 
-A gain by learning by play is a claim only beside what else would have brought it: supervised fine-tuning alone with
-nothing kept from the teacher, and the start drawn at the temperature at which it is as random as the trained model.
+A gain by learning by play means something only beside what else could have caused it: supervised fine-tuning alone,
+with nothing kept from the teacher; and the start model, sampled at the temperature where it is as random as the
+trained one.
 """
 
 from __future__ import annotations
@@ -17,18 +18,18 @@ from wordle_rl.runs import CONTROLS, is_run, read_object
 
 @dataclass(frozen=True)
 class ControlledFigure:
-    """A control, and the evaluation of the trained model that it stands beside: played alike, on secrets of both."""
+    """A control and the comparable evaluation of the trained model: same sampling, common secrets."""
 
     control: Evaluation
     model: Evaluation
 
 
 def controls_at(path: Path) -> list[Evaluation]:
-    """The control evaluations that a path names: of a control run its last model's, or one file of `wordle-rl eval`.
+    """Load the control evaluations of a path: those of a control run's last model, or one evaluation file.
 
     Raises:
         ConfigError: If the run's settings are damaged.
-        EvaluationError: If there is none, or the run was trained by play, or kept words from its teacher.
+        EvaluationError: If there is none, or the run was trained by play or kept words from its teacher.
     """
     if path.is_file():
         return [Evaluation.load(path)]
@@ -37,7 +38,7 @@ def controls_at(path: Path) -> list[Evaluation]:
     config = stored_config(path / "config.json")
     if not config.training.is_skipped:
         raise EvaluationError(
-            f"{path} is no control: it was trained by {config.algorithm} as well; give a run of SFT alone"
+            f"{path} is no control: it was also trained by {config.algorithm}; give a run of SFT alone"
         )
     if config.traces.rl_only_fraction:
         raise EvaluationError(
@@ -53,10 +54,10 @@ def controls_at(path: Path) -> list[Evaluation]:
 
 
 def keep_controls(run: Path, paths: Sequence[Path]) -> None:
-    """Store the control evaluations that paths name beside a run's figures.
+    """Copy control evaluations into a run.
 
     Raises:
-        EvaluationError: If one is no control, or is of other words, rules or held-out secrets.
+        EvaluationError: If one is no control, or has other words, rules or held-out secrets.
         RunError: If one cannot be written.
     """
     own = evaluations_in(run / "eval")
@@ -72,19 +73,19 @@ def keep_controls(run: Path, paths: Sequence[Path]) -> None:
 
 
 def evaluations_in(directory: Path) -> dict[str, Evaluation]:
-    """The evaluations in a directory, by the names of their files; none if there is no such directory."""
+    """Load the evaluations of a directory by file stem; empty if the directory is missing."""
     return {path.stem: Evaluation.load(path) for path in sorted(directory.glob("*.json"))}
 
 
 def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[ControlledFigure]:
-    """The evaluations of a trained model that have a control, each beside it.
+    """Pair the controls of a trained model with its own evaluations.
 
-    A greedy control stands beside greedy play, limited guesses beside limited ones. A control of equal entropy stands
-    beside the model's own sampled play, which is looked for among the stored evaluations by player and temperature.
+    A greedy control pairs with greedy play, and constrained guesses with constrained ones. A control of equal entropy
+    pairs with the model's sampled play at the temperature it was matched to.
 
     Args:
         model: Greedy play of the trained model.
-        stored: Its controls, and other evaluations of it.
+        stored: Controls, and other evaluations of the model.
     """
     found = []
     for control in stored:
@@ -106,7 +107,7 @@ def _stands_beside(control: Evaluation, model: Evaluation) -> bool:
 
 
 def _check_split(run: Path, path: Path) -> None:
-    """Refuse a control run that holds out other words."""
+    # A control must hold out the same words.
     if not is_run(path):
         return
     own, other = (stored_config(directory / "config.json").words for directory in (run, path))

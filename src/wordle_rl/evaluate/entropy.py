@@ -1,11 +1,10 @@
-"""Equal entropy: the temperature at which one model's games are as random as another's.
+"""Equal entropy: find the temperature at which one model's games are as random as another's.
 
-A policy that learns by play gets sharper, and a sharper policy wins more when it is sampled, whatever else it changed.
-So a gain in sampled play is quoted beside the start drawn at the temperature at which it is as sharp as the trained
-model.
+Learning by play makes a policy sharper, and a sharper policy wins more sampled games whatever else it learned. A gain
+in sampled play is therefore quoted beside the start model, sampled at the temperature that makes it equally sharp.
 
-The entropy of a game is that of all its sampled tokens together, in nats: the mean over games of minus the summed
-log-probabilities under the distribution the tokens were drawn from. A game that ends sooner has fewer tokens to draw.
+The entropy of a game covers all its sampled tokens, in nats: minus the summed log-probabilities under the sampling
+distribution, averaged over games. A game that ends sooner has fewer tokens to sample.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 
-_GAMES = 2048
-"""Games by which the entropy at one temperature is estimated."""
+_GAMES = 2048  # games per estimate
 MAX_TEMPERATURE = 4.0
-"""The highest temperature looked at."""
+"""Highest temperature to try."""
 
 
 @dataclass(frozen=True)
 class EntropyMatch:
-    """The temperature found, and the entropies per game in nats that were estimated there and asked for."""
+    """The matched temperature, its estimated entropy per game in nats, and the entropy to match."""
 
     temperature: float
     nats: float
@@ -39,7 +37,7 @@ class EntropyMatch:
 
 
 def nats_per_game(games: Sequence[Trajectory]) -> float:
-    """Estimated entropy of a game in nats.
+    """Estimate the entropy of a game in nats.
 
     Raises:
         EvaluationError: If there is no game, or games hold no tokens.
@@ -51,7 +49,7 @@ def nats_per_game(games: Sequence[Trajectory]) -> float:
 
 
 def entropy_of(sampler: Sampler, secrets: Sequence[str], words: WordList, prompter: Prompter) -> float:
-    """Entropy per game of a player in nats, from one game per secret; repeats are played again."""
+    """Estimate a player's entropy per game in nats, from one game per secret; repeats are played again."""
     return nats_per_game(play([InitialState(secret) for secret in secrets], words, prompter, sampler))
 
 
@@ -65,15 +63,15 @@ def match_models(
     """Find the temperature at which one model is as random as another, on games of validation secrets.
 
     Args:
-        names: The model to be drawn, and the one it is to be as random as; directories of models or runs.
+        names: The model to sample, and the model to match; directories of models or runs.
         games: Their rules and wording; None: their own.
-        sampling: How the second is sampled, at a temperature above 0.
+        sampling: Sampling of the second model, at a temperature above 0.
         words: Word list and split.
-        seed: Seed of all draws; both are drawn alike.
+        seed: Random seed, the same for both.
 
     Raises:
-        ConfigError: If there is no such model.
-        EvaluationError: If no temperature does.
+        ConfigError: If a model does not exist.
+        EvaluationError: If no temperature matches.
     """
     from wordle_rl.samplers.transformers import TransformersSampler  # brings torch
 
@@ -103,24 +101,24 @@ def match_temperature(
     """Find the temperature of an entropy by bisection.
 
     Args:
-        entropy_at: Entropy per game at a temperature above 0, in nats; it must grow with the temperature.
-        target: The entropy wanted, in nats, above 0.
-        tolerance: Largest difference from the target, as a fraction of it.
-        max_steps: Most temperatures tried; the nearest of them is taken.
+        entropy_at: Entropy per game in nats at a temperature above 0; must grow with the temperature.
+        target: Entropy to match, in nats, above 0.
+        tolerance: Largest difference, as a fraction of the target.
+        max_steps: Most temperatures to try. The nearest one wins.
 
     Raises:
-        EvaluationError: If the target is no positive number, or lies above the entropy at `MAX_TEMPERATURE`.
+        EvaluationError: If the target is not positive, or higher than the entropy at `MAX_TEMPERATURE`.
     """
     if not target > 0 or not math.isfinite(target):
-        raise EvaluationError(f"an entropy of {target} nats is that of no temperature above 0; sample the other model")
+        raise EvaluationError(f"an entropy of {target} nats needs a temperature above 0; sample the other model")
     low, high = 0.0, 1.0
     tried: list[EntropyMatch] = []
-    while (found := entropy_at(high)) < target:
+    while (found := entropy_at(high)) < target:  # double until the target is bracketed
         tried.append(EntropyMatch(high, found, target))
         if high >= MAX_TEMPERATURE:
             raise EvaluationError(
-                f"at temperature {high:g} a game has {found:.2f} nats, fewer than the {target:.2f} wanted; this player "
-                "is sharper than the other at any temperature"
+                f"at temperature {high:g} a game has {found:.2f} nats, less than the {target:.2f} to match; this "
+                "player is sharper than the other at any temperature"
             )
         low, high = high, min(2 * high, MAX_TEMPERATURE)
     tried.append(EntropyMatch(high, found, target))

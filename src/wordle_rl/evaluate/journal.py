@@ -1,6 +1,6 @@
-"""Finished games of an evaluation that was stopped, so that the same command continues where it stopped.
+"""Finished games of an evaluation, so that the same command resumes after a stop.
 
-Games that are errors are not stored, so that they are played again.
+Errors are not stored, so they are played again.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from wordle_rl.runs.store import OtherSettingsError, Row, Store
 
 
 class Journal(Store):
-    """The games finished so far, each with which occurrence of its secret it is.
+    """Finished games, each with the occurrence of its secret.
 
     Args:
         path: The file.
         settings: Everything a game depends on, as JSON values.
-        overwrite: Discard whatever the file holds.
+        overwrite: Discard what the file holds.
 
     Attributes:
-        games: The games, by secret and occurrence; of two with the same key the first.
+        games: Games by secret and occurrence. The first one wins.
 
     Raises:
-        EvaluationError: If a line is no game.
+        EvaluationError: If a line is not a game.
         RunError: As `Store`.
     """
 
@@ -44,7 +44,7 @@ class Journal(Store):
             unusable.pop_all()
 
     def store(self, secret: str, occurrence: int, game: GameRecord) -> None:
-        """Keep one finished game.
+        """Store one finished game.
 
         Raises:
             RunError: If it cannot be written.
@@ -53,12 +53,12 @@ class Journal(Store):
         self.games[secret, occurrence] = game
 
     def kept(self, secrets: Sequence[str]) -> list[GameRecord]:
-        """The games of these secrets that need not be played again."""
+        """Return the stored games of these secrets."""
         return [self.games[key] for key in occurrences(secrets) if key in self.games]
 
 
 def journal_of(path: Path, settings: Row) -> Journal:
-    """The games that an interrupted evaluation with these settings left; games played with others are discarded."""
+    """Open the journal of an interrupted evaluation. Games played with other settings are discarded."""
     try:
         return Journal(path, settings)
     except (EvaluationError, OtherSettingsError):
@@ -66,12 +66,12 @@ def journal_of(path: Path, settings: Row) -> Journal:
 
 
 def num_kept(path: Path) -> int:
-    """Number of games in a file of games; 0 if there is none."""
+    """Return the number of games in a journal file; 0 if it is missing."""
     return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
 
 
 def journal_path(out: Path) -> Path:
-    """Path of the finished games of an evaluation file.
+    """Return the journal path of an evaluation file.
 
     Examples:
         >>> journal_path(Path("runs/eval.json")).as_posix()

@@ -1,4 +1,4 @@
-"""Play a list of secrets with one player, and measure each turn against the solver."""
+"""Play a list of secrets with one player, and measure each turn's regret against the solver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
-"""Regret of a turn without marks: it revealed nothing, so best play needs one guess more than before it."""
+"""Regret of a turn without marks. It revealed nothing, so best play needs one more guess."""
 
 
 def evaluate(
@@ -49,25 +49,24 @@ def evaluate(
         words: The word list.
         prompter: Wording, grammar and rules.
         sampler: The player.
-        solver: Measures regret; None: no regret. Games that share their turns share the work, so thousands of games
-            from one opener take seconds. Every further opener takes about half a second on the default list.
-        regret_games: Measure regret in this many games only, evenly spaced in `secrets`; None: in all. For players
-            that seldom repeat an opener, such as the random one.
-        batch_size: Games in play at once, which bounds memory; None: all. A sampler that restarts its random stream
+        solver: Measures regret. None: no regret. Games that share turns share the work, so thousands of games from one
+            opener take seconds. Every further opener takes about half a second on the default list.
+        regret_games: Measure regret in this many games, evenly spaced in `secrets`. None: in all. For players that
+            rarely repeat an opener, such as the random one.
+        batch_size: Most games in play at once, to limit memory. None: all. A sampler that restarts its random stream
             (`begin`) repeats it in every batch.
-        journal: Where games are stored as they end; those already there are not played again.
-        drawn: Whether the player draws its words at random. Its games are then stored a whole batch at a time: in an
-            interrupted batch the games that ended first are mostly quick wins, and storing them while the rest are
-            drawn again would bias the figures in the player's favour.
-        on_finished: Called with the record of each game played now, as it ends.
-        prefixes: Guesses on the board of each secret when play begins; None: none.
-        scorer: Gives each game its reward; None: none.
-        max_minutes: Time for all games; 0: no bound. It is looked at before each turn of a batch. All games of a batch
-            that it ends are errors, since those that were over by then are mostly quick wins.
+        journal: Stores games as they end. Games it already holds are not played again.
+        drawn: True if the player samples. Its games are then stored by whole batches. Games that end first are mostly
+            quick wins; storing them while the rest is sampled again would bias the figures in the player's favour.
+        on_finished: Called with the record of each newly played game.
+        prefixes: Prefix guesses of each secret's game. None: empty boards.
+        scorer: Scores each game. None: no rewards.
+        max_minutes: Time limit of all games; 0: no limit. It is checked before each turn of a batch. If a batch runs
+            over, all its games are errors, since those already finished are mostly quick wins.
 
     Raises:
-        EvaluationError: If there are no secrets, a number is below 1, or the words or rules of `planned` or of the
-            solver are others.
+        EvaluationError: If there are no secrets, a number is below 1, or `planned` or the solver has other words or
+            rules.
         RunError: If a finished game cannot be written.
     """
     check_plan(planned, secrets, words, prompter)
@@ -87,6 +86,7 @@ def evaluate(
 
     def finish(batch: Sequence[int], place: int, trajectory: Trajectory) -> None:
         index = batch[place]
+        # Spread `share` measured games evenly over all indices.
         measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
         records[index] = record_of(trajectory, meter if measured else None, scorer)
         if not drawn:
@@ -96,7 +96,7 @@ def evaluate(
 
     size = batch_size or len(secrets)
     if isinstance(sampler, MemoryBound) and isinstance(sampler, TokenSampler) and sampler.codec is not None:
-        # A game that uses up its tokens in every turn is rare, so the worst case leaves room for all else.
+        # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.
         longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
         size = min(size, sampler.room_for(longest))
     limit = TimeLimit(sampler, max_minutes)
@@ -111,16 +111,16 @@ def evaluate(
 
 
 def check_plan(planned: Evaluation, secrets: Sequence[str], words: WordList, prompter: Prompter) -> None:
-    """Refuse to play nothing, or games that are not those of the evaluation they are played for.
+    """Check that games belong to the evaluation they are played for.
 
     Raises:
-        EvaluationError: If there are no secrets, or words or rules are others.
+        EvaluationError: If there are no secrets, or words or rules differ.
     """
     if not secrets:
         raise EvaluationError("no secrets to play; give at least one")
     if planned.fingerprint != words.fingerprint or planned.rules != prompter.rules:
         what = "words" if planned.fingerprint != words.fingerprint else "rules"
-        raise EvaluationError(f"evaluation {planned.name!r} is planned for other {what} than its games are played with")
+        raise EvaluationError(f"evaluation {planned.name!r} was planned with other {what} than these games; match them")
 
 
 def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
@@ -129,10 +129,10 @@ def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
-    """Games with every turn's regret, for games that were stored without it.
+    """Add every turn's regret to games that were stored without it.
 
     Raises:
-        EvaluationError: If the games or the solver are of other words.
+        EvaluationError: If the games or the solver have other words.
     """
     if evaluation.fingerprint != words.fingerprint or solver.words != words:
         raise EvaluationError(f"the games, the solver and word list {words.name!r} do not belong together")
@@ -149,7 +149,7 @@ def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Eval
 
 
 class _RegretMeter:
-    """Regret of turns against the solver; equal positions are worked out once."""
+    # Equal positions are solved once.
 
     def __init__(self, solver: Solver, rules: Rules) -> None:
         self._solver = solver
@@ -158,9 +158,9 @@ class _RegretMeter:
         self._regrets: dict[tuple[tuple[Turn, ...], str, int], float] = {}
 
     def regret(self, turn: Turn, earlier: Sequence[Turn]) -> float:
-        """Expected guesses the turn gives away, given the turns that were left before it.
+        """Return the expected guesses that a turn gives away, given the turns left before it.
 
-        A turn without marks costs `WASTED_TURN_REGRET`, or nothing if the turn was not spent (a free refusal).
+        A turn without marks costs `WASTED_TURN_REGRET`, or 0 for a free refusal.
         """
         if turn.guess is None or turn.marks is None:
             return WASTED_TURN_REGRET if turn.costs_turn else 0.0
@@ -174,20 +174,20 @@ class _RegretMeter:
 
 @dataclass(frozen=True)
 class Scorer:
-    """Scores finished games by a reward; an error has none."""
+    """Score finished games with a rubric. Errors have no reward."""
 
     rubric: Rubric
     solver: Solver
 
     def __call__(self, trajectory: Trajectory) -> float | None:
-        """Reward of a game."""
+        """Return the reward of a game, or None for an error."""
         if trajectory.error is not None:
             return None
         return self.rubric.score(trajectory.transcript, self.solver).total
 
 
 def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer: Scorer | None = None) -> GameRecord:
-    """Record of a finished game."""
+    """Build the record of a finished game."""
     record = GameRecord.of(trajectory.transcript)
     board = record.board()
     turns = []

@@ -1,4 +1,4 @@
-"""From a player's name to a sampler: `solver`, a model or run directory, `openai:MODEL`, or `module:attribute`."""
+"""Make players by name: `solver`, a model or run directory, `openai:MODEL`, `module:attribute`."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Player:
-    """Someone who can play: a sampler, the prompts it understands, and what to call it."""
+    """A sampler, the prompts it understands, and its name."""
 
     label: str
     sampler: Sampler
@@ -59,7 +59,6 @@ class Player:
 
 
 def _find_player(name: str) -> Path:
-    """`find_model` for a player's name; what is no directory may have been meant for another player."""
     if not Path(name).is_dir() and not is_hub_name(name) and not is_converted(name):
         raise ConfigError(
             f"no model or run directory {name!r}; other players are bundled, solver, consistent, random and "
@@ -69,15 +68,15 @@ def _find_player(name: str) -> Path:
 
 
 def words_of(player: str, source: str | None = None) -> WordSettings:
-    """The word list and the split that a player was trained with, where it was trained here; else the defaults.
+    """Return the word list and split of a player's training, or the defaults for players not trained here.
 
     Args:
-        player: As `make_player` knows it.
-        source: The list asked for instead of the player's own.
+        player: Name as `make_player` takes it.
+        source: A word list that replaces the player's own.
 
     Raises:
-        ConfigError: If there is no such player, its own list is not here or is another one by now, or what is stored
-            with it is damaged.
+        ConfigError: If there is no such player, its own word list is missing or has changed, or stored facts are
+            damaged.
     """
     lineage, run = None, None
     if is_model(player):
@@ -94,7 +93,7 @@ def words_of(player: str, source: str | None = None) -> WordSettings:
 
 
 def reply_bound(player: str, asked: int | None) -> int:
-    """The most tokens of a reply: as asked for, else what the run allows that a model lies in, else the default.
+    """Return the token limit of a reply: `asked`, else that of the model's run, else the default.
 
     Raises:
         ConfigError: If there is no such player, or the run's settings are damaged.
@@ -131,21 +130,21 @@ def make_player(
 
     Args:
         name: `bundled`, `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run
-            directory, USER/NAME of the hub, or `module:attribute`, a player of your own (see `OwnSampler`).
+            directory, USER/NAME of the hub, or your own player as `module:attribute` (see `OwnSampler`).
         words: The word list.
-        game: Rules and wording; None: those stored with the model, else the defaults.
-        sampling: How a model's tokens are drawn.
-        solver: For the players that ask it.
-        base_url: Address of an OpenAI-compatible endpoint, or a provider's name; None: OpenAI's own.
-        endpoint_default_sampling: Leave it to the endpoint how its model's tokens are drawn.
-        patience: How many requests it gets at once and how long it is waited for; None: the defaults.
-        seed: Seed of everything drawn at random.
-        engine: What draws a model's tokens.
+        game: Rules and wording. None: those stored with the model, else the defaults.
+        sampling: Sampling of a model's tokens.
+        solver: For players that use it.
+        base_url: URL of an OpenAI-compatible endpoint, or a provider's name. None: OpenAI.
+        endpoint_default_sampling: Let the endpoint choose temperature and top_p.
+        patience: Concurrency and timeouts of the endpoint. None: the defaults.
+        seed: Random seed.
+        engine: Engine that samples a model's tokens.
         constrained: Limit a model's guesses to listed words.
-        device_map: Devices of a model on this machine; None: the first GPU, else the processor.
+        device_map: Devices of a local model. None: the first GPU, else the CPU.
 
     Raises:
-        ConfigError: If there is no such player, it cannot be had, or no generator takes the seed.
+        ConfigError: If there is no such player, it cannot be loaded, or the seed is out of range.
     """
     check_seed(seed)
     if constrained:
@@ -182,13 +181,13 @@ def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solve
 
 
 def check_constrainable(name: str) -> None:
-    """Refuse to limit the guesses of a player whose tokens are not drawn here.
+    """Check that a player's tokens are sampled here, so that its guesses can be limited.
 
     Raises:
-        ConfigError: If it is such a player.
+        ConfigError: If they are not.
     """
     if not is_model(name):
-        raise ConfigError(f"--constrain words needs a model directory, {name} draws no tokens here")
+        raise ConfigError(f"--constrain words needs a model directory; {name} samples no tokens here")
 
 
 def _endpoint(
@@ -210,7 +209,7 @@ def _endpoint(
 
 
 def shown_name(name: str) -> str:
-    """The name of a player in tables: an endpoint's model by its alias, any other path or name by its last part."""
+    """Return a player's name for tables: the alias of an endpoint's model, else the last part of its path."""
     if name.startswith("openai:") and "=" in name:
         return served_name(name.removeprefix("openai:")).alias
     return Path(name).name
@@ -227,12 +226,12 @@ def model_sampler(
     constrained: bool = False,
     device_map: str | None = None,
 ) -> Sampler:
-    """A sampler of a model of this machine, drawn from by transformers, by vLLM or by a backend such as MLX.
+    """Make a sampler of a local model with transformers, vLLM, or a backend such as MLX.
 
     `constrained` limits its guesses to listed words.
 
     Raises:
-        ConfigError: If it cannot be had, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
+        ConfigError: If it cannot be loaded, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
     """
     if engine == "mlx":
         return _backend_sampler(engine, model, words, prompter, sampling, seed, constrained=constrained)
@@ -248,7 +247,7 @@ def model_sampler(
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
     directory = Path(at_directory(model).path)
-    with TemporaryDirectory() as kept:  # the engine has read its weights once it is made
+    with TemporaryDirectory() as kept:  # the engine reads its weights while it is made
         if is_adapter(directory):
             merge(directory, Path(kept) / "merged")
             directory = Path(kept) / "merged"
@@ -270,7 +269,7 @@ def _own_sampler(
         from wordle_rl.models.loading import load_model
         from wordle_rl.samplers.transformers import TransformersSampler
     if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
-        model = model.model_copy(update={"dtype": "float32"})  # such processors emulate 16 bits, several times slower
+        model = model.model_copy(update={"dtype": "float32"})  # these CPUs emulate 16 bits, several times slower
     loaded, codec = load_model(model, seed, device_map)
     _check_readable(prompter, codec)
     constraint = make_constraint(words, prompter, codec) if constrained else None
@@ -310,13 +309,13 @@ def _needing_torch() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class OpenModel:
-    """A model and what goes with it, for programs that play or train it themselves.
+    """A loaded model and what belongs to it, for programs that play or train it themselves.
 
     Attributes:
         model: The weights, trainable.
         codec: Tokenizer and chat template.
-        context: Words, split and wording that it was trained with, and their solver.
-        sampler: Plays with the weights as they are at the time.
+        context: Words, split and wording of its training, and the solver.
+        sampler: Samples from the current weights.
     """
 
     model: PreTrainedModel
@@ -326,15 +325,15 @@ class OpenModel:
 
 
 def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenModel:
-    """Open a model or run directory with the wording, words and split of its training; without any, the defaults.
+    """Open a model or run directory with the wording, words and split of its training, or with the defaults.
 
     Args:
-        path: A model directory, or a run's, whose last model is taken.
-        temperature: Of the sampler; 0 is greedy.
-        seed: Of the sampler.
+        path: A model directory, or a run directory (its last model is taken).
+        temperature: Sampling temperature; 0 is greedy.
+        seed: Random seed of the sampler.
 
     Raises:
-        ConfigError: If there is no model, its words are not here, or what is stored with it is damaged.
+        ConfigError: If there is no model, its word list is missing, or stored facts are damaged.
     """
     known = words_of(str(path))
     words = load_words(known.source)

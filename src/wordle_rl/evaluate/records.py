@@ -24,13 +24,13 @@ from wordle_rl.runs import MAX_OBJECT_BYTES, is_run, write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
-"""The parts of the answers that results are quoted for."""
+"""Parts of the answers for which results are quoted."""
 STRATA = ("board_shown", "board_not_shown", "never_said")
-"""Names of the strata of held-out secrets, see `evaluate.strata`."""
+"""Strata of held-out secrets, see `evaluate.strata`."""
 CONSTRAINED_PART = "held_out_constrained"
-"""The part under which figures of play limited to listed words are stored."""
+"""Part name for held-out secrets with guesses limited to listed words."""
 STRICT_CONSTRAINED_PART = "strict_constrained"
-"""Name of the part of strict words with guesses limited to listed words."""
+"""Part name for strict secrets with guesses limited to listed words."""
 PART_NAMES = {
     "strict": "strict secrets, named nowhere in training",
     STRICT_CONSTRAINED_PART: "strict secrets, guesses limited to listed words",
@@ -42,12 +42,12 @@ PART_NAMES = {
     "all": "all secrets",
     CONSTRAINED_PART: "held-out secrets, guesses limited to listed words",
 }
-"""Names of the parts on pages and cards."""
+"""Labels of the parts on pages and cards."""
 _SAMPLED = "_sampled"
 
 
 def sampled_part(part: str) -> str:
-    """Return the name under which results keep the figures of a part of the secrets played at temperature 1.
+    """Return the part name for the same secrets sampled at temperature 1.
 
     Examples:
         >>> sampled_part("held_out")
@@ -57,12 +57,12 @@ def sampled_part(part: str) -> str:
 
 
 def is_sampled_part(part: str) -> bool:
-    """True for a name that `sampled_part` made."""
+    """Return True for a name made by `sampled_part`."""
     return part.endswith(_SAMPLED)
 
 
 def model_and_variant(stem: str) -> tuple[str, Variant]:
-    """Split the stem of a file in a run's `eval/` into the model and how it was evaluated; other files stay whole.
+    """Split a file stem of a run's `eval/` into model and variant. Other stems are returned whole.
 
     Examples:
         >>> model_and_variant("sft-sampled"), model_and_variant("mine-sampled")
@@ -76,33 +76,33 @@ def model_and_variant(stem: str) -> tuple[str, Variant]:
 
 
 class EvaluationError(UserError):
-    """An evaluation that cannot be made, read or compared; the message names it and the fix."""
+    """An evaluation that cannot be made, read or compared. The message names it and the fix."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Figures of a set of games. Rates are 0 to 1; a figure without anything to average is None.
+    """Figures of a set of games. Rates are 0 to 1. A figure without data is None.
 
     Attributes:
-        num_games: Games won or lost; errors are not among them.
-        win_rate: Share of them won.
-        win_rate_low: Lower end of its 95 % Wilson interval; several games of one secret are treated as a cluster (see
+        num_games: Games won or lost, without errors.
+        win_rate: Fraction of games won.
+        win_rate_low: Lower end of its 95 % Wilson interval. Repeated games of a secret form a cluster (see
             `clustered_wilson_interval`).
         win_rate_high: Upper end.
-        mean_guesses_on_wins: Turns used, over the won games.
-        mean_guesses_with_losses: Turns used, a loss counted as one more than the game has turns (7 of 6).
-        invalid_rate: Share of turns with a readable guess that was not scored: unlisted, of the wrong length, or
+        mean_guesses_on_wins: Mean turns used, over won games.
+        mean_guesses_with_losses: Mean turns used; a loss counts as one more than the game has turns (7 of 6).
+        invalid_rate: Fraction of turns with a readable guess that was not scored: unlisted, of the wrong length, or
             against hard mode.
-        repeated_rate: Share of turns whose word was guessed before in the game.
-        clue_violating_rate: Share of turns whose guess contradicts earlier marks, so that it could not win.
-        malformed_rate: Share of turns in whose reply no guess could be read.
-        strictly_malformed_rate: The same by the strict reading, where the player's replies were read leniently.
-        mean_regret: Expected guesses given away per turn, over the turns where it was measured.
-        num_turns: Replies in those games; the rates are shares of them.
-        num_errors: Games that could not be played to their end.
-        guess_distribution: Won games by turns used, "1" up to the last turn, and "loss".
-        pass_at: Where each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
-            games is won, and the ends of its 95 % interval for secrets like these.
+        repeated_rate: Fraction of turns that repeat an earlier guess of the game.
+        clue_violating_rate: Fraction of turns whose guess contradicts earlier marks, so it could not win.
+        malformed_rate: Fraction of turns without a readable guess.
+        strictly_malformed_rate: The same by the strict reading, if replies were read leniently.
+        mean_regret: Expected guesses lost per turn, over turns where it was measured.
+        num_turns: Number of turns, to which the rates refer.
+        num_errors: Games that could not be finished.
+        guess_distribution: Won games by turns used, from "1", and "loss".
+        pass_at: If each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
+            games is won, with the ends of its 95 % interval for secrets like these.
     """
 
     num_games: int
@@ -125,16 +125,16 @@ class Figures:
 
 @dataclass(frozen=True)
 class ControlFacts:
-    """Purpose of an evaluation that is a control.
+    """What a control evaluation controls for.
 
     Attributes:
-        kind: `sft_alone`: the player is a model of supervised fine-tuning alone, from whose teacher nothing was kept;
-            `equal_entropy`: it is drawn at the temperature at which it is as random as `of` is at `temperature_of`.
-        of: The run or model that it is a control for, or the control run, as named.
-        seconds: Seconds of training of a control run; None: not recorded.
-        nats: Mean entropy of a game of this player at its temperature, in nats; None unless entropies are equal.
-        nats_of: The same of the model that it is a control for.
-        temperature_of: The temperature of that model.
+        kind: `sft_alone`: a model of supervised fine-tuning alone, whose teacher kept nothing back. `equal_entropy`:
+            sampled at the temperature at which it is as random as `of` at `temperature_of`.
+        of: Run or model that it is a control for, or the control run.
+        seconds: Training time of a control run in seconds, or None.
+        nats: For equal entropy: mean entropy of a game of this player, in nats.
+        nats_of: The same for the model it is a control for.
+        temperature_of: Temperature of that model.
     """
 
     kind: Literal["sft_alone", "equal_entropy"]
@@ -150,16 +150,16 @@ class Evaluation:
     """Every game of one player.
 
     Attributes:
-        name: What the player is called in tables: `sft`, `grpo`, `solver`.
-        player: What it is: a model directory, an endpoint, a built-in player.
-        parts: The parts of the split that were played, e.g. `("held_out",)`; empty for another choice of secrets.
+        name: Name in tables: `sft`, `grpo`, `solver`.
+        player: Identity: a model directory, an endpoint's model, a built-in player.
+        parts: Parts of the split that were played, e.g. `("held_out",)`; empty for other secrets.
         rules: Rules of every game.
         fingerprint: Fingerprint of the word list.
-        records: The games, in the order of the secrets asked for.
-        conditions: How the player was asked.
-        constrain: What the player's tokens were limited to; figures of limited and free play never mix.
-        control: What it controls for; None: it is no control.
-        reward_preset: Reward preset that the games were scored by; None: by none.
+        records: The games, in the order of the secrets.
+        conditions: Prompting and sampling.
+        constrain: Limit on the player's tokens. Figures of limited and free play never mix.
+        control: What it controls for; None if it is no control.
+        reward_preset: Reward preset that scored the games, or None.
     """
 
     name: str
@@ -175,27 +175,27 @@ class Evaluation:
 
     @property
     def label(self) -> str:
-        """The name, and whether guesses were limited to listed words."""
+        """Name for tables, which tells whether guesses were limited to listed words."""
         return self.name if self.constrain == "none" else f"{self.name} (constrained)"
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The secrets that were played."""
+        """Secrets that were played."""
         return frozenset(record.secret for record in self.records)
 
     def only(self, secrets: Collection[str] | None) -> Evaluation:
-        """A copy with the games of these secrets alone; None: all games."""
+        """Return a copy with only the games of these secrets; None: all games."""
         if secrets is None:
             return self
         wanted = frozenset(secrets)
         return replace(self, records=tuple(record for record in self.records if record.secret in wanted))
 
     def figures(self, secrets: Collection[str] | None = None) -> Figures:
-        """Measure the games with these secrets; None: all games."""
+        """Measure the games of these secrets; None: all games."""
         return measure(self.only(secrets).records, self.rules.max_turns)
 
     def save(self, path: Path) -> None:
-        """Write all games as JSON, whole or not at all.
+        """Write all games as JSON, atomically.
 
         Raises:
             RunError: If the file cannot be written.
@@ -207,7 +207,7 @@ class Evaluation:
         """Read what `save` wrote.
 
         Raises:
-            EvaluationError: If the file is missing or does not hold an evaluation.
+            EvaluationError: If the file is missing or holds no evaluation.
         """
         try:
             if path.is_file() and (size := path.stat().st_size) > MAX_OBJECT_BYTES:
@@ -229,7 +229,7 @@ _EVALUATION = TypeAdapter(Evaluation)
 
 
 def _fix_of(path: Path) -> str:
-    """Advice on a file that is no evaluation: only a run makes its own again."""
+    # Only a run can make its own evaluations again.
     own = model_and_variant(path.stem)[0] in MODEL_NAMES
     if own and path.parent.name == "eval" and is_run(path.parent.parent):
         return "delete it, and `wordle-rl run` evaluates again"
@@ -237,12 +237,12 @@ def _fix_of(path: Path) -> str:
 
 
 def not_played(secret: str, reason: str) -> GameRecord:
-    """The record of a game that was not played to its end, an error."""
+    """Return the record of a game that was not finished, an error."""
     return GameRecord(secret, (), error=reason, stop_reason=StopReason.REQUEST_FAILED)
 
 
 def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
-    """Each secret with how often it came before, to number the games of one secret.
+    """Number the games of each secret: pairs of the secret and how often it came before.
 
     Examples:
         >>> occurrences(["crane", "speed", "crane"])
@@ -257,7 +257,7 @@ def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
 
 
 def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
-    """Work out the figures of some games; see `Figures`."""
+    """Compute the figures of some games, see `Figures`."""
     played = [record for record in records if not record.failed]
     turns = [turn for record in played for turn in record.own_turns]
     won_in = Counter(record.turns_used for record in played if record.won)
@@ -288,7 +288,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
 
 
 def _pass_at(played: Sequence[GameRecord]) -> dict[str, tuple[float, float, float]]:
-    """`Figures.pass_at`, up to the least number of games that a secret has; empty if that is 1."""
+    # Quoted up to the smallest number of games that a secret has.
     games = Counter(record.secret for record in played)
     most = min(games.values(), default=1)
     if most < 2:
@@ -302,17 +302,17 @@ def _pass_at(played: Sequence[GameRecord]) -> dict[str, tuple[float, float, floa
 
 
 def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
-    """The win rate's interval for secrets like these; several games of one secret are a cluster."""
+    # For secrets like these: repeated games of one secret form a cluster.
     games = Counter(record.secret for record in played)
     wins = Counter(record.secret for record in played if record.won)
     return clustered_wilson_interval([wins[secret] for secret in games], list(games.values()))
 
 
 def quoted_parts(played: Collection[str], answers: Iterable[str], strict: Collection[str] = ()) -> list[SplitName]:
-    """The parts that figures of these secrets may be quoted for.
+    """Return the parts for which figures of these secrets may be quoted.
 
-    There is no `all` if only some of the answers were played: the parts may be out of proportion, and the figure would
-    be skewed. There is no `strict` if the split has no such words.
+    `all` is left out unless every answer was played, since parts out of proportion would skew it. `strict` is left out
+    if the split has no strict words.
     """
     absent = {"all"} if not frozenset(played).issuperset(answers) else set()
     absent |= set() if strict else {"strict"}
@@ -322,18 +322,18 @@ def quoted_parts(played: Collection[str], answers: Iterable[str], strict: Collec
 def figures_by_split(
     evaluation: Evaluation, split: Split, strata: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> dict[str, Figures]:
-    """The figures that results are quoted for: of `all` answers, of `train`, `held_out` and `strict` secrets.
+    """Compute the figures that are quoted: of `all` answers, and of `train`, `held_out` and `strict` secrets.
 
-    There is no `all` if only some of the answers were played, see `quoted_parts`. A constrained evaluation has parts of
-    its own, `held_out_constrained` and `strict_constrained`, so that it cannot be mistaken for an unconstrained one.
+    `all` needs every answer, see `quoted_parts`. A constrained evaluation has its own parts, `held_out_constrained` and
+    `strict_constrained`, so it cannot be mistaken for a free one.
 
     Args:
         evaluation: The games.
         split: The split of their words.
-        strata: Further parts by name, such as the strata of the held-out secrets; empty ones are left out.
+        strata: Further parts by name, such as strata of the held-out secrets. Empty ones are left out.
 
     Raises:
-        EvaluationError: If the games were played with other words than the split's.
+        EvaluationError: If the games have other words than the split.
     """
     if evaluation.fingerprint != split.fingerprint:
         raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
@@ -346,7 +346,7 @@ def figures_by_split(
 
 
 def is_invalid(turn: TurnRecord) -> bool:
-    """True if a turn had a readable guess that was not scored."""
+    """Return True if a turn had a readable guess that was not scored."""
     return turn.outcome.broke_rules and turn.outcome is not Outcome.MALFORMED
 
 

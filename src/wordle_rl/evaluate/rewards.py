@@ -1,4 +1,4 @@
-"""Distribution of rewards over evaluated games, and the words guessed most."""
+"""Distribution of rewards over evaluated games, and the most frequent guesses."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class RewardFigures:
         lowest: Smallest reward.
         highest: Largest reward.
         below_zero: Fraction of games whose reward is negative, 0 to 1.
-        bin_edges: Ends of the histogram's bins, equally wide, one more than there are counts.
-        bin_counts: Games per bin; the last bin includes its upper end.
+        bin_edges: Edges of equally wide histogram bins, one more than there are counts.
+        bin_counts: Games per bin. The last bin includes its upper edge.
     """
 
     preset: str
@@ -43,7 +43,7 @@ class RewardFigures:
 
 @dataclass(frozen=True)
 class GuessCount:
-    """A word, how often it was guessed, and in what fraction of the games."""
+    """A word, how often it was guessed, and the fraction of games in which it was guessed."""
 
     word: str
     times: int
@@ -51,7 +51,7 @@ class GuessCount:
 
 
 def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures | None:
-    """The distribution of the games' rewards; None if no game has one."""
+    """Summarise the games' rewards; None if no game has one."""
     rewards = [record.reward for record in records if record.reward is not None]
     if not rewards:
         return None
@@ -70,7 +70,7 @@ def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures 
 
 
 def commonest_guesses(records: Sequence[GameRecord], count: int) -> list[GuessCount]:
-    """The words that a player guessed most, prefix guesses left out; of equals the first by the alphabet."""
+    """Return the most frequent guesses, without prefix guesses; ties in alphabetical order."""
     played = [record for record in records if not record.failed]
     times = Counter(turn.guess for record in played for turn in record.own_turns if turn.guess is not None)
     games = Counter(word for record in played for word in {turn.guess for turn in record.own_turns})

@@ -1,4 +1,4 @@
-"""Secrets to evaluate on that are no part of a split: words outside the answers, or those of a file."""
+"""Secrets to evaluate on outside the split: words that are not answers, or those of a file."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, SplitName
 
 OUTSIDE = "outside"
-"""Name of the listed words that are no answers."""
+"""Name for listed words that are not answers."""
 MARKED_PARTS: tuple[SplitName, ...] = ("train", "val", "held_out")
-"""Parts of the split that words of a file are marked by; the others are `outside`."""
+"""Parts of the split by which words of a file are grouped. All others are `outside`."""
 
 
 @dataclass(frozen=True)
 class NamedSecrets:
-    """Words to play by name, and how many lines of their file were left out, with the reasons."""
+    """Words to play, and how many lines of their file were dropped and why."""
 
     words: tuple[str, ...]
     left_out: str = ""
 
 
 def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> NamedSecrets:
-    """The words outside the answers, or those of a file.
+    """Return the words outside the answers, or those of a file.
 
-    Of a file the first column is read (up to a comma, semicolon or blank), each word once, in its order. Of the words
-    outside the answers, in an order that the seed shuffles, the first `max_games` are taken; 0: all.
+    A file's first column is read (up to a comma, semicolon or blank), each word once, in order. Words outside the
+    answers are shuffled by the seed. At most `max_games` are taken; 0: all.
 
     Raises:
-        ConfigError: If there is no such file, or it has no word that may be played.
+        ConfigError: If there is no such file, or none of its words may be played.
     """
     if name == OUTSIDE:
         outside = sorted(words.outside)
@@ -66,7 +66,7 @@ def _checked(found: Sequence[str], name: str) -> tuple[str, ...]:
 
 
 def marked(secrets: Sequence[str], split: Split) -> dict[str, list[str]]:
-    """Secrets by what training knew of them: `train`, `val`, `held_out`, `outside`; parts without any are left out."""
+    """Group secrets by what training knew of them: `train`, `val`, `held_out`, `outside`; empty groups are dropped."""
     names = {"train": "train", "val": "val", "test": "held_out"}
     found: dict[str, list[str]] = {name: [] for name in (*MARKED_PARTS, OUTSIDE)}
     for secret in dict.fromkeys(secrets):

@@ -12,24 +12,23 @@ from wordle_rl.samplers.base import TokenSampler, word_beam
 
 @dataclass(frozen=True)
 class EvalConditions:
-    """Prompting and sampling of a player, apart from rules and constraint.
+    """Prompting and sampling of a player, without rules and constraint.
 
     Attributes:
-        style: Wording of its prompts.
+        style: Wording of the prompts.
         shape: Conversation shape.
         thinking: Whether replies may hold thinking.
-        temperature: 0 is greedy; None: left to the endpoint, or no tokens are drawn.
-        top_p: Tokens were drawn from the most likely ones that together have this probability; None as for
-            `temperature`.
-        max_completion_tokens: Limit on a reply; None: a player that draws no tokens, such as the solver.
-        engine: What drew the tokens on this machine; None: an endpoint drew them, or no tokens were drawn.
-        seed: Seed of random draws; None: nothing was drawn at random, or the seed is not known.
-        system_prompt: System prompt in place of the style's own rules, placeholders as they stand; empty: nothing;
-            None: those rules.
-        boards: Boards that games began from, such as `0 to 4 consistent turns, seed 0`; None: the empty board.
-        word_beam: Where guesses are limited to listed words, beginnings of a guess that were followed at once to find
-            the likeliest; None: guesses are not limited, or token by token.
-        reading: Reading of replies, `strict` or `lenient`.
+        temperature: 0 is greedy; None if left to the endpoint, or no tokens are sampled.
+        top_p: Nucleus sampling; None as for `temperature`.
+        max_completion_tokens: Token limit of a reply; None if no tokens are sampled, as by the solver.
+        engine: Engine on this machine; None for an endpoint, or if no tokens are sampled.
+        seed: Random seed; None if nothing is random, or the seed is unknown.
+        system_prompt: Text in place of the style's own rules, with placeholders; empty: no system message; None: the
+            style's rules.
+        boards: Initial boards, such as `0 to 4 consistent turns, seed 0`; None: empty boards.
+        word_beam: With guesses limited to listed words: beam width of the search for the likeliest; None: no limit on
+            guesses, or limited token by token.
+        reading: How replies are read, `strict` or `lenient`.
     """
 
     style: Style | str
@@ -47,7 +46,7 @@ class EvalConditions:
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
-        """The conditions that prompter and sampler state themselves; the seed is not among them.
+        """Return the conditions that prompter and sampler know, all but the seed.
 
         `constrained`: guesses are limited to listed words.
         """
@@ -71,7 +70,7 @@ class EvalConditions:
         seed: int | None = None,
         constrained: bool = False,
     ) -> EvalConditions:
-        """A copy with these sampling settings; with `endpoint_default_sampling` an endpoint keeps its own."""
+        """Return a copy with these sampling settings. With `endpoint_default_sampling` the endpoint chooses its own."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
         limit = sampling.max_completion_tokens
         return replace(
@@ -90,7 +89,7 @@ _UNSET = {"boards": "the empty board", "word_beam": "token by token"}
 
 
 def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, str]]:
-    """The conditions in which two players differ: name -> the value of each. Seeds count only if both are known."""
+    """Return the conditions in which two players differ, with both values. Seeds count only if both are known."""
     values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(EvalConditions)}
     if None in values["seed"]:
         del values["seed"]
@@ -98,9 +97,9 @@ def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, st
 
 
 def unlike(name_a: str, a: EvalConditions, name_b: str, b: EvalConditions) -> str:
-    """A sentence naming the conditions in which two players differ; empty if there is nothing to say.
+    """Return a sentence naming the conditions in which two players differ; '' if they agree.
 
-    Seeds are left out, and so are engines if one player is an endpoint; a player that draws no tokens is not compared.
+    Seeds are ignored, and so are engines if one player is an endpoint. A player that samples no tokens is not compared.
     """
     if None in (a.max_completion_tokens, b.max_completion_tokens):
         return ""

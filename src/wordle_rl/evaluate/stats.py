@@ -1,7 +1,6 @@
-"""Uncertainty of figures: Wilson's interval, McNemar's exact test, by secret too, Tango's interval, a sign-flip test, a
-bootstrap.
+"""Uncertainty of figures: Wilson's and Tango's intervals, McNemar's exact test, a sign-flip test, a bootstrap.
 
-NumPy and the standard library.
+Needs only NumPy and the standard library.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ _MAX_DRAWS_AT_ONCE = 2_000_000
 
 
 class StatsError(UserError):
-    """Numbers from which a statistic cannot be computed; the message names them and the fix."""
+    """Impossible input of a statistic. The message names it and the fix."""
 
 
 class Estimate(NamedTuple):
-    """A mean and the interval around it, in the unit of what was averaged."""
+    """A mean with its interval, in the unit of the averaged values."""
 
     mean: float
     low: float
@@ -33,14 +32,14 @@ class Estimate(NamedTuple):
 
     @property
     def has_width(self) -> bool:
-        """True if the interval is informative. Zero width: every resampled value is equal, so it is not."""
+        """True if the interval is informative. At zero width all resampled values are equal, so it is not."""
         return self.low < self.high
 
 
 def wilson_interval(wins: int, n: int, confidence: float = 0.95) -> tuple[float, float]:
-    """The score interval of a win rate; unlike wins/n plus or minus a margin, it stays valid near 0 and 1.
+    """Return the score interval of a win rate. Unlike wins/n plus or minus a margin, it stays valid near 0 and 1.
 
-    It holds every rate p whose own normal approximation does not rule out the wins seen:
+    It holds every rate p under which the observed wins are plausible by the normal approximation:
     |wins/n - p| <= z * sqrt(p * (1 - p) / n).
 
     Args:
@@ -71,17 +70,17 @@ def wilson_interval(wins: int, n: int, confidence: float = 0.95) -> tuple[float,
 def clustered_wilson_interval(
     wins: Sequence[int], games: Sequence[int], confidence: float = 0.95
 ) -> tuple[float, float]:
-    """The score interval of a win rate over games that come in clusters, such as several games of each secret.
+    """Return the score interval of a win rate over clustered games, such as several games of each secret.
 
     Games of one secret are correlated, so n is the effective number: games / design effect. The design effect is the
-    variance of the rate over the variance it would have if all games were independent. With the rate p, and the wins w
-    and games m of each cluster, the former is the sum of (w - p * m)^2 over (sum of m)^2. The effect is taken to be at
-    least 1; if all games are won or all are lost it cannot be estimated, and each cluster counts as one game. Clusters
-    of one game each give Wilson's interval. With a dozen clusters or fewer the interval is too narrow.
+    variance of the rate over the variance if all games were independent. With rate p, and wins w and games m of each
+    cluster, the former is the sum of (w - p * m)^2 over (sum of m)^2. The effect is at least 1. If all games are won or
+    all are lost it cannot be estimated, and each cluster counts as one game. With clusters of one game this is Wilson's
+    interval. With a dozen clusters or fewer the interval is too narrow.
 
     Args:
-        wins: Games won of each cluster.
-        games: Games played of each cluster, at least 1 each, and at least one cluster.
+        wins: Games won, per cluster.
+        games: Games played, per cluster, at least 1 each; at least one cluster.
         confidence: Coverage, strictly between 0 and 1.
 
     Returns:
@@ -114,7 +113,7 @@ def clustered_wilson_interval(
 
 
 def mean_interval(chances: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """An interval for the mean of numbers between 0 and 1: Wilson's, which takes them to vary as much as 0 and 1 do.
+    """Return Wilson's interval for the mean of numbers in 0 to 1. It assumes the largest variance, that of 0 and 1.
 
     Args:
         chances: One number per secret, at least one, each 0 to 1.
@@ -137,7 +136,7 @@ def mean_interval(chances: Sequence[float], confidence: float = 0.95) -> tuple[f
 
 
 def _score_interval(wins: float, n: float, z: float) -> tuple[float, float]:
-    """Wilson's interval; of an effective number of games neither count need be whole."""
+    # Counts are floats, since an effective number of games need not be whole.
     spread = z * math.sqrt(max(0.0, wins * (n - wins)) / n + z * z / 4)
     centre = wins + z * z / 2
     # Rounding must not push the ends past the rate itself, nor off 0 and 1 where they are exact.
@@ -147,17 +146,17 @@ def _score_interval(wins: float, n: float, z: float) -> tuple[float, float]:
 
 
 def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Probability of a split at least this uneven, if each game that only one side won were a fair coin.
+    """Return the chance of a split at least this uneven, if each game that only one side won were a coin toss.
 
-    Games both won or both lost say nothing about which is better and do not enter. The sum of binomial
-    coefficients is taken in whole numbers, so the result is exact up to one rounding.
+    Games both won or both lost carry no information and do not enter. Binomial coefficients are summed as integers, so
+    the result is exact up to one rounding.
 
     Args:
         only_a: Games that only the first player won.
         only_b: Games that only the second player won.
 
     Returns:
-        The two-sided p-value, at most 1; 1 if no game sets the players apart, 0.0 once it is below the least float.
+        The two-sided p-value, at most 1. It is 1 if no game separates the players, and 0.0 on float underflow.
 
     Raises:
         StatsError: If a count is negative.
@@ -184,22 +183,21 @@ def mcnemar_exact(only_a: int, only_b: int) -> float:
 def clustered_mcnemar(
     diffs: Sequence[int] | npt.NDArray[np.integer], clusters: Sequence[int] | npt.NDArray[np.integer]
 ) -> float:
-    """McNemar's exact test where pairs come in clusters, such as several games of each secret.
+    """Return McNemar's exact test for clustered pairs, such as several games of each secret.
 
-    Games of one secret are alike: a model that knows a word wins most of its games. McNemar's test takes each for a
-    coin of its own, so with eight games a secret it finds differences that are none several times as often as it says.
-    Here a secret is one observation, the sum of its differences, and its sign is flipped as a whole. The test is exact
-    if both players are alike, in that swapping their games of any secret changes no chance.
+    Games of one secret are alike: a model that knows a word wins most of its games. McNemar's test would treat them as
+    independent, and with eight games per secret find false differences several times too often. Here a secret is one
+    observation, the sum of its differences, and its sign is flipped as a whole. The test is exact for equal players.
 
     Args:
         diffs: Wins of the second player minus those of the first, per pair: 1, 0 or -1, shape (n,).
         clusters: The cluster of each pair, from 0, shape (n,).
 
     Returns:
-        The two-sided p-value, at most 1. Clusters of one pair each give McNemar's.
+        The two-sided p-value, at most 1. With clusters of one pair it is McNemar's.
 
     Raises:
-        StatsError: If the shapes differ, or a difference is no whole number.
+        StatsError: If the shapes differ, or a difference is not a whole number.
 
     Source: M. Eliasziw and A. Donner, Stat. Med. 10 (1991), 1981-1991 (why pairs of a cluster are not to be counted);
     P. Good, Permutation, Parametric and Bootstrap Tests of Hypotheses (2005), section 3.2 (flips of whole units).
@@ -219,15 +217,15 @@ def clustered_mcnemar(
 
 
 def paired_score_interval(only_a: int, only_b: int, num_pairs: int, confidence: float = 0.95) -> Estimate:
-    """Difference of two win rates on the same words, b minus a, with its score interval.
+    """Return the difference of two win rates on the same secrets, b minus a, with its score interval.
 
-    It holds every difference that McNemar's chi-squared test, with that difference as its null hypothesis instead of 0,
-    does not reject. Unlike a bootstrap it keeps its width if few games, or none, set the players apart.
+    The interval holds every difference that McNemar's chi-squared test does not reject as null hypothesis. Unlike a
+    bootstrap it keeps its width if few games, or none, separate the players.
 
     Args:
         only_a: Games that only the first player won.
         only_b: Games that only the second player won.
-        num_pairs: All games, each of another word, at least 1.
+        num_pairs: All games, each of another secret, at least 1.
         confidence: Coverage, strictly between 0 and 1.
 
     Returns:
@@ -255,10 +253,10 @@ def paired_score_interval(only_a: int, only_b: int, num_pairs: int, confidence: 
 
 
 def _highest_difference(only_a: int, only_b: int, n: int, z: float) -> float:
-    """The largest difference that is not ruled out, found by halving; the score falls as the difference grows."""
+    # Bisect for the largest difference that is not ruled out; the score falls as the difference grows.
     low, high = (only_b - only_a) / n, 1.0
     while (middle := (low + high) / 2) not in (low, high):
-        # The likeliest share of games that only a wins, if the difference were `middle`.
+        # Most likely fraction of games that only a wins, if the difference were `middle`.
         b = (2 * n + only_a - only_b) * middle - only_a - only_b
         share = (math.sqrt(max(0.0, b * b + 8 * n * only_a * middle * (1 - middle))) - b) / (4 * n)
         variance = n * (2 * share + middle * (1 - middle))
@@ -268,19 +266,19 @@ def _highest_difference(only_a: int, only_b: int, n: int, z: float) -> float:
 
 
 def sign_flip_exact(diffs: Sequence[int] | npt.NDArray[np.integer]) -> float:
-    """Probability of a mean at least this far from 0, if each difference could as well have had the other sign.
+    """Return the chance of a mean at least this far from 0, if every difference could equally have the other sign.
 
-    Where all differences are 1, 0 or -1 this is McNemar's exact test. The chances of every possible sum are worked out,
-    none is drawn; they are exact but for rounding.
+    If all differences are 1, 0 or -1, this is McNemar's exact test. The chance of every possible sum is computed, none
+    is sampled, so the result is exact up to rounding.
 
     Args:
         diffs: One whole number per pair, shape (n,).
 
     Returns:
-        The two-sided p-value, at most 1; 1 if there is no difference that is not 0.
+        The two-sided p-value, at most 1. It is 1 if all differences are 0.
 
     Raises:
-        StatsError: If a difference is no whole number.
+        StatsError: If a difference is not a whole number.
 
     Source: R. A. Fisher, The Design of Experiments (1935), section 21.
 
@@ -293,7 +291,8 @@ def sign_flip_exact(diffs: Sequence[int] | npt.NDArray[np.integer]) -> float:
     values = np.asarray(diffs)
     if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or not len(values)):
         raise StatsError(f"a sign-flip test needs a flat list of whole numbers, got {values.dtype} of {values.shape}")
-    chances = np.ones(1)  # of every sum from the least to the largest
+    chances = np.ones(1)  # of every sum from the smallest to the largest
+    # Differences of one size are coin tosses of that size; sums of independent parts convolve.
     for size, count in Counter(np.abs(values).tolist()).items():
         if size:
             of_size = np.zeros(2 * size * count + 1)
@@ -304,7 +303,7 @@ def sign_flip_exact(diffs: Sequence[int] | npt.NDArray[np.integer]) -> float:
 
 
 def _coin_chances(count: int) -> npt.NDArray[np.float64]:
-    """The chance of each number of heads, 0 to `count`, in `count` tosses of a fair coin."""
+    # Chance of each number of heads, 0 to `count`.
     return np.array([math.comb(count, k) / 2**count for k in range(count + 1)])
 
 
@@ -316,18 +315,17 @@ def paired_bootstrap(
     seed: int = 0,
     confidence: float = 0.95,
 ) -> Estimate:
-    """Mean of paired differences with a percentile interval from resampling the pairs, or clusters of pairs.
+    """Return the mean of paired differences with a percentile interval, resampling pairs or clusters of pairs.
 
-    Resampling with replacement is one multinomial draw over the distinct clusters (how many pairs, and their sum).
-    Differences of wins or guesses take a handful of values, so ten thousand resamples of thousands of games cost
-    milliseconds.
+    One resample is one multinomial draw over the distinct clusters (number of pairs, and their sum). Differences take a
+    handful of values, so ten thousand resamples of thousands of games cost milliseconds.
 
     Args:
         diffs: One difference per pair, shape (n,), finite, n >= 1.
-        clusters: The cluster of each pair, from 0, shape (n,), for pairs that are not independent, such as several
-            games of one secret; None: each pair by itself.
-        num_resamples: Resamples drawn, at least 1.
-        seed: The same seed gives the same interval.
+        clusters: Cluster of each pair, from 0, shape (n,), for dependent pairs such as several games of one secret.
+            None: each pair by itself.
+        num_resamples: Number of resamples, at least 1.
+        seed: Random seed.
         confidence: Coverage, strictly between 0 and 1.
 
     Returns:
@@ -363,16 +361,16 @@ def paired_bootstrap(
 
 
 def games_needed(rate_a: float, rate_b: float, *, alpha: float = 0.05, power: float = 0.8) -> int:
-    """Games each of two players needs for a two-sided test of their win rates, on words of their own.
+    """Return the games that each of two players needs for a two-sided test of their win rates, on different secrets.
 
     With p the mean of both rates, the difference d must exceed z_a sqrt(2 p (1 - p) / n) by
-    z_b sqrt((p_a (1 - p_a) + p_b (1 - p_b)) / n). On the same words fewer do, as far as the players win the same ones.
+    z_b sqrt((p_a (1 - p_a) + p_b (1 - p_b)) / n). On the same secrets fewer suffice if the players win the same ones.
 
     Args:
         rate_a: A true win rate, 0 to 1.
         rate_b: Another.
-        alpha: Chance that the test finds a difference where there is none.
-        power: Chance that it finds this one.
+        alpha: Chance of a false positive.
+        power: Chance to find this difference.
 
     Raises:
         StatsError: If a rate or chance is impossible, or both rates are the same.
@@ -395,14 +393,14 @@ def games_needed(rate_a: float, rate_b: float, *, alpha: float = 0.05, power: fl
 
 
 def smallest_difference(rate: float, num_games: int) -> float | None:
-    """The smallest rise of a win rate that this many games of either player show, at 5 % with a power of 80 %.
+    """Return the smallest rise of a win rate that this many games per player can show, at 5 % with power 80 %.
 
     Args:
         rate: Win rate to rise from, 0 to 1.
         num_games: Games of each player.
 
     Returns:
-        The rise, to 0.001; None if even a rise to 1 would not show, and below 10 games, which are no normal sums.
+        The rise, to 0.001. None if even a rise to 1 would not show, or below 10 games (no normal approximation).
     """
     if num_games < 10:
         return None
@@ -411,11 +409,11 @@ def smallest_difference(rate: float, num_games: int) -> float | None:
 
 
 def _normal_quantile(confidence: float) -> float:
-    """Standard deviations to either side that hold this fraction of a normal distribution."""
+    # Standard deviations on each side that hold this fraction of a normal distribution.
     return NormalDist().inv_cdf((1 + _checked_confidence(confidence)) / 2)
 
 
 def _checked_confidence(confidence: float) -> float:
     if not 0 < confidence < 1:
-        raise StatsError(f"confidence is {confidence}; give a share strictly between 0 and 1, such as 0.95")
+        raise StatsError(f"confidence is {confidence}; give a fraction strictly between 0 and 1, such as 0.95")
     return confidence

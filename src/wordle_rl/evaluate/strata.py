@@ -1,18 +1,17 @@
-"""Held-out secrets in strata: by what a learner's training games showed of them.
+"""Group held-out secrets in strata by what training games showed of them.
 
-A held-out secret is the secret of no training game. It may still be named in them as a guess, most of all where a
-game's own secret lies outside the answers: the teacher then names whatever answer the board leaves, and the learner is
-trained to say it there. If that board is the one on which the secret falls due when it is played, the learner has seen
-the very position and the word to say in it. So held-out figures are quoted by stratum:
+A held-out secret is the secret of no training game, but a training game may still name it as a guess. If the game's own
+secret lies outside the answers, the teacher names whatever answer is left, and the learner is trained to say it there.
+If that board is also the one that decides the held-out secret's own game, the learner has seen the very position and
+the word to say. So held-out figures are quoted by stratum:
 
-- *board shown*: the secret's decisive board stands in the training games, with the secret as the label;
+- *board shown*: the secret's decisive board appears in training, with the secret as the label;
 - *board not shown*: the secret is named somewhere, but not there;
-- *never named* (`never_said`): no turn of a training game names it, taught or not, nor any thought, initial state or
-  spelling lesson.
+- *never named* (`never_said`): no turn names it, taught or not, nor any thought, initial state or spelling lesson.
 
-The decisive board of a secret is the board before the last guess of the game that the run's solver teacher plays for it
-without noise: guesses with their marks, in order, from the empty board. It depends on word list and teacher alone,
-never on who is evaluated or how the game ended. Boards are compared as the learner sees them, refused guesses included.
+The decisive board is the one before the last guess of the solver teacher's own game of the secret, played without
+noise. It depends only on word list and teacher, never on the evaluated player. Boards are compared as the learner sees
+them, refused guesses included.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from wordle_rl.words import load_words
 from wordle_rl.words.split import words_of_text
 
 Board = tuple[tuple[str, str], ...]
-"""Guesses with their marks, first to last; marks are empty where a guess was not scored."""
+"""Guesses with their marks, in order. Marks are empty for unscored guesses."""
 
 STRATA_FILE = "strata.json"
-"""The strata of a run, beside its results."""
+"""File of a run's strata, beside its results."""
 
 TRAINED_ON = ("traces.jsonl", LABELS_FILE, BOARDS_FILE)
-"""Files of a run that hold what its models were trained on, apart from a policy's replies in GRPO."""
+"""Files of a run that record what its models were trained on, except a policy's own replies in GRPO."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,9 @@ class Shown:
     """Labels and mentions of some words in training games.
 
     Attributes:
-        labels: Every board with the word that was trained there.
-        named: The words that any turn, thought, message or initial state names.
-        complete: Whether all of it were games; of a conversation the board is not known.
+        labels: Every board, with the word trained there.
+        named: Words named by any turn, thought, message or initial state.
+        complete: False if conversations were trained on, whose boards are unknown.
     """
 
     labels: frozenset[tuple[Board, str]] = field(repr=False)
@@ -61,10 +60,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Strata:
-    """Held-out secrets in strata, each a set of words; see the module.
+    """Strata of held-out secrets, each a set of words; see the module.
 
-    `complete` is False if a model of the run was trained elsewhere before, where what it was shown is not on record:
-    any secret may then have been shown.
+    `complete` is False if a model was trained elsewhere before, without a record here. Any secret may then have been
+    shown.
     """
 
     board_shown: frozenset[str]
@@ -73,22 +72,22 @@ class Strata:
     complete: bool = True
 
     def named(self) -> dict[str, frozenset[str]]:
-        """The strata by name."""
+        """Return the strata by name."""
         return {name: getattr(self, name) for name in STRATA}
 
     def to_row(self) -> dict[str, Any]:
-        """The strata as a JSON object of sorted lists."""
+        """Return the strata as a JSON object of sorted lists."""
         return {name: sorted(words) for name, words in self.named().items()} | {"complete": self.complete}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Strata:
-        """Read `to_row` back."""
+        """Read what `to_row` returns."""
         shown, not_shown, never = (frozenset(map(str, row[name])) for name in STRATA)
         return cls(shown, not_shown, never, complete=bool(row["complete"]))
 
 
 def store_strata(directory: Path) -> Strata:
-    """Write a run's strata beside its results; errors as of `strata_of_run`, and RunError if they cannot be written."""
+    """Write a run's strata beside its results. Raises what `strata_of_run` raises, and RunError if it cannot write."""
     strata = strata_of_run(directory)
     write_json(directory / STRATA_FILE, strata.to_row())
     return strata
@@ -99,9 +98,9 @@ def strata_of(secrets: Iterable[str], shown: Shown, boards: Mapping[str, Board],
 
     Args:
         secrets: Held-out secrets.
-        shown: What training games show of them.
-        boards: Their decisive boards; a secret without one counts as not shown.
-        complete: Whether `shown` is all that was trained on.
+        shown: What training games showed.
+        boards: Decisive boards. A secret without one counts as not shown.
+        complete: True if `shown` covers all training.
     """
     all_secrets = frozenset(secrets)
     on_board = frozenset(s for s in all_secrets if s in boards and (boards[s], s) in shown.labels)
@@ -110,16 +109,16 @@ def strata_of(secrets: Iterable[str], shown: Shown, boards: Mapping[str, Board],
 
 
 def strata_of_run(directory: Path, shown: Shown | None = None) -> Strata:
-    """Strata of a run's test secrets, from its records and those of the runs its model comes from.
+    """Compute the strata of a run's test secrets, from its records and those of the runs its model comes from.
 
     Args:
         directory: The run.
-        shown: What `shown_in_run` found; None: look again.
+        shown: Result of `shown_in_run`; None: compute it.
 
     Raises:
         ConfigError: If the run's settings are damaged.
-        RunError: If a record is.
-        WordListError: If its words are not here.
+        RunError: If a record is damaged.
+        WordListError: If its word list is missing.
     """
     config = stored_config(directory / "config.json")
     context = GameContext.of(config)
@@ -138,11 +137,11 @@ def decisive_boards(
     game: GameSettings,
     context: GameContext,
 ) -> dict[str, Board]:
-    """The board before the winning guess of the teacher's own game without noise, for each secret that it finds.
+    """Return each secret's board before the winning guess of the teacher's noise-free game, if the teacher wins.
 
     Args:
         secrets: Words to find.
-        teacher: The teacher whose games the learner was trained on.
+        teacher: Teacher of the training games.
         settings: How it plays.
         game: The rules.
         context: The words that may be played.
@@ -159,11 +158,11 @@ def decisive_boards(
 
 
 def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
-    """Labels and mentions of some words in the records of a run and of those its model comes from.
+    """Collect labels and mentions of words from the records of a run and of those its model comes from.
 
     Raises:
         ConfigError: If a run's settings are damaged.
-        RunError: If a record is.
+        RunError: If a record is damaged.
     """
     runs = _sources(directory, stored_config(directory / "config.json"))[0]
     shown = shown_in((row for run in runs for name in TRAINED_ON for row in _rows(run / name)), words)
@@ -171,7 +170,7 @@ def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
 
 
 def _spelled_in(run: Path) -> frozenset[str]:
-    """The words of a run's spelling lessons."""
+    # Spelling lessons name every listed word except strict ones.
     config = stored_config(run / "config.json")
     if not config.traces.spelling or not config.sft.epochs:
         return frozenset()
@@ -180,10 +179,10 @@ def _spelled_in(run: Path) -> frozenset[str]:
 
 
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:
-    """Labels and mentions of words in rows of games.
+    """Collect labels and mentions of words from rows of games.
 
-    A turn is a label unless its `taught` is false or it is given, and so are its `others`, words that were trained
-    there with less than all of the probability; the secret is one on boards of as many turns as `boards_taught` lists.
+    A turn is a label unless it is a prefix guess or `taught` is false. So are its `others`: words trained there with
+    part of the probability. The secret is a label on boards of as many turns as `boards_taught` lists.
     """
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()
@@ -215,7 +214,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
 
 
 def own_games_shown(records: Iterable[GameRecord], shown: Shown) -> int:
-    """Won games that stand in the training games turn for turn, their last guess as a label."""
+    """Count won games that appear in the training games turn for turn, with their last guess as a label."""
     won = (record for record in records if record.won and not record.failed)
     return sum((_board(record.turns[:-1]), record.secret) in shown.labels for record in won)
 
@@ -225,9 +224,9 @@ class ShownAudit:
     """Counts of what a run's training games show of its held-out secrets.
 
     Attributes:
-        num_secrets: Held-out secrets in each stratum.
-        own_games: By evaluated model, won games of held-out secrets that stand in the training games, and won games.
-        complete: Whether all that was trained on is on record, see `Strata`.
+        num_secrets: Held-out secrets per stratum.
+        own_games: Per evaluated model: won held-out games that appear in training, and all won held-out games.
+        complete: True if all training is on record, see `Strata`.
     """
 
     num_secrets: dict[str, int]
@@ -236,7 +235,7 @@ class ShownAudit:
 
 
 def audit_shown(directory: Path) -> ShownAudit:
-    """Count what a run's training games show of its held-out secrets; errors as of `strata_of_run`."""
+    """Count what a run's training games show of its held-out secrets. Raises what `strata_of_run` raises."""
     config = stored_config(directory / "config.json")
     test = GameContext.of(config).split.test
     shown = shown_in_run(directory, test)
@@ -253,7 +252,7 @@ def _board(turns: Iterable[Any]) -> Board:
 
 
 def _sources(directory: Path, config: RunConfig) -> tuple[list[Path], bool]:
-    """A run and those that its model comes from, and whether the records of all of them are here."""
+    """Return a run and those its model comes from, and whether all their records are here."""
     found, complete = [directory], True
     while (base := Path(config.model.path)).is_dir():
         before = run_directory_around(base)

@@ -1,4 +1,4 @@
-"""Evaluations as CSV: a row per game, for spreadsheets. The JSON beside it is what commands read."""
+"""Evaluations as CSV, one row per game, for spreadsheets. Commands read the JSON beside it."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ _RULES = tuple(field.name for field in fields(Rules))
 _CONDITIONS = tuple(field.name for field in fields(EvalConditions))
 _NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
-"""First columns of an evaluation."""
+"""First columns of the table of an evaluation."""
 
 
 def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
-    """Write one row per game, whole or not at all.
+    """Write one row per game, atomically.
 
-    Columns: `secret`, `split` (train, val, test), `won` (true or false; empty for an error), `turns_used`, `guesses`,
-    `marks`, `outcomes` and `regrets` by turn (`-`: none), how many turns were invalid, malformed, repeated and against
-    clues, `mean_regret`, `stop_reason`, `error`, and facts that are the same for all games.
+    Columns: `secret`, `split` (train, val, test), `won` (true or false; empty for an error), `turns_used`; by turn
+    `guesses`, `marks`, `outcomes` and `regrets` (`-`: none); how many turns were invalid, malformed, repeated or
+    against clues; `mean_regret`, `stop_reason`, `error`; and facts that all games share.
 
     Raises:
-        RunError: If the file holds anything but an earlier table of the kind, or cannot be written.
+        RunError: If the file holds anything but an earlier table of this kind, or cannot be written.
     """
     about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
     about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
     about |= {name: _plain(getattr(evaluation.conditions, name)) for name in _CONDITIONS}
-    if evaluation.conditions.system_prompt == "":  # which None would be
+    if evaluation.conditions.system_prompt == "":  # an empty cell stands for None
         about["system_prompt"] = _NONE
     rows = [{**_row(record), "split": split.part_of(record.secret), **about} for record in evaluation.records]
     write_rows(path, rows)
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--csv") -> None:
-    """Write rows that all have the columns of the first, whole or not at all; `option` is what names the file.
+    """Write rows with the columns of the first, atomically. `option` is the option that names the file.
 
     Raises:
-        RunError: If the file holds anything but an earlier table of the kind, or cannot be written.
+        RunError: If the file holds anything but an earlier table of this kind, or cannot be written.
     """
     check_table(path, list(rows[0]), option)
     text = io.StringIO()
@@ -59,7 +59,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--c
 
 
 def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> None:
-    """Refuse to write a table over anything but an earlier one of the kind, known by its first three columns.
+    """Check that a file may be overwritten by a table: it has the same first three columns, or is empty or missing.
 
     Raises:
         RunError: If the file holds something else.

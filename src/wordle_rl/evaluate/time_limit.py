@@ -17,8 +17,8 @@ class TimeLimit:
 
     Args:
         sampler: The player.
-        max_minutes: Time from now on; 0: no bound.
-        clock: Seconds.
+        max_minutes: Time from now on; 0: no limit.
+        clock: Returns seconds.
     """
 
     def __init__(self, sampler: Sampler, max_minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -26,11 +26,11 @@ class TimeLimit:
         self._end = clock() + 60 * max_minutes if max_minutes else None
         self.reason = f"not finished within {max_minutes:g} minutes"
         self.ended_play = False
-        """True once a game was not asked for because the time was up."""
+        """True once a request came after the time was up."""
 
     @property
     def codec(self) -> ChatCodec | None:
-        """The player's."""
+        """Codec of the player."""
         return self._sampler.codec
 
     def begin(self) -> None:
@@ -38,7 +38,7 @@ class TimeLimit:
         self._sampler.begin()
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """The player's completions, or errors once the time is up."""
+        """Return the player's completions, or errors once the time is up."""
         if self._end is None or self._clock() < self._end:
             return self._sampler.sample(requests)
         self.ended_play = True

@@ -1,10 +1,10 @@
-"""Thin adapters to trainers that bring a loop of their own; they may use every room, and no room uses them.
+"""Thin adapters to trainers with a loop of their own. They may import everything, and nothing imports them.
 
-games.py               games by split and index, paid turn by turn; what the files below share
+games.py               games by split and index, rewarded turn by turn; shared by the files below
 gymnasium_env.py       Gymnasium: `Wordle-v0`
 verifiers_taskset.py   verifiers 0.4, and so prime-rl: taskset and environment
 skyrl_env.py           SkyRL: a `BaseTextEnv`, and rows
-skyrl_train.py         the launch of its trainer: configuration, data, environment
+skyrl_train.py         launch of SkyRL's trainer: configuration, data, environment
 nemo_gym_server.py     NeMo Gym: a resources server, and rows
 token_env.py           games over token ids, without any package
 tinker_env.py          Tinker: the same in its cookbook's types

@@ -1,7 +1,7 @@
-"""Games as other trainers' environments hand them out: by split and index, paid turn by turn.
+"""Games for other trainers' environments: by split and index, rewarded turn by turn.
 
-A row of a trainer's data set names a game by its place in the split (`BoardTask`), never by its secret, so that all
-games of a row, a group, share the secret and the prefix guesses on whatever machine they are played.
+A row of a trainer's data set names a game by its place in the split (`BoardTask`), never by its secret. So all games of
+a row's group share the secret and the prefix guesses, on whatever machine they are played.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from wordle_rl.words.split import SplitName
 
 
 class LoopSettings(FixedRewardSettings):
-    """Words, rules, wording and reward of the games that another trainer plays."""
+    """Words, rules, wording and reward of games that another trainer plays."""
 
     words: WordSettings = WordSettings()
     """Word list and split."""
@@ -40,12 +40,12 @@ class LoopSettings(FixedRewardSettings):
 
 
 class BoardTask(Section):
-    """A game by its place: what a row of a data set holds, and what a group shares."""
+    """A game by its place in the split: what a data set row holds and a group shares."""
 
     split: SplitName = "train"
-    """Part of the answers."""
+    """Part of the split."""
     index: int = Field(ge=0)
-    """Place of the secret in its part."""
+    """Position of the secret in its part."""
     given: tuple[str, ...] = ()
     """Prefix guesses."""
 
@@ -56,9 +56,9 @@ class TurnResult:
 
     Attributes:
         messages: The feedback; empty once the game is over.
-        reward: Of the turn. The rewards of a game add up to the rubric's.
+        reward: Reward of the turn. The rewards of a game add up to the rubric's.
         terminated: True if the rules ended the game.
-        truncated: True if something else did.
+        truncated: True if something else ended the game.
     """
 
     messages: tuple[Message, ...]
@@ -73,12 +73,12 @@ class TurnResult:
 
 
 class LiveGame:
-    """One game in play and its judge.
+    """One game in play, with its rewards.
 
     Args:
         env: The game.
-        rewards: Its judge.
-        judging: Held while the judge, and so perhaps the solver that games share, is asked.
+        rewards: Scores its turns.
+        judging: Lock held while scoring, since games share a solver.
     """
 
     def __init__(self, env: WordleEnv, rewards: TurnRewards, judging: threading.Lock) -> None:
@@ -98,7 +98,7 @@ class LiveGame:
         return TurnResult(observation.messages, reward, observation.terminated, observation.truncated)
 
     def truncate(self) -> float:
-        """End a running game that has no more tokens, as a loss; the reward that this brings or takes back."""
+        """End a running game that is out of tokens, as a loss. Return the reward this adds or takes back."""
         self.env.truncate(StopReason.TOKEN_BUDGET)
         with self._judging:
             return self._rewards.rest() if self._has_begun else 0.0
@@ -110,7 +110,7 @@ class LiveGame:
 
     @property
     def breakdown(self) -> RewardBreakdown | None:
-        """The reward so far by component; None before the first reply."""
+        """Reward so far by component, or None before the first reply."""
         if not self._has_begun:
             return None
         with self._judging:
@@ -121,7 +121,7 @@ class LiveGame:
         return not all(turn.is_prefix for turn in self.env.played)
 
     def transcript(self) -> Transcript:
-        """The record of the finished game.
+        """Return the record of the finished game.
 
         Raises:
             RuntimeError: If the game is still running, since the record holds the secret.
@@ -129,7 +129,7 @@ class LiveGame:
         return self.env.transcript()
 
     def summary(self) -> dict[str, float]:
-        """Figures of the finished game for a trainer's logs: won, turns, and each component's value."""
+        """Return figures of the finished game for a trainer's logs: won, turns, and each component's value."""
         transcript = self.transcript()
         breakdown = self.breakdown
         values = breakdown.values if breakdown else {}
@@ -137,39 +137,39 @@ class LiveGame:
 
 
 class GameSource:
-    """Everything that the games of one set of settings share. Solvers compute nothing until a reward asks them.
+    """What all games of some settings share. Solvers compute nothing until a reward needs them.
 
     Args:
         settings: Words, rules, wording and reward.
 
     Raises:
-        WordListError: If there is no such word list, or it is too small to be split.
+        WordListError: If there is no such word list, or it is too small to split.
     """
 
     def __init__(self, settings: LoopSettings) -> None:
         self.settings = settings
         self.context = GameContext.from_settings(settings.words, settings.game)
         self.rubric = settings.rubric()
-        # Trainers play in threads, and a solver remembers what it worked out without a lock of its own.
+        # Trainers play in threads, and a solver caches results without a lock of its own.
         self._judging = threading.Lock()
 
     def tasks(
         self, split: SplitName = "train", count: int | None = None, *, max_given: int = 0, seed: int = 0
     ) -> list[BoardTask]:
-        """The first tasks of a split, whose order is random already.
+        """Return the first tasks of a split. The order of a split is random already.
 
         Args:
-            split: Part of the answers.
-            count: How many; None: all.
-            max_given: 0 to this many random prefix guesses each.
-            seed: Of the prefix guesses.
+            split: Part of the split.
+            count: Number of tasks. None: all.
+            max_given: Draw 0 to this many random prefix guesses per task.
+            seed: Random seed of the prefix guesses.
 
         Raises:
             ConfigError: If prefix guesses would leave no turn to play.
         """
         rules, words = self.context.prompter.rules, self.context.for_part(split).words
         if max_given >= rules.max_turns:
-            raise ConfigError(f"max_given {max_given} leaves none of {rules.max_turns} turns to play")
+            raise ConfigError(f"max_given {max_given} leaves none of {rules.max_turns} turns to play; lower it")
         tasks = []
         for index, secret in enumerate(self.context.split.named(split)[:count]):
             rng = random.Random(f"{seed}:{split}:{index}")
@@ -178,11 +178,11 @@ class GameSource:
         return tasks
 
     def open(self, task: BoardTask) -> LiveGame:
-        """Begin a task's game.
+        """Open a task's game.
 
         Raises:
             ConfigError: If the split has no such index.
-            ValueError: If a prefix guess may not be played.
+            ValueError: If a prefix guess is not allowed.
         """
         context = self.context.for_part(task.split)
         secrets = context.split.named(task.split)
@@ -194,13 +194,13 @@ class GameSource:
 
 
 def game_source(settings: LoopSettings | Mapping[str, Any] | None = None) -> GameSource:
-    """The source of these settings, the same one for equal settings.
+    """Return the source of some settings, cached by their values.
 
     Args:
-        settings: As a value, as a trainer's configuration passes it, or None for the defaults.
+        settings: Settings, or a trainer's configuration of them. None: the defaults.
 
     Raises:
-        ValidationError: If a setting is unknown or impossible.
+        ValidationError: If a setting is unknown or invalid.
     """
     if not isinstance(settings, LoopSettings):
         settings = LoopSettings.model_validate(_plain(settings or {}))
@@ -208,7 +208,7 @@ def game_source(settings: LoopSettings | Mapping[str, Any] | None = None) -> Gam
 
 
 def task_of(row: Mapping[str, Any]) -> BoardTask:
-    """The task of a data set's row, whatever other columns it has.
+    """Return the task of a data set row, ignoring other columns.
 
     Raises:
         ConfigError: If it names no game.
@@ -220,12 +220,12 @@ def task_of(row: Mapping[str, Any]) -> BoardTask:
 
 
 def text_of(messages: Sequence[Message]) -> str:
-    """Messages as one text, for interfaces without chats."""
+    """Join messages into one text, for interfaces without chat."""
     return "\n\n".join(message["content"] for message in messages)
 
 
 def _plain(value: Any) -> Any:
-    """A configuration of whatever library in plain dictionaries."""
+    # Trainers pass their own mapping types; make plain dictionaries.
     return {str(key): _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 
 

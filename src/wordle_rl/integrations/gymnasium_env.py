@@ -24,16 +24,16 @@ _SYMBOLS = "🟩🟨⬛…"
 
 
 class WordleTextEnv(gymnasium.Env[str, str]):
-    """One game after another; an observation is the text of the messages that are new.
+    """One game after another. An observation is the text of the new messages.
 
-    `info` holds the same messages as a chat, and the task, which another `reset(options=…)` takes to play the same
-    game. A seed determines the task, so environments that are reset with the same seed share secret and prefix guesses.
-    Once the game is over, `info` has the secret and the value of each reward component.
+    `info` holds these messages as a chat, and the task; pass the task to `reset(options=...)` to play the same game
+    again. A seed determines the task, so environments reset with the same seed share secret and prefix guesses. After
+    the game, `info` also has the secret and the value of each reward component.
 
     Args:
         settings: Words, rules, wording and reward.
-        split: Part of the answers that secrets are drawn from.
-        max_given: 0 to this many random prefix guesses.
+        split: Part of the split to draw secrets from.
+        max_given: Draw 0 to this many random prefix guesses.
         render_mode: `ansi`, or None.
     """
 
@@ -59,8 +59,8 @@ class WordleTextEnv(gymnasium.Env[str, str]):
         """Begin a game.
 
         Args:
-            seed: Of the task drawn, and of those drawn by later resets without one.
-            options: `index`, and if need be `split` and `given`, of a task to play instead.
+            seed: Random seed of this task, and of tasks of later resets without a seed.
+            options: `index`, and optionally `split` and `given`, of a certain task.
         """
         super().reset(seed=seed)
         task = task_of(options) if options else self._tasks[int(self.np_random.integers(len(self._tasks)))]
@@ -74,7 +74,7 @@ class WordleTextEnv(gymnasium.Env[str, str]):
             RuntimeError: If no game is running.
         """
         if self._game is None:
-            raise RuntimeError("no game is running; reset() begins one")
+            raise RuntimeError("no game is running; call reset() first")
         result = self._game.step(action)
         info = self._info(None, result.messages)
         if result.done:
@@ -82,7 +82,7 @@ class WordleTextEnv(gymnasium.Env[str, str]):
         return text_of(result.messages), result.reward, result.terminated, result.truncated, info
 
     def render(self) -> str | None:
-        """The conversation so far as text."""
+        """Return the conversation so far as text."""
         if self.render_mode != "ansi" or self._game is None:
             return None
         return text_of(self._game.env.conversation)

@@ -2,7 +2,7 @@
 
     python -m wordle_rl.integrations.nemo_gym_server
 
-is what NeMo Gym's launcher starts as a server's `entrypoint`; settings are those of the server in its YAML.
+NeMo Gym's launcher starts this as a server's `entrypoint`. Its settings are those of the server in its YAML.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from wordle_rl.words.split import SplitName
 
 
 class WordleServerConfig(BaseResourcesServerConfig):
-    """The server's settings, with those of its games."""
+    """Settings of the server and its games."""
 
     wordle: LoopSettings = LoopSettings()
     """Words, rules, wording and reward."""
 
 
 class WordleResourcesServer(GymnasiumServer):
-    """Games of all sessions. A session plays the game that its row names, so a group shares what the row says."""
+    """Games of all sessions. A session plays the game that its row names, so a group shares it."""
 
     config: WordleServerConfig
     ray_enabled = False
 
     async def reset(self, metadata: dict[str, Any], session_id: str | None = None) -> tuple[str | None, dict[str, Any]]:
-        """Begin the row's game. Its opening is in the row's input already.
+        """Begin the row's game. The row's input already holds the opening.
 
         Raises:
             ConfigError: If the row names no game.
@@ -46,7 +46,7 @@ class WordleResourcesServer(GymnasiumServer):
         metadata: dict[str, Any],  # noqa: ARG002
         session_id: str | None = None,
     ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
-        """Play the text of a response; the rewards of a game add up to the rubric's.
+        """Play the text of a response. The rewards of a game add up to the rubric's.
 
         Raises:
             KeyError: If the session has no game.
@@ -67,15 +67,15 @@ def dataset_rows(
     max_given: int = 0,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Rows of NeMo Gym's data set: the opening as input, the agent, and the game by its place.
+    """Return rows of NeMo Gym's data set: the opening as input, the agent, and the game by its place.
 
     Args:
         settings: The same as the server's.
-        split: Part of the answers.
-        count: How many; None: all.
+        split: Part of the split.
+        count: Number of rows. None: all.
         agent: Name of the agent in NeMo Gym's configuration.
-        max_given: 0 to this many random prefix guesses each.
-        seed: Of the prefix guesses.
+        max_given: Draw 0 to this many random prefix guesses per row.
+        seed: Random seed of the prefix guesses.
     """
     source = game_source(settings)
     return [

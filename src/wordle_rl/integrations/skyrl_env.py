@@ -21,11 +21,11 @@ ENV_ID = "wordle"
 
 
 class WordleSkyRLEnv(BaseTextEnv):
-    """One game. SkyRL makes one for each repetition of a row, so a group shares what the row says.
+    """One game. SkyRL makes one for each repetition of a row, so a group shares the row's game.
 
     Args:
-        env_config: `LoopSettings` by name, as SkyRL's configuration has them.
-        extras: The row, which names the game; what else SkyRL puts there is ignored.
+        env_config: `LoopSettings` by name, from SkyRL's configuration.
+        extras: The row that names the game. Other columns are ignored.
 
     Raises:
         ConfigError: If the row names no game.
@@ -39,11 +39,11 @@ class WordleSkyRLEnv(BaseTextEnv):
         self.max_turns = source.context.prompter.rules.max_replies
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:  # noqa: ARG002
-        """The opening of the game; the row's own prompt is the same text and is not read."""
+        """Return the opening of the game. The row's own prompt has the same text and is not read."""
         return list(self._game.prompt), self._task.model_dump(mode="json")
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Play one reply; the rewards of a game add up to the rubric's.
+        """Play one reply. The rewards of a game add up to the rubric's.
 
         Raises:
             RuntimeError: If the game is over.
@@ -55,12 +55,12 @@ class WordleSkyRLEnv(BaseTextEnv):
         )
 
     def get_metrics(self) -> dict[str, Any]:
-        """Figures of the finished game; none of one that SkyRL broke off, whose end it does not report."""
+        """Return figures of the finished game. SkyRL does not report a game it cut off, so that has none."""
         return dict(self._game.summary()) if self._game.over else {}
 
 
 def register() -> None:
-    """Make the environment known to SkyRL under `wordle`, once."""
+    """Register the environment with SkyRL as `wordle`, once."""
     if ENV_ID not in skyrl_gym.envs.registration.registry:
         skyrl_gym.register(id=ENV_ID, entry_point=f"{__name__}:{WordleSkyRLEnv.__name__}")
 
@@ -73,14 +73,14 @@ def dataset_rows(
     max_given: int = 0,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Rows of SkyRL's prompt data set: the opening, the environment, and the game by its place.
+    """Return rows of SkyRL's prompt data set: the opening, the environment, and the game by its place.
 
     Args:
         settings: The same as the environment's configuration.
-        split: Part of the answers.
-        count: How many; None: all.
-        max_given: 0 to this many random prefix guesses each.
-        seed: Of the prefix guesses.
+        split: Part of the split.
+        count: Number of rows. None: all.
+        max_given: Draw 0 to this many random prefix guesses per row.
+        seed: Random seed of the prefix guesses.
     """
     source = game_source(settings)
     return [

@@ -1,10 +1,9 @@
-"""GRPO under SkyRL: its trainer over our games, by the command of `scripts/skyrl`.
+"""GRPO under SkyRL: run its trainer on our games, as `scripts/skyrl` does.
 
     python -m wordle_rl.integrations.skyrl_train CONFIG.yaml [KEY=VALUE ...]
 
-SkyRL refuses keys that its configuration does not know, so the section of our environment is added to it here. The
-files that `data` names are written, with the games of the training and the validation secrets, and the environment
-is registered in the process that builds the trainer.
+SkyRL refuses unknown keys, so our environment's section is added to its configuration here. The data files are written
+with the games of training and validation secrets, and the environment is registered in the process of the trainer.
 """
 
 import sys
@@ -21,12 +20,12 @@ from wordle_rl.integrations.games import LoopSettings
 from wordle_rl.integrations.skyrl_env import ENV_ID, dataset_rows, register
 from wordle_rl.runs.files import write_jsonl
 
-# SkyRL reads the types of the fields as objects, so annotations are not postponed in this file.
+# SkyRL needs the types of fields as objects, so this file does not postpone annotations.
 
 
 @dataclass
 class WordleGymConfig(SkyRLGymConfig):
-    """SkyRL's environments, and ours."""
+    """SkyRL's environments plus ours."""
 
     wordle: dict[str, Any] = field(default_factory=dict)
     """`LoopSettings`: words, rules, wording and reward."""
@@ -42,7 +41,7 @@ class WordleEnvironmentConfig(EnvironmentConfig):
 
 @dataclass
 class WordleTrainConfig(SkyRLTrainConfig):
-    """SkyRL's configuration with the section of our environment."""
+    """SkyRL's configuration with our environment's section."""
 
     environment: WordleEnvironmentConfig = field(default_factory=WordleEnvironmentConfig)
 
@@ -52,35 +51,35 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> WordleTrainConfig:
 
     Args:
         path: YAML under SkyRL's names.
-        overrides: `a.b.c=value`, over the file.
+        overrides: `a.b.c=value`. They win over the file.
 
     Raises:
         ValueError: If SkyRL does not know a key.
-        ConfigError: If the turns of a game and those that SkyRL plays differ.
-        ValidationError: If a setting of the environment is unknown or impossible.
+        ConfigError: If SkyRL would play fewer turns than a game has.
+        ValidationError: If a setting of the environment is unknown or invalid.
     """
     merged = OmegaConf.merge(OmegaConf.load(path), OmegaConf.from_cli(list(overrides)))
     config: WordleTrainConfig = WordleTrainConfig.from_dict_config(merged)
     turns = loop_settings(config).game.rules.max_replies
     if config.generator.max_turns < turns:
         raise ConfigError(
-            f"generator.max_turns {config.generator.max_turns} breaks games of up to {turns} replies off; "
-            f"set it to {turns}"
+            f"generator.max_turns {config.generator.max_turns} cuts off games of up to {turns} replies; set it to "
+            f"{turns}"
         )
     _make_absolute(config)
     return config
 
 
 def loop_settings(config: WordleTrainConfig) -> LoopSettings:
-    """Words, rules, wording and reward of a configuration."""
+    """Return words, rules, wording and reward of a configuration."""
     return LoopSettings.model_validate(config.environment.skyrl_gym.wordle)
 
 
 def write_data(config: WordleTrainConfig) -> None:
-    """Write the games that the trainer draws from, each named by its place in the split.
+    """Write the games for the trainer, each named by its place in the split.
 
     Raises:
-        ConfigError: If `data` names more or less than one file of JSON lines for each of them.
+        ConfigError: If `data` does not name exactly one file of JSON lines for training and for validation.
     """
     settings = loop_settings(config)
     files = {"train": config.data.train_data, "val": config.data.val_data}
@@ -94,7 +93,7 @@ def write_data(config: WordleTrainConfig) -> None:
 
 
 def _make_absolute(config: WordleTrainConfig) -> None:
-    """Make the paths of a configuration absolute, since Ray's workers have a directory of their own."""
+    # Ray's workers have a working directory of their own.
     config.data.train_data = [_absolute(path) for path in config.data.train_data]
     config.data.val_data = [_absolute(path) for path in config.data.val_data]
     config.trainer.ckpt_path = _absolute(config.trainer.ckpt_path)
@@ -106,7 +105,7 @@ def _absolute(path: str) -> str:
 
 
 def train(config: WordleTrainConfig) -> None:
-    """Train, in a task of its own as SkyRL does."""
+    """Train in a Ray task, as SkyRL does."""
     import ray
     from skyrl.train.utils import validate_cfg
     from skyrl.train.utils.utils import initialize_ray
@@ -117,7 +116,7 @@ def train(config: WordleTrainConfig) -> None:
 
 
 def run_experiment(config: WordleTrainConfig) -> None:
-    """SkyRL's experiment with our environment."""
+    """Run SkyRL's experiment with our environment."""
     from skyrl.train.entrypoints.main_base import BasePPOExp
 
     register()

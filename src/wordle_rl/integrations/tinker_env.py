@@ -29,11 +29,11 @@ class WordleTinkerEnv(Env):
         self._env = env
 
     async def initial_observation(self) -> tuple[tinker.ModelInput, list[int]]:
-        """The first prompt, and the ids at which sampling stops."""
+        """Return the first prompt, and the ids at which sampling stops."""
         return tinker.ModelInput.from_ints(list(self._env.initial_ids)), list(self._env.stop_ids)
 
     async def step(self, action: Sequence[int], *, extra: Mapping[str, Any] | None = None) -> StepResult:  # noqa: ARG002
-        """Play one completion; the rewards of a game add up to the rubric's.
+        """Play one completion. The rewards of a game add up to the rubric's.
 
         Raises:
             RuntimeError: If the game is over.
@@ -57,7 +57,7 @@ class WordleGroupBuilder(EnvGroupBuilder):
         codec: Tokenizer and chat template of the policy.
         group_size: Games in the group.
         settings: Words, rules, wording and reward.
-        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+        max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
     """
 
     task: BoardTask
@@ -67,7 +67,7 @@ class WordleGroupBuilder(EnvGroupBuilder):
     max_prompt_tokens: int | None = None
 
     async def make_envs(self) -> Sequence[Env]:
-        """One environment per game."""
+        """Make one environment per game."""
         source = game_source(self.settings)
         return [
             WordleTinkerEnv(TokenEnv(source.open(self.task), self.codec, self.max_prompt_tokens))
@@ -75,5 +75,5 @@ class WordleGroupBuilder(EnvGroupBuilder):
         ]
 
     def logging_tags(self) -> list[str]:
-        """Tags under which metrics are averaged."""
+        """Return the tags under which metrics are averaged."""
         return ["wordle"]

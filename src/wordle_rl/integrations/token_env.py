@@ -1,6 +1,6 @@
-"""Games over token ids: what a trainer samples goes in as it is, what comes back is the next prompt, token for token.
+"""Games over token ids: sampled tokens go in unchanged, and the next prompt comes back, token for token.
 
-Observation and action are those of Tinker's environments, without its package; `tinker_env` puts them into its types.
+Observations and actions are those of Tinker's environments, without its package; `tinker_env` converts the types.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ class TokenStep:
     """Result of one completion.
 
     Attributes:
-        reward: Of the turn. The rewards of a game add up to the rubric's.
+        reward: Reward of the turn. The rewards of a game add up to the rubric's.
         done: True if the game is over.
-        next_ids: The next prompt: everything so far and the feedback; empty once the game is over.
+        next_ids: The next prompt, everything so far and the feedback; empty once the game is over.
     """
 
     reward: float
@@ -28,21 +28,21 @@ class TokenStep:
 
 
 class TokenEnv:
-    """One game, used once. Prompts grow by concatenation: sampled tokens are never re-encoded.
+    """One game, used once. Prompts grow by concatenation, so sampled tokens are never re-encoded.
 
     `initial_ids` is the first prompt.
 
     Args:
         game: The game.
         codec: Tokenizer and chat template of the policy.
-        max_prompt_tokens: A game whose next prompt would be longer is truncated, as a loss. None: no bound.
+        max_prompt_tokens: Truncate a game whose next prompt would be longer, as a loss. None: no limit.
     """
 
     def __init__(self, game: LiveGame, codec: ChatCodec, max_prompt_tokens: int | None = None) -> None:
         self.game = game
         self._codec = codec
         self._max_prompt_tokens = max_prompt_tokens
-        # Prefix guesses are joined on turn by turn, as they are in play.
+        # Prefix guesses are concatenated turn by turn, as in play.
         first = opening_length(game.prompt)
         opening = codec.prompt_ids(game.prompt[:first])
         self._ids = opening + codec.prompt_ids(game.prompt)[len(opening) :]
@@ -54,7 +54,7 @@ class TokenEnv:
         return tuple(sorted(self._codec.stop_ids))
 
     def step(self, completion: Sequence[int]) -> TokenStep:
-        """Play one completion, exactly as sampled, its closing token included if there was one.
+        """Play one completion exactly as sampled, with its closing token if there was one.
 
         Raises:
             RuntimeError: If the game is over.

@@ -6,8 +6,8 @@
         environment_factory=partial(WordleToolEnvironment, "http://127.0.0.1:8000"),
     )
 
-TRL has no signal that a game is over: it asks until the model calls no tool, so what a model says after its last guess
-is trained with the game's reward. Our own trainer stops at the last guess, and plays guesses in text.
+TRL has no signal for the end of a game. It continues until the model calls no tool, so text after the last guess is
+trained with the game's reward. Our own trainer stops at the last guess, and plays guesses in text.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ TOOL_PROMPT = (
     "has in common with the secret. Guesses must be listed words; any other call wastes the turn. Once the game is "
     "over, call it no more.\n\n"
 )
-"""The prompt of a row; the opening of the row's game is appended to it."""
+"""Prompt of a row. The opening of its game is appended."""
 _TASK_COLUMNS = ("seed", "split", "index", "given")
 
 
 class WordleToolEnvironment:
-    """One session on a server, for one game after another. TRL offers every public method but these two as a tool.
+    """One session on a server, for one game after another. TRL offers other public methods to the model as tools.
 
     Args:
-        base_url: Address of the server.
-        token: Its token, if it asks for one.
-        style: Wording of the games; None: the server's.
-        reward: Reward preset; None: the server's.
+        base_url: URL of the server.
+        token: Bearer token, if the server asks for one.
+        style: Wording of the games. None: the server's.
+        reward: Reward preset. None: the server's.
     """
 
     def __init__(
@@ -49,10 +49,10 @@ class WordleToolEnvironment:
         self._is_over = True
 
     def reset(self, **columns: Any) -> str:
-        """Begin the game that a row names by seed, or by split and index; TRL gives a group the same row.
+        """Begin the game that a row names, by seed or by split and index. TRL gives a group the same row.
 
         Args:
-            columns: The row. Columns that name no game are ignored.
+            columns: The row. Other columns are ignored.
 
         Returns:
             The opening, prefix guesses included, for the end of the row's prompt.
@@ -60,7 +60,7 @@ class WordleToolEnvironment:
         asked = {name: columns[name] for name in _TASK_COLUMNS if columns.get(name) is not None}
         observation = self._client.reset(**asked, **self._options).observation
         self._total, self._is_over = 0.0, False
-        # The system message says how to guess in text; here the tool says it.
+        # Drop the system message: it explains guesses in text, but here the tool takes them.
         return text_of([_message(part) for part in observation.messages if part["role"] != "system"])
 
     def guess(self, word: str) -> str:
@@ -80,7 +80,7 @@ class WordleToolEnvironment:
         return f"The game is over: {(observation.stop_reason or 'ended').replace('_', ' ')}."
 
     def get_reward(self) -> float:
-        """The game's reward. A game that the model left is forfeited: the rest of it is played with empty replies."""
+        """Return the game's reward. A game that the model left is finished with empty replies, and so forfeited."""
         while not self._is_over:
             self._send("")
         return self._total
@@ -95,12 +95,12 @@ class WordleToolEnvironment:
 def dataset_rows(
     count: int, split: str = "train", start: int = 0, given: Sequence[Sequence[str]] = ()
 ) -> list[dict[str, Any]]:
-    """Rows of TRL's data set: the prompt, and the game by split and index.
+    """Return rows of TRL's data set: the prompt, and the game by split and index.
 
     Args:
-        count: How many.
-        split: Part of the answers.
-        start: Index of the first.
+        count: Number of rows.
+        split: Part of the split.
+        start: Index of the first row.
         given: Prefix guesses of each row; empty: none.
     """
     return [

@@ -1,4 +1,4 @@
-"""verifiers 0.4: tasks, and the environment in which a game plays the user. prime-rl trains on the same taskset.
+"""verifiers 0.4: tasks, and an environment in which the game plays the user. prime-rl uses the same taskset.
 
 `environments/wordle` is the package that verifiers finds by its id:
 
@@ -17,12 +17,12 @@ from wordle_rl.words.split import SplitName
 
 
 class WordleTaskData(vf.TaskData):
-    """A game by its place. The secret is not in it, so neither a prompt nor a trace of a running game holds it."""
+    """A game by its place. It does not hold the secret, so no prompt or trace of a running game does."""
 
     split: SplitName
-    """Part of the answers."""
+    """Part of the split."""
     index: int
-    """Place of the secret in its part."""
+    """Position of the secret in its part."""
     given: tuple[str, ...] = ()
     """Prefix guesses; the prompt shows them as turns."""
 
@@ -31,11 +31,11 @@ class WordleTasksetConfig(vf.TasksetConfig):
     """Tasks, under `--env.taskset.*`."""
 
     split: SplitName = "train"
-    """Part of the answers that are secrets."""
+    """Part of the split whose secrets to play."""
     max_given: int = 0
-    """0 to this many random prefix guesses each."""
+    """Draw 0 to this many random prefix guesses per task."""
     seed: int = 0
-    """Seed of the prefix guesses."""
+    """Random seed of the prefix guesses."""
     settings: LoopSettings = LoopSettings()
     """Words, rules, wording and reward."""
 
@@ -48,7 +48,7 @@ class WordleTaskset(vf.Taskset[WordleTask, WordleTasksetConfig]):
     """The secrets of a split, in its own random order."""
 
     def load(self) -> Iterator[WordleTask]:
-        """One task per secret. A system message, if the wording has one, is the task's system prompt."""
+        """Yield one task per secret. The wording's system message, if any, becomes the task's system prompt."""
         config = self.config
         source = game_source(config.settings)
         for task in source.tasks(config.split, max_given=config.max_given, seed=config.seed):
@@ -66,19 +66,19 @@ class WordleTaskset(vf.Taskset[WordleTask, WordleTasksetConfig]):
 
 
 class WordleVerifiersEnvConfig(vf.EnvConfig):
-    """The one seat, under `--env.agent.*`: a plain chat without tools, run on this machine."""
+    """The policy's seat, under `--env.agent.*`: a plain chat without tools, run on this machine."""
 
     agent: vf.AgentConfig = vf.AgentConfig(harness={"id": "null"}, runtime={"type": "subprocess"})
     """The policy."""
 
 
 class WordleVerifiersEnv(vf.Env[WordleVerifiersEnvConfig]):
-    """The game answers as the user until it is over; the trace gets the rubric's reward and each component's value."""
+    """The game answers as the user until it is over. The trace gets the reward and each component's value."""
 
     async def run(self, task: WordleTask, agents: vf.Agents) -> None:
         """Play one game.
 
-        A game that a limit of the run breaks off is a loss. One that fails for another reason gets no reward at all.
+        A game cut off by a limit of the run is a loss. A game that fails otherwise gets no reward.
         """
         game = game_source(self.taskset.config.settings).open(task_of(task.data.model_dump()))
         turn_rewards: list[float] = []
@@ -100,7 +100,7 @@ class WordleVerifiersEnv(vf.Env[WordleVerifiersEnvConfig]):
 
 
 def reply_of(segment: vf.Segment) -> str:
-    """A reply as the policy wrote it, with the thinking that a parser took out of it put back."""
+    """Return a reply as the policy wrote it, with the thinking that a parser removed put back."""
     message = next(m for m in reversed(segment.messages) if isinstance(m, vf.AssistantMessage))
     text = message.content or ""
     return f"<think>{message.reasoning_content}</think>{text}" if message.reasoning_content else text

@@ -1,14 +1,14 @@
-"""MLX, for Macs: `wordle-rl run --backend mlx` with the settings, the algorithms and the run directory of every run.
+"""MLX backend for Macs: `wordle-rl run --backend mlx`, with the same settings, algorithms and run directories.
 
-learner.py     `train.learner.Learner`: the update through which every algorithm trains
+learner.py     `train.learner.Learner`: the update of every algorithm
 losses.py      the losses of `train.loss`
-scores.py      log-probabilities of trained tokens, logits a piece at a time
+scores.py      log-probabilities of trained tokens, with logits in pieces
 optimizer.py   AdamW and Muon with our schedules
-model.py       models made, loaded, saved: transformers directories in and out
-adapters.py    LoRA on them, stored as peft's
-sampler.py     `BatchGenerator` behind our sampler protocol, caches kept over turns
-backend.py     the functions that the pipeline asks for
-fuse.py        adapters and few-bit weights to one whole model, logits compared
+model.py       build, load and save models as transformers directories
+adapters.py    LoRA, stored as peft stores it
+sampler.py     `BatchGenerator` behind our sampler protocol, with caches kept across turns
+backend.py     the functions that the pipeline calls
+fuse.py        merge adapters and quantized weights into one whole model
 """
 
 from __future__ import annotations

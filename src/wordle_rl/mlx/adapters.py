@@ -1,4 +1,4 @@
-"""Low-rank adapters on a network of MLX, stored as peft stores its own.
+"""Low-rank adapters on an MLX network, stored in peft's format.
 
 Source: LoRA, arXiv:2106.09685.
 """
@@ -22,7 +22,7 @@ from wordle_rl.models.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 _PREFIX = "base_model.model."
 _OURS = {"lora_a": "lora_A.weight", "lora_b": "lora_B.weight"}
-"""MLX's name -> peft's, whose matrices are transposed."""
+"""MLX's name -> peft's name. The matrices are transposed."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,11 @@ class LoraShape:
     """Shape of adapters.
 
     Attributes:
-        rank: Their width.
-        alpha: They are scaled by alpha / rank.
-        dropout: Before them, in training.
-        layers: Names of the layers that have one.
-        base: Directory or hub name of the model they are on.
+        rank: Inner dimension.
+        alpha: Outputs are scaled by alpha / rank.
+        dropout: Dropout rate on their inputs, in training.
+        layers: Names of the adapted layers.
+        base: Directory or hub name of the base model.
     """
 
     rank: int
@@ -45,16 +45,16 @@ class LoraShape:
 
 
 def add_adapters(network: Any, settings: LoraSettings, base: str, seed: int) -> LoraShape:
-    """Freeze a network and put untrained adapters on it; they change nothing until they learn.
+    """Freeze a network and add untrained adapters. Until trained, they leave its outputs unchanged.
 
     Args:
         network: Changed in place.
         settings: Rank and scale.
-        base: Where the network came from; a directory is remembered by its full path.
-        seed: Of their first matrices.
+        base: Origin of the network. A directory is stored by its full path.
+        seed: Random seed of the first matrices.
 
     Raises:
-        ConfigError: If the network has no such layers.
+        ConfigError: If the network has no layers to adapt.
     """
     layers = tuple(linear_layers(network))
     if not layers:
@@ -68,7 +68,7 @@ def add_adapters(network: Any, settings: LoraSettings, base: str, seed: int) -> 
 
 
 def linear_layers(network: Any) -> list[str]:
-    """Names of the linear layers, the head excepted, in order."""
+    """Return the sorted names of the linear layers, except the head."""
     kinds = (nn.Linear, nn.QuantizedLinear)
     return sorted(n for n, layer in network.named_modules() if isinstance(layer, kinds) and not n.endswith("lm_head"))
 
@@ -84,17 +84,17 @@ def _put_on(network: Any, shape: LoraShape) -> None:
 
 
 def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraShape:
-    """Put a trained adapter on its base network, ready to be trained further.
+    """Add a trained adapter to its base network, ready for further training.
 
     Raises:
-        ConfigError: If the settings ask for another rank than it has, or it does not fit the network.
+        ConfigError: If the settings ask for another rank, or the adapter does not fit the network.
     """
     config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     rank = int(config["r"])
     if wanted.rank and wanted.rank != rank:
         raise ConfigError(
-            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {rank}; leave model.lora out to "
-            "train it further, or fuse it first (wordle-rl export --backend mlx)"
+            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {rank}; remove model.lora to train "
+            "it further, or fuse it first (wordle-rl export --backend mlx)"
         )
     stored = mx.load(str(directory / ADAPTER_WEIGHTS))
     suffix = f".{_OURS['lora_a']}"
@@ -109,7 +109,7 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
 
 
 def read_adapters(directory: Path, layers: Sequence[str]) -> dict[str, mx.array]:
-    """The weights of stored adapters on some layers, by MLX's names."""
+    """Read the stored adapters of some layers, by MLX's names."""
     stored: dict[str, mx.array] = mx.load(str(directory / ADAPTER_WEIGHTS))
     weights = {
         f"{layer}.{name}": stored[f"{_PREFIX}{layer}.{theirs}"].T.astype(mx.float32)
@@ -121,7 +121,7 @@ def read_adapters(directory: Path, layers: Sequence[str]) -> dict[str, mx.array]
 
 
 def save_adapters(network: Any, shape: LoraShape, directory: Path) -> None:
-    """Write the adapters as a directory that peft, and so every other command, reads."""
+    """Write the adapters as a directory that peft can read."""
     directory.mkdir(parents=True, exist_ok=True)
     weights = dict(tree_flatten(network.trainable_parameters()))
     stored = {
@@ -132,7 +132,7 @@ def save_adapters(network: Any, shape: LoraShape, directory: Path) -> None:
     mx.save_safetensors(str(directory / ADAPTER_WEIGHTS), stored, {"format": "pt"})
     config = LoraConfig(
         r=shape.rank,
-        lora_alpha=shape.alpha,  # type: ignore[arg-type]  # a float is taken too
+        lora_alpha=shape.alpha,  # type: ignore[arg-type]  # peft accepts a float too
         lora_dropout=shape.dropout,
         target_modules=sorted({layer.rsplit(".", 1)[-1] for layer in shape.layers}),
         task_type="CAUSAL_LM",
@@ -143,7 +143,7 @@ def save_adapters(network: Any, shape: LoraShape, directory: Path) -> None:
 
 
 def fused(network: Any) -> None:
-    """Add the adapters to the layers below them, whose weights are made whole first if they are in a few bits."""
+    """Merge the adapters into their layers, in place. Quantized layers are dequantized first."""
     layers = [
         (name, layer.fuse(dequantize=True)) for name, layer in network.named_modules() if isinstance(layer, LoRALinear)
     ]

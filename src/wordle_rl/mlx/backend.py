@@ -1,4 +1,4 @@
-"""The functions that the pipeline asks a backend for."""
+"""The functions that the pipeline calls on a backend."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class MLXBackend:
     """See `models.backends.Backend`."""
 
     def check(self, config: RunConfig) -> None:
-        """Refuse settings of a run that MLX would not follow."""
+        """Check that MLX supports a run's settings."""
         check_capabilities(config, "MLX", MLXLearner.capabilities)
 
     def load_learner(
         self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
     ) -> MLXLearner:
-        """A model that is to be trained."""
+        """Load a model for training."""
         model, codec = load_model(settings, seed)
         return MLXLearner(
             model, codec, gradient_checkpointing=gradient_checkpointing, temperature=temperature, seed=seed
@@ -32,12 +32,12 @@ class MLXBackend:
     def make_sampler(
         self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
     ) -> Sampler:
-        """A sampler of a stored model."""
+        """Make a sampler of a stored model."""
         model, codec = load_model(settings, seed)
         return MLXSampler(model, codec, sampling, seed, constraint(codec))
 
     def export(self, model: Path, out: Path, dtype: str) -> float:
-        """Write an adapter or quantized weights as one whole model, compared by logits in standard deviations."""
+        """Write an adapter or quantized weights as one whole model. Return the distance of its logits."""
         from wordle_rl.mlx.fuse import fuse
 
         return fuse(model, out, "bfloat16" if dtype == "bfloat16" else "float32")

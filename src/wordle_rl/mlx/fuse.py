@@ -1,7 +1,7 @@
-"""Adapters, and weights in a few bits, to one whole model that everything else reads.
+"""Merge adapters and quantized weights into one whole model that everything else can read.
 
-Weights in a few bits are made whole before adapters are added to them: rounded again, small updates would be lost. The
-model that was saved is read back, and its logits are compared with those of the model that was trained.
+Quantized weights are dequantized before adapters are added; quantizing the sum again would lose small updates. The
+saved model is read back, and its logits are compared with those of the trained model.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from wordle_rl.runs import RunError
 
 Dtype = Literal["float32", "bfloat16"]
 TOLERANCE: dict[Dtype, float] = {"float32": 1e-4, "bfloat16": 0.1}
-"""Largest distance of logits that rounding explains: root mean square of the difference, in standard deviations."""
+"""Largest distance of logits that rounding explains: root mean square difference, in standard deviations."""
 
 
 def fuse(directory: Path, out: Path, dtype: Dtype = "float32") -> float:
-    """Make one whole model of an adapter and its base, or of weights in a few bits.
+    """Make one whole model from an adapter and its base, or from quantized weights.
 
     Args:
-        directory: Of the adapter, or of the weights.
-        out: The new directory, of transformers.
-        dtype: Type to store weights in.
+        directory: The adapter, or the weights.
+        out: The new transformers directory.
+        dtype: Type of the stored weights.
 
     Returns:
-        The distance between the logits of the saved model and those of the model before.
+        The distance between the logits of the saved model and the original.
 
     Raises:
         ConfigError: If there is nothing to fuse, or `out` is not empty.
-        RunError: If the logits differ by more than rounding; nothing is left.
+        RunError: If the logits differ by more than rounding. Nothing is left behind.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; name another --out")
@@ -54,7 +54,7 @@ def fuse(directory: Path, out: Path, dtype: Dtype = "float32") -> float:
     save_model(whole, codec, out)
     found = _logits(load_model(ModelSettings(path=str(out), dtype="float32"), 0)[0], codec)
     difference = distance(found, expected)
-    if not difference <= TOLERANCE[dtype]:  # NaN is refused too
+    if not difference <= TOLERANCE[dtype]:  # written so that NaN fails too
         shutil.rmtree(out)
         raise RunError(
             f"the fused model is not the model before: logits differ by {difference:.3g} standard deviations, "
@@ -64,7 +64,7 @@ def fuse(directory: Path, out: Path, dtype: Dtype = "float32") -> float:
 
 
 def fused(model: MLXModel) -> MLXModel:
-    """The model with whole weights and no adapters, changed in place."""
+    """Return the model with whole weights and without adapters. Changes it in place."""
     adapters.fused(model.network)
     dequantize_model(model.network)
     check_names(model.weights(), model.config, model.base)
@@ -72,7 +72,7 @@ def fused(model: MLXModel) -> MLXModel:
 
 
 def distance(found: mx.array, expected: mx.array) -> float:
-    """Root mean square of the difference, in standard deviations of what is expected."""
+    """Return the root mean square difference, in standard deviations of `expected`."""
     difference = mx.sqrt(mx.mean(mx.square(found - expected))) / mx.std(expected)
     return float(difference.item())
 

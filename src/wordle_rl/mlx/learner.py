@@ -1,10 +1,10 @@
 """`train.learner.Learner` on MLX, so that every algorithm of `train` runs on a Mac.
 
     scores  = log-probabilities of the trained tokens      scores.py
-    loss    = the summand of a micro-batch                 losses.py
-    update  = gradients added, clipped, one step           optimizer.py
+    loss    = contribution of a micro-batch                losses.py
+    update  = gradients summed, clipped, one step          optimizer.py
 
-One process. The arithmetic is that of `TorchLearner`; only rounding and random numbers of dropout differ.
+One process. The arithmetic equals that of `TorchLearner`, except for rounding and the random numbers of dropout.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _GIB = 1024**3
 
 
 class MLXLearner:
-    """A model that is trained by MLX; see `Learner`.
+    """A model trained by MLX; see `Learner`.
 
     Args:
-        model: Changed in place; adapters on a base model are trained alone.
+        model: Changed in place. If it has adapters, only they are trained.
         codec: Its tokenizer and chat template.
-        gradient_checkpointing: Compute layers again in the backward pass, to save memory.
-        temperature: Logits are divided by it, as in sampling.
-        seed: Of dropout.
+        gradient_checkpointing: Recompute layers in the backward pass, to save memory.
+        temperature: Divides the logits, as in sampling.
+        seed: Random seed of dropout.
     """
 
     capabilities: ClassVar[frozenset[str]] = frozenset({"adapters", "four bits", "gradient checkpointing"})
@@ -87,7 +87,7 @@ class MLXLearner:
 
     def remember_start(self) -> None:
         """See `Learner`."""
-        self._start = self._start or self.model.trainable()  # arrays are never changed, so these stay
+        self._start = self._start or self.model.trainable()  # MLX arrays are immutable, so no copy is needed
 
     def update(self, micro_batches: Sequence[Sequence[Example]], loss: Loss, step: int) -> Update:
         """See `Learner`."""
@@ -103,7 +103,7 @@ class MLXLearner:
         with_gradient = nn.value_and_grad(self.model.network, summand)
         value, sums, total = 0.0, Sums(), None
         seconds = dict.fromkeys(("forward", "backward", "update"), 0.0)
-        seed = (self._seed << 20) + (step << 8)  # of dropout, so that a resumed training drops the same
+        seed = (self._seed << 20) + (step << 8)  # by step, so that a resumed training drops the same units
         mx.random.seed(seed)
         saving = recomputing(self.model, seed) if self._checkpointing else nullcontext()
         with mode_kept(self.model.network, training=loss.dropout), saving:
@@ -113,7 +113,7 @@ class MLXLearner:
                 mx.eval(of_batch, figures)
                 forward = time.perf_counter()
                 total = gradients if total is None else tree_map(mx.add, total, gradients)
-                mx.eval(total)  # now, so that the memory of this micro-batch is free for the next
+                mx.eval(total)  # MLX is lazy; evaluate now, to free this micro-batch before the next
                 del gradients
                 mx.clear_cache()
                 seconds["forward"] += forward - started
@@ -124,7 +124,7 @@ class MLXLearner:
         kept, norm = optim.clip_grad_norm(total, self._max_grad_norm)
         is_sound = math.isfinite(value) and math.isfinite(norm.item())
         if is_sound:
-            self._optimizer.update(kept, step - 1)
+            self._optimizer.update(kept, step - 1)  # skipped if the loss or the gradient is not finite
         seconds["update"] = time.perf_counter() - started
         figures = {**sums.means(loss.count(totals)), **measured, "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
         tokens = sum(len(example.token_ids) for examples in micro_batches for example in examples)
@@ -154,7 +154,7 @@ class MLXLearner:
         return batches or [MLXBatch.of([FILLER], [0.0], self.codec.pad_id)], totals
 
     def _logprobs(self, batch: MLXBatch) -> mx.array:
-        """Log-probabilities under the current weights, without gradient and without dropout."""
+        """Return log-probabilities under the current weights, without gradient and dropout."""
         with mode_kept(self.model.network, training=False):
             logprobs = score(self.model, batch, self._temperature).logprobs
             mx.eval(logprobs)
@@ -166,7 +166,7 @@ class MLXLearner:
                 batch.reference_logprobs = self._logprobs(batch)
 
     def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
-        """KL divergence of the policy from its start in nats a token, estimated on some rows of the step."""
+        """Estimate the KL divergence of the policy from its start, in nats per token, on some rows of the step."""
         some = measured_rows(micro_batches, _size(self._start))
         batch = MLXBatch.of(some, [0.0] * len(some), self.codec.pad_id)
         policy = self._logprobs(batch)
@@ -176,7 +176,7 @@ class MLXLearner:
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:
-        """The model with the weights of its start, for a while."""
+        """Put the start weights into the model for the duration of the block."""
         assert self._start, "call remember_start() before the first step"
         current = self.model.trainable()
         self.model.take(self._start)
@@ -223,33 +223,33 @@ class MLXLearner:
 
 
 class MLXWeights:
-    """Trainable weights of a model of MLX; see `WeightStore`."""
+    """Trainable weights of an MLX model; see `WeightStore`."""
 
     def __init__(self, model: MLXModel) -> None:
         self._model = model
 
     def save(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the current weights as safetensors with these metadata."""
-        with path.open("wb") as file:  # MLX would give a path another ending
+        """Write the current weights as safetensors with metadata."""
+        with path.open("wb") as file:  # given a path, MLX would change its suffix
             mx.save_safetensors(file, self._model.trainable(), dict(metadata))
 
     def load(self, path: Path) -> None:
-        """Take the weights of a file."""
+        """Load weights from a file."""
         self._model.take(read(path))
 
     def interpolate(self, start: Path, end: Path, alpha: float) -> None:
-        """Take start + alpha x (end - start) of the weights of two files."""
+        """Load start + alpha x (end - start) of two files of weights."""
         first, last = read(start), read(end)
         self._model.take({name: first[name] + alpha * (last[name] - first[name]) for name in last})
 
 
 @contextmanager
 def recomputing(model: MLXModel, seed: int) -> Iterator[None]:
-    """Within it, layers keep only their inputs for the backward pass and compute the rest again.
+    """Inside the block, layers keep only their inputs for the backward pass and recompute the rest.
 
     Args:
-        model: All layers of a class of its layers are affected.
-        seed: Of their dropout.
+        model: Model whose layer classes are patched; other models of these classes are affected too.
+        seed: Random seed of their dropout.
     """
     seeds = random.Random(seed)
     kinds = {type(layer) for layer in model.network.layers}
@@ -268,7 +268,7 @@ def _recomputed(call: Callable[..., Any], seeds: random.Random) -> Callable[...,
         seed = seeds.getrandbits(32)
 
         def inner(weights: Any, *inner_args: Any, **inner_kwargs: Any) -> Any:
-            mx.random.seed(seed)  # computed again, it must drop what it dropped before
+            mx.random.seed(seed)  # the recomputed pass must drop the same units
             layer.update(weights)
             return call(layer, *inner_args, **inner_kwargs)
 

@@ -1,4 +1,4 @@
-"""The losses of `train.loss` in MLX: the same formulas over the same fields, so both learners take the same values.
+"""The losses of `train.loss` in MLX: the same formulas and fields, so both learners accept the same values.
 
     CrossEntropy     -log p, or -sum_v teacher(v) log p(v)
     PolicyLoss       -min(ratio A, clip(ratio) A) + beta KL; the ratio is to the policy itself
@@ -17,14 +17,14 @@ from wordle_rl.mlx.scores import MLXBatch, Scores
 from wordle_rl.train.loss import CrossEntropy, Loss, PolicyLoss, PreferenceLoss
 
 Figures = dict[str, mx.array]
-"""Sums over the tokens of a micro-batch by name; those that end in `/max` are maxima."""
+"""Sums over the tokens of a micro-batch, by name. Names that end in `/max` hold maxima."""
 
 
 def loss_of(loss: Loss, scores: Scores, batch: MLXBatch) -> tuple[mx.array, Figures]:
-    """The summand of a micro-batch, and sums for logging.
+    """Return the contribution of a micro-batch to the loss, and sums for logging.
 
     Raises:
-        TypeError: If the loss is none of `train.loss`.
+        TypeError: If MLX does not implement the loss.
     """
     if isinstance(loss, CrossEntropy):
         return cross_entropy(scores.logprobs, batch.weights), {"mean_token_accuracy": scores.right.sum()}
@@ -53,9 +53,9 @@ def policy_loss(
     reference_logprobs: mx.array | None = None,
     beta: float = 0.0,
 ) -> tuple[mx.array, Figures]:
-    """The clipped policy-gradient loss with a KL penalty: arguments and result of `train.loss.policy_loss`.
+    """Compute the clipped policy-gradient loss with a KL penalty, like `train.loss.policy_loss`.
 
-    `num_rows` is the number of rows, where `rows` are given.
+    `num_rows` is needed if `rows` is given.
     """
     log_ratio = logprobs - old_logprobs  # (N,)
     if rows is not None:
@@ -63,7 +63,8 @@ def policy_loss(
     ratio = mx.exp(log_ratio)
     clipped = mx.clip(ratio, 1 - epsilon, 1 + epsilon_high)
     losses = -mx.minimum(ratio * advantages, clipped * advantages)
-    still = mx.stop_gradient(ratio)
+    still = mx.stop_gradient(ratio)  # (N,)
+    # Clipping acts only where the advantage pushes the ratio further out.
     figures = {
         "clip_ratio/low_mean": ((still < 1 - epsilon) & (advantages < 0)).sum(),
         "clip_ratio/high_mean": ((still > 1 + epsilon_high) & (advantages > 0)).sum(),
@@ -76,14 +77,14 @@ def policy_loss(
 
 
 def kl_estimate(log_ratio: mx.array) -> mx.array:
-    """Estimates (k3) of KL(q || p) at tokens drawn from q, given log p - log q; same shape."""
+    """Estimate KL(q || p) (k3) at tokens sampled from q, given log p - log q; same shape."""
     return mx.exp(log_ratio) - 1 - log_ratio
 
 
 def preference_loss(
     log_ratios: mx.array, *, beta: float, kind: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
 ) -> mx.array:
-    """Loss of each pair, shape (pairs,), of log-ratios to the reference, shape (pairs, 2), the chosen reply first."""
+    """Return the loss per pair, shape (pairs,), of log-ratios to the reference, shape (pairs, 2), chosen first."""
     margin = log_ratios[:, 0] - log_ratios[:, 1]  # (pairs,)
     if kind == "hinge":
         return mx.maximum(1 - beta * margin, 0)
@@ -93,12 +94,12 @@ def preference_loss(
 
 
 def row_sums(values: mx.array, rows: mx.array, num_rows: int) -> mx.array:
-    """Sum of the values of each row, shape (rows,)."""
+    """Sum values by row, shape (rows,)."""
     return mx.zeros((num_rows,), values.dtype).at[rows].add(values)
 
 
 def row_means(values: mx.array, rows: mx.array, num_rows: int) -> mx.array:
-    """Mean of the values of each row, shape (rows,); 0 for rows without any."""
+    """Average values by row, shape (rows,); 0 for empty rows."""
     return row_sums(values, rows, num_rows) / mx.maximum(row_sums(mx.ones_like(values), rows, num_rows), 1)
 
 
@@ -106,7 +107,7 @@ def _policy_loss_of(loss: PolicyLoss, scores: Scores, batch: MLXBatch) -> tuple[
     policy, advantages = mx.stop_gradient(scores.logprobs), batch.advantages
     assert advantages is not None
     assert batch.sampler_logprobs is not None
-    log_ratio = policy - batch.sampler_logprobs  # 0, but for the sampler's other kernels and caches
+    log_ratio = policy - batch.sampler_logprobs  # 0 except for the sampler's other kernels and caches
     to_sampler = mx.exp(log_ratio)
     if loss.importance_cap:
         advantages = advantages * mx.minimum(to_sampler, loss.importance_cap)

@@ -1,7 +1,7 @@
-"""Models as MLX holds them: made or loaded from transformers directories, and saved as such again.
+"""Models in MLX: built, or loaded from transformers directories, and saved as such again.
 
-The names and shapes of the weights are those of transformers, so that whatever is trained here is played, merged,
-published and trained further by everything else. A family for which that does not hold is refused when it is loaded.
+Names and shapes of the weights equal those of transformers, so that every other tool can play, merge, publish and train
+the result. A model family that differs is refused when it is loaded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from wordle_rl.models.gguf import at_directory
 from wordle_rl.models.multimodal import is_text_part, language_config
 
 Weights = dict[str, mx.array]
-"""Weights by the names of transformers."""
+"""Weights by transformers' names."""
 
 QUANTIZED_BITS, QUANTIZED_GROUP = 4, 64
 _FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
@@ -42,8 +42,8 @@ class Head:
     """The last layer: hidden states, shape (..., width), to logits, shape (..., vocabulary).
 
     Attributes:
-        module: Holds its weights: the embedding, where they are tied.
-        apply: Computes logits with them.
+        module: Holder of its weights; if they are tied, the embedding.
+        apply: Computes the logits.
     """
 
     module: Any
@@ -52,14 +52,14 @@ class Head:
 
 @dataclass(frozen=True)
 class MLXModel:
-    """A network of MLX and what transformers must know of it.
+    """An MLX network, and what transformers must know about it.
 
     Attributes:
-        network: The weights and the forward pass; changed in place by training.
-        config: transformers' configuration of the same model, of its text part if it has more.
-        base: Where the weights came from: a directory, a hub name, or `tiny`.
-        head: Apart from the rest, so that logits are computed where they are needed alone; None: it is not known.
-        lora: The adapters on it; None: it has none.
+        network: Weights and forward pass. Training changes it in place.
+        config: transformers' configuration of the model, or of its text part.
+        base: Origin of the weights: a directory, a hub name, or `tiny`.
+        head: The head apart from the rest, to compute logits only where needed; None if it cannot be separated.
+        lora: Its adapters, or None.
     """
 
     network: Any
@@ -69,41 +69,41 @@ class MLXModel:
     lora: adapters.LoraShape | None = None
 
     def weights(self) -> Weights:
-        """All weights, those of frozen layers too."""
+        """Return all weights, frozen ones included."""
         return dict(tree_flatten(self.network.parameters()))
 
     def trainable(self) -> Weights:
-        """The weights that training changes."""
+        """Return the weights that training changes."""
         return dict(tree_flatten(self.network.trainable_parameters()))
 
     def take(self, weights: Weights) -> None:
-        """Put weights in the place of those of the same names."""
+        """Replace the weights of these names."""
         self.network.update(tree_unflatten(list(weights.items())))
         mx.eval(self.network.parameters())
 
     def hidden(self, tokens: mx.array) -> mx.array:
-        """Hidden states before the head, shape (B, T, width), of token ids of shape (B, T)."""
+        """Return hidden states before the head, shape (B, T, width), of token ids of shape (B, T)."""
         return self.network.model(tokens)
 
     def logits(self, tokens: mx.array) -> mx.array:
-        """Logits, shape (B, T, vocabulary), of token ids of shape (B, T)."""
+        """Return logits, shape (B, T, vocabulary), of token ids of shape (B, T)."""
         return self.network(tokens)
 
     @property
     def is_quantized(self) -> bool:
-        """True if any layer holds its weights in a few bits."""
+        """True if any layer is quantized."""
         return any(isinstance(module, nn.QuantizedLinear) for module in self.network.modules())
 
 
 def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]:
-    """Make the embedded model, or load a directory or hub name, with the codec of its tokenizer.
+    """Build the embedded model, or load a directory or hub name, with the codec of its tokenizer.
 
     Args:
-        settings: `path`, `dtype`, `lora`, `load_in_4bit`; sizes of the embedded model.
-        seed: Of weights that are made: the embedded model's, and untrained adapters'.
+        settings: `path`, `dtype`, `lora`, `load_in_4bit`, and sizes of the embedded model.
+        seed: Random seed of new weights: the embedded model's, and untrained adapters'.
 
     Raises:
-        ConfigError: If there is no such model, it is damaged, or MLX does not know its family.
+        ConfigError: If there is no such model, it is damaged, or MLX does not support its family.
     """
     if settings.path == "tiny":
         whole, codec = loading.load_model(settings, seed)
@@ -124,7 +124,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
 
 
 def of_transformers(whole: PreTrainedModel) -> MLXModel:
-    """A model of transformers' Qwen3 family, as the embedded one is, with the same weights in MLX."""
+    """Convert a transformers model of the Qwen3 family, such as the embedded one, to MLX."""
     config = whole.config.get_text_config()
     network = qwen3.Model(qwen3.ModelArgs.from_dict(config.to_dict()))
     weights = {name: from_torch(tensor) for name, tensor in whole.state_dict().items()}
@@ -134,7 +134,7 @@ def of_transformers(whole: PreTrainedModel) -> MLXModel:
 
 
 def from_torch(tensor: torch.Tensor) -> mx.array:
-    """A tensor as an array of the same type and values; bfloat16 goes through float32, which holds all of it."""
+    """Convert a tensor to an array of the same type. bfloat16 goes through float32, since NumPy has no bfloat16."""
     tensor = tensor.detach().cpu()
     if tensor.dtype == torch.bfloat16:
         return mx.array(tensor.float().numpy()).astype(mx.bfloat16)
@@ -142,7 +142,6 @@ def from_torch(tensor: torch.Tensor) -> mx.array:
 
 
 def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
-    """The text model of a directory or hub name."""
     config = language_config(source)
     try:
         directory = Path(source) if Path(source).is_dir() else Path(snapshot_download(source, allow_patterns=_FILES))
@@ -150,7 +149,7 @@ def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(f"MLX cannot load a model from {source!r}: {first_line}") from error
-    network = getattr(network, "language_model", network)  # of models that can also see
+    network = getattr(network, "language_model", network)  # the text part of a multimodal model
     if settings.dtype != "auto":
         network.set_dtype(getattr(mx, settings.dtype))
     if "quantization" not in stored:
@@ -159,16 +158,16 @@ def _load_directory(source: str, settings: ModelSettings) -> MLXModel:
 
 
 def spelled_out(config: PreTrainedConfig, source: str) -> dict[str, Any]:
-    """Settings of positions and windows by the names that mlx-lm reads.
+    """Return settings of positions and attention windows by mlx-lm's names.
 
-    transformers 5 nests them, and leaves out what it takes by default. mlx-lm would take defaults of its own.
+    transformers 5 nests these settings and omits its defaults, and mlx-lm would use other defaults.
 
     Args:
-        config: Of the text part.
-        source: Directory or hub name, which may hold more than that.
+        config: Configuration of the text part.
+        source: Directory or hub name of the whole model.
 
     Raises:
-        ConfigError: If the layers that see a window do not alternate with the others in a fixed pattern.
+        ConfigError: If layers with a sliding window do not alternate with the others in a fixed pattern.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     everywhere = rope.get("full_attention", rope)
@@ -185,7 +184,7 @@ def spelled_out(config: PreTrainedConfig, source: str) -> dict[str, Any]:
 
 
 def _pattern(layer_types: Sequence[str], source: str) -> int:
-    """Layers from one that sees everything to the next."""
+    # Distance from one layer with full attention to the next.
     every = layer_types.index("full_attention") + 1 if "full_attention" in layer_types else len(layer_types) + 1
     expected = [
         "full_attention" if not place % every else "sliding_attention" for place in range(1, len(layer_types) + 1)
@@ -196,7 +195,7 @@ def _pattern(layer_types: Sequence[str], source: str) -> int:
 
 
 def check_names(weights: Weights, config: PreTrainedConfig, source: str) -> None:
-    """Refuse weights that transformers would look for under other names or in other shapes.
+    """Check that transformers expects the same names and shapes of weights.
 
     Raises:
         ConfigError: If one differs.
@@ -209,13 +208,13 @@ def check_names(weights: Weights, config: PreTrainedConfig, source: str) -> None
         expected.pop("lm_head.weight", None)  # tied to the embedding
     if strays := sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)):
         raise ConfigError(
-            f"MLX holds {strays[0]} of {source} otherwise than transformers ({found.get(strays[0])} instead of "
-            f"{expected.get(strays[0])}), so that what it trains could not be used elsewhere; choose another model"
+            f"MLX stores {strays[0]} of {source} differently from transformers ({found.get(strays[0])} instead of "
+            f"{expected.get(strays[0])}), so nothing else could use the trained model; choose another one"
         )
 
 
 def quantize(network: Any) -> None:
-    """Hold the linear layers, the head excepted, in 4 bits."""
+    """Quantize the linear layers, except the head, to 4 bits."""
     nn.quantize(
         network,
         group_size=QUANTIZED_GROUP,
@@ -229,9 +228,9 @@ def quantize(network: Any) -> None:
 
 
 def head_of(network: Any) -> Head | None:
-    """The head, if logits computed with it are those of the whole network, to the last bit; a few tokens are compared.
+    """Return the head if it gives exactly the whole network's logits on a few tokens, else None.
 
-    A cap on logits changes small ones by less than any tolerance would see.
+    Equality is exact, since a cap on logits changes small ones by less than any tolerance.
     """
     body = getattr(network, "model", None)
     if body is None:
@@ -246,7 +245,7 @@ def head_of(network: Any) -> Head | None:
 
 @contextmanager
 def mode_kept(network: Any, *, training: bool) -> Iterator[None]:
-    """The network in training or evaluation mode; its mode is restored on exit."""
+    """Put the network in training or evaluation mode, and restore its mode on exit."""
     before = network.training
     network.train(training)
     try:
@@ -256,23 +255,23 @@ def mode_kept(network: Any, *, training: bool) -> Iterator[None]:
 
 
 def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
-    """Save weights, tokenizer and chat template as a transformers directory; of adapters, a directory of peft's.
+    """Save weights, tokenizer and chat template as a transformers directory, or adapters as a peft directory.
 
     Args:
-        model: What was trained.
+        model: The trained model.
         codec: Its tokenizer and template.
-        directory: Where to; other files in it are kept.
+        directory: Target. Other files in it stay.
 
     Raises:
         RunError: If they cannot be written.
-        ConfigError: If the weights are in a few bits and no adapters are on them, which `fuse` turns into whole ones.
+        ConfigError: If the weights are quantized and have no adapters. Use `fuse` for those.
     """
     with loading.written_whole(directory) as partial:
         if model.lora is not None:
             adapters.save_adapters(model.network, model.lora, partial)
         else:
             if model.is_quantized:
-                raise ConfigError(f"{model.base} is held in a few bits and cannot be saved as a transformers model")
+                raise ConfigError(f"{model.base} is quantized and cannot be saved as a transformers model; fuse it")
             partial.mkdir(parents=True, exist_ok=True)
             save_network(partial, model.network)
             _save_config(model, codec, partial)
@@ -280,7 +279,7 @@ def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
 
 
 def read_model(model: MLXModel, directory: Path) -> None:
-    """Take the weights of a directory that `save_model` wrote."""
+    """Load the weights of a directory written by `save_model`."""
     if model.lora is not None:
         model.take(adapters.read_adapters(directory, model.lora.layers))
         return
@@ -288,14 +287,14 @@ def read_model(model: MLXModel, directory: Path) -> None:
 
 
 def read(path: Path) -> Weights:
-    """The weights of a file, read before it can be removed."""
+    """Read a file of weights at once, since MLX is lazy and the file may be removed."""
     weights: Weights = mx.load(str(path), format="safetensors")
     mx.eval(weights)
     return weights
 
 
 def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
-    """Configuration and generation settings, which name every token at which a turn ends."""
+    # The generation settings name every token that ends a turn.
     types = {str(array.dtype).removeprefix("mlx.core.") for array in model.weights().values()}
     model.config.dtype = getattr(torch, types.pop()) if len(types) == 1 else torch.float32
     with torch.device("meta"):

@@ -1,4 +1,4 @@
-"""Optimizers with the settings, the update and the schedule of `train.optimizer`, over weights of MLX."""
+"""Optimizers over MLX weights, with the settings, update and schedule of `train.optimizer`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _OF_WORDS = ("embed_tokens.weight", "lm_head.weight")
 
 
 class ScheduledOptimizer:
-    """AdamW, or Muon for the matrices inside the layers and AdamW for the rest, with the schedule of the settings.
+    """AdamW, or Muon for matrices inside the layers and AdamW for the rest, with a learning rate schedule.
 
     Args:
         model: Its trainable weights are changed.
-        settings: Rates, schedule.
+        settings: Learning rates and schedule.
         total_steps: Steps of this part of the schedule.
-        part: The part of the schedule.
+        part: Part of the schedule: its number, and the number of parts.
     """
 
     def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
@@ -41,7 +41,7 @@ class ScheduledOptimizer:
         self._optimizer.init(self._network.trainable_parameters())
 
     def rate(self, step: int) -> float:
-        """Learning rate after `step` steps, of the first optimizer."""
+        """Return the first optimizer's learning rate after `step` steps."""
         return self._rates[0] * self._factor(step)
 
     def _factor(self, step: int) -> float:
@@ -49,11 +49,11 @@ class ScheduledOptimizer:
         return rate_factor(self._settings, number * self._total_steps + step, parts * self._total_steps)
 
     def update(self, gradients: Any, step: int) -> None:
-        """Change the weights by their gradients.
+        """Apply gradients to the weights.
 
         Args:
-            gradients: Of every trainable weight, as a tree, already clipped.
-            step: Steps done before.
+            gradients: Clipped gradients of every trainable weight, as a tree.
+            step: Number of steps before this one.
         """
         for optimizer, rate in zip(self._optimizer.optimizers, self._rates, strict=True):
             optimizer.learning_rate = rate * self._factor(step)
@@ -61,11 +61,11 @@ class ScheduledOptimizer:
         mx.eval(self._network.trainable_parameters(), self._optimizer.state)
 
     def save(self, path: Path) -> None:
-        """Write the state."""
+        """Write the optimizer state."""
         mx.save_safetensors(str(path), dict(tree_flatten(self._optimizer.state)))
 
     def load(self, path: Path) -> None:
-        """Restore what `save` wrote."""
+        """Restore the state that `save` wrote."""
         self._optimizer.state = tree_unflatten(list(read(path).items()))
 
 

@@ -1,7 +1,7 @@
-"""Sampling on MLX: `BatchGenerator` of mlx-lm, with each game's key/value cache kept from turn to turn.
+"""Sample on MLX with mlx-lm's `BatchGenerator`, keeping each game's key/value cache across turns.
 
-A turn reads the feedback message and draws new tokens; nothing is read twice. Log-probabilities are those of the
-distribution that was drawn from, over the whole vocabulary, and the token that ends a turn is kept.
+A turn reads only the feedback message and samples new tokens. Log-probabilities are those of the sampling distribution
+over the whole vocabulary, and the token that ends a turn is kept.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.constrain import State, WordConstraint
 
 _WORTH_A_PASS = 64
-"""Tokens of a beginning that several games share, from which on it is read once for all of them."""
+"""Length in tokens from which a common prompt prefix is read once for several games."""
 
 
 @dataclass
 class _Seen:
-    """A game's cache and the tokens it holds."""
+    """A game's cache, and the tokens in it."""
 
     cache: list[Any]
     tokens: list[int]
 
 
 class MLXSampler:
-    """Samples completions from a model of MLX.
+    """Sample completions from an MLX model.
 
     Args:
-        model: The model; it is put into evaluation mode while it samples.
+        model: The model. It is in evaluation mode while it samples.
         codec: Its tokenizer and chat template.
-        settings: How tokens are drawn.
-        seed: Seed of the sampler's own random stream, which continues over all games.
-        constraint: Limits guesses to listed words; None: any token may follow.
+        settings: Sampling settings.
+        seed: Seed of the sampler's own random stream, which continues across games.
+        constraint: Limits guesses to listed words; None: no limit.
     """
 
     sampled_by: EngineName = "mlx"
@@ -66,11 +66,11 @@ class MLXSampler:
         self._seen.clear()
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Sample one completion per request; games seen before continue from their cache."""
+        """Sample one completion per request. Known games continue from their cache."""
         completions: list[Completion] = []
         size = self.settings.max_batch_size
         asked = {request.game_id for request in requests}
-        self._seen = {game: seen for game, seen in self._seen.items() if game in asked}  # the others are over
+        self._seen = {game: seen for game, seen in self._seen.items() if game in asked}  # drop finished games
         with mode_kept(self._network, training=False):
             for first in range(0, len(requests), size):
                 completions += self._sample_batch(requests[first : first + size])
@@ -88,7 +88,7 @@ class MLXSampler:
         )
         processors = None if self._constraint is None else [[_Limited(self._constraint)] for _ in requests]
         numbers = generator.insert(prompts, caches=caches, all_tokens=read, logits_processors=processors)
-        caches.clear()  # the batch has a copy of each
+        caches.clear()  # the batch has copies; free these
         place_of = {number: place for place, number in enumerate(numbers)}
         ids: list[list[int]] = [[] for _ in requests]
         logprobs: list[list[float]] = [[] for _ in requests]
@@ -112,7 +112,7 @@ class MLXSampler:
         )
 
     def _logprobs_of(self, responses: Sequence[Any], tokens: Sequence[int]) -> list[float]:
-        """Log-probabilities of what was drawn, of the distribution that it was drawn from."""
+        # Under the distribution that the tokens were sampled from.
         whole = mx.stack([response.logprobs for response in responses])  # (games, vocabulary)
         drawn_from = distribution(whole, self.settings)
         found: list[float] = mx.take_along_axis(drawn_from, mx.array(tokens)[:, None], axis=-1)[:, 0].tolist()
@@ -121,14 +121,14 @@ class MLXSampler:
         return found
 
     def _draw(self, logprobs: mx.array) -> mx.array:
-        """One token for each row of log-probabilities, shape (games, vocabulary)."""
+        # One token per row of log-probabilities, shape (games, vocabulary).
         if self.settings.temperature == 0:
             return mx.argmax(logprobs, axis=-1)
         self._key, key = mx.random.split(self._key)
         return mx.random.categorical(distribution(logprobs, self.settings), key=key)
 
     def _continued(self, requests: Sequence[Request]) -> tuple[list[list[int]], list[list[Any]], list[list[int]]]:
-        """For each request the tokens still to be read, the cache that holds those before them, and these."""
+        """Return, per request: tokens still to read, the cache of those before them, and the cached tokens."""
         shared = self._shared_beginning([request for request in requests if request.game_id not in self._seen])
         prompts, caches, read = [], [], []
         for request in requests:
@@ -143,10 +143,7 @@ class MLXSampler:
         return prompts, caches, read
 
     def _shared_beginning(self, requests: Sequence[Request]) -> Callable[[], _Seen] | None:
-        """Read the tokens that all of these prompts begin with; makes a cache of them for each game.
-
-        None where there are few of them.
-        """
+        """Read the common prefix of prompts once. Return a function that copies its cache; None if it is short."""
         if len(requests) < 2:
             return None
         prompts = [list(request.prompt_ids) for request in requests]
@@ -161,14 +158,14 @@ class MLXSampler:
 
 
 class _Limited:
-    """A processor of logits that leaves only tokens with which a guess can become a listed word."""
+    """A logits processor that allows only tokens with which a guess can become a listed word."""
 
     def __init__(self, constraint: WordConstraint) -> None:
         self._constraint = constraint
         self._state: State | None = None
 
     def __call__(self, tokens: mx.array, logits: mx.array) -> mx.array:
-        """Logits, shape (1, vocabulary), with minus infinity at tokens that may not follow."""
+        """Set logits, shape (1, vocabulary), to minus infinity at tokens that may not follow."""
         first = self._state is None
         self._state = self._constraint.start if first else self._constraint.after(self._state, int(tokens[-1].item()))
         allowed = self._constraint.allowed(self._state)
@@ -180,11 +177,11 @@ class _Limited:
 
 
 def distribution(logprobs: mx.array, settings: SamplingSettings) -> mx.array:
-    """Log-probabilities that tokens are drawn by; shape (rows, vocabulary) kept.
+    """Return the log-probabilities of the sampling distribution, same shape (rows, vocabulary).
 
     Args:
-        logprobs: At temperature 1, of all tokens.
-        settings: `temperature`, where 0 leaves them as they are, and `top_p`.
+        logprobs: Log-probabilities of all tokens at temperature 1.
+        settings: `temperature` (0 leaves them unchanged) and `top_p`.
     """
     logprobs = logprobs.astype(mx.float32)
     if settings.temperature not in (0, 1):
@@ -192,6 +189,7 @@ def distribution(logprobs: mx.array, settings: SamplingSettings) -> mx.array:
         logprobs = logprobs - mx.logsumexp(logprobs, axis=-1, keepdims=True)
     if settings.temperature == 0 or settings.top_p == 1:
         return logprobs
+    # Keep a token if the likelier ones before it sum to less than top_p, so the likeliest one always stays.
     order = mx.argsort(-logprobs, axis=-1)
     ordered = mx.exp(mx.take_along_axis(logprobs, order, axis=-1))
     before = mx.cumsum(ordered, axis=-1) - ordered
@@ -201,7 +199,7 @@ def distribution(logprobs: mx.array, settings: SamplingSettings) -> mx.array:
 
 
 def _rewound(seen: _Seen, ids: Sequence[int]) -> _Seen | None:
-    """A cache cut back to what it has in common with a prompt, of which a token is left to be read; None: it cannot."""
+    """Trim a cache to its common prefix with a prompt, leaving at least one token to read; None if it cannot."""
     length = min(_same_start(seen.tokens, ids), len(ids) - 1)
     too_many = len(seen.tokens) - length
     if too_many:
@@ -212,5 +210,4 @@ def _rewound(seen: _Seen, ids: Sequence[int]) -> _Seen | None:
 
 
 def _same_start(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common prefix of two prompts, in tokens."""
     return next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

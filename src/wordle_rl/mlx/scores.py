@@ -1,7 +1,7 @@
-"""Log-probabilities of the trained tokens of a micro-batch, with logits only where a token is trained on.
+"""Log-probabilities of a micro-batch's trained tokens, with logits only for those.
 
-A row of 2,000 tokens over a vocabulary of 262,144 has 2 GiB of logits. Here hidden states are computed for all tokens
-and logits for those with a loss mask of 1 alone, a piece at a time; a piece is computed again in the backward pass.
+A row of 2,000 tokens over a vocabulary of 262,144 has 2 GiB of logits. So hidden states are computed for all tokens,
+but logits only where the loss mask is 1, in pieces that the backward pass recomputes.
 """
 
 from __future__ import annotations
@@ -19,18 +19,16 @@ from wordle_rl.mlx.model import MLXModel
 from wordle_rl.train.batch import Batch
 
 Scored = tuple[mx.array, mx.array, mx.array]
-_PIECE = 512
-"""Tokens whose logits are held at once."""
-_SMALL = 4096
-"""Up to this many tokens of vocabulary, all logits are held at once."""
+_PIECE = 512  # tokens whose logits are held at once
+_SMALL = 4096  # vocabulary up to which all logits are held at once
 
 
 @dataclass(slots=True)
 class MLXBatch:
-    """`train.batch.Batch` as arrays of MLX: B rows, N trained tokens laid end to end.
+    """`train.batch.Batch` as MLX arrays: B rows, and N trained tokens end to end.
 
-    Of the same names and shapes; instead of `trained` it has `places`, shape (N,): the place of the token before each
-    trained one, with all rows laid end to end.
+    Names and shapes are the same. Instead of `trained` there is `places`, shape (N,): position of the token before each
+    trained one, with all rows end to end.
     """
 
     input_ids: mx.array
@@ -47,7 +45,7 @@ class MLXBatch:
 
     @classmethod
     def of(cls, examples: Sequence[Example], row_weights: Sequence[float], pad_id: int) -> MLXBatch:
-        """Lay examples out; arguments as for `train.batch.Batch.of`."""
+        """Build a batch from examples; arguments as in `train.batch.Batch.of`."""
         laid = Batch.of(examples, row_weights, pad_id)
         rows, columns = laid.trained.nonzero(as_tuple=True)  # column c of `trained` is token c + 1
         arrays = {name: getattr(laid, name) for name in cls.__slots__ if hasattr(laid, name)}
@@ -57,11 +55,11 @@ class MLXBatch:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of each trained token, shape (N,), float32.
+    """Scores of each trained token, shape (N,), float32.
 
     Attributes:
-        logprobs: Log-probability of the target; where it is a distribution, the expectation under it.
-        entropies: Entropy of the policy there, in nats; no gradient.
+        logprobs: Log-probability of the target; for a target distribution, its expectation.
+        entropies: Entropy of the policy in nats; no gradient.
         right: 1 where the target is the likeliest token; no gradient.
     """
 
@@ -74,9 +72,9 @@ def score(model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy
     """Score the trained tokens.
 
     Args:
-        model: Its current weights.
+        model: The model with its current weights.
         batch: The rows.
-        temperature: Logits are divided by it, as in sampling.
+        temperature: Divides the logits, as in sampling.
         entropy: Compute entropies; otherwise they are zeros.
     """
     if not batch.targets.size:
@@ -92,7 +90,7 @@ def score(model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy
         return Scores(*_scored(head.apply(states), *targets, temperature=temperature, entropy=entropy))
 
     def of_piece(targets: tuple[Any, Any, Any], weights: Any, states: mx.array) -> Scored:
-        head.module.update(weights)
+        head.module.update(weights)  # an argument of the function, so that its gradient survives the checkpoint
         return _scored(head.apply(states), *targets, temperature=temperature, entropy=entropy)
 
     found = []
@@ -100,7 +98,7 @@ def score(model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy
         here = slice(first, first + _PIECE)
         ids, soft_ids, soft_probs = (None if values is None else values[here] for values in targets)
         of_these = partial(of_piece, (ids, soft_ids, soft_probs))
-        # The logits of a piece are dropped and computed again in the backward pass.
+        # The backward pass recomputes the logits of a piece.
         found.append(mx.checkpoint(of_these)(head.module.trainable_parameters(), states[here]))
     return Scores(*(mx.concatenate(list(parts)) for parts in zip(*found, strict=True)))
 
@@ -114,7 +112,7 @@ def _scored(
     temperature: float,
     entropy: bool,
 ) -> Scored:
-    """The fields of `Scores`, given logits, shape (N, vocabulary)."""
+    # The fields of `Scores` from logits, shape (N, vocabulary).
     logits = logits.astype(mx.float32)
     if temperature != 1:
         logits = logits / temperature
@@ -122,7 +120,7 @@ def _scored(
     if soft_ids is None or soft_probs is None:
         logprobs = mx.take_along_axis(logits, targets[:, None], axis=-1)[:, 0] - total
     else:
-        # sum_v q(v) log p(v); the fillers have q = 0
+        # sum_v q(v) log p(v); padding has q = 0
         logprobs = (soft_probs * (mx.take_along_axis(logits, soft_ids, axis=-1) - total[:, None])).sum(axis=-1)
     still = mx.stop_gradient(logits)
     right = (mx.argmax(still, axis=-1) == targets).astype(mx.float32)

@@ -1,8 +1,7 @@
-"""Low-rank adapters (LoRA, QLoRA) on a base model: made, loaded, and what they need of the machine.
+"""Low-rank adapters (LoRA, QLoRA) on a base model: make them, load them, check what they need.
 
-A trained adapter is a directory with `adapter_config.json`, which names its base model, the small weights, and the
-tokenizer. A training that starts from one trains it further.
-
+A trained adapter is a directory with the small weights, the tokenizer, and `adapter_config.json`, which names the base
+model. A training that starts from an adapter trains it further.
 Source: LoRA, arXiv:2106.09685; QLoRA, arXiv:2305.14314.
 """
 
@@ -27,15 +26,15 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 def is_adapter(path: str | Path) -> bool:
-    """True if a path is the directory of an adapter."""
+    """Return True if a path is an adapter's directory."""
     return (Path(path) / ADAPTER_CONFIG).is_file()
 
 
 def base_of(directory: Path) -> str:
-    """The directory or hub name of the model an adapter was trained on.
+    """Return the directory or hub name of an adapter's base model.
 
     Raises:
-        ConfigError: If the adapter names no base, or its base is gone.
+        ConfigError: If the adapter names no base model, or it is missing.
     """
     path = directory / ADAPTER_CONFIG
     try:
@@ -45,25 +44,25 @@ def base_of(directory: Path) -> str:
     if not base:
         raise ConfigError(f"{path} names no base model; set base_model_name_or_path in it")
     if Path(base).is_absolute() and not Path(base).exists():
-        raise ConfigError(f"{directory} needs its base model {base}, which is gone; correct the path in {path}")
+        raise ConfigError(f"{directory} needs its base model {base}, which is missing; correct the path in {path}")
     return converted_path(str(base))
 
 
 def has_adapters(model: object) -> bool:
-    """True if a model is a base model with adapters."""
+    """Return True if a model is a base model with adapters."""
     return isinstance(model, PeftModel)
 
 
 def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> PreTrainedModel:
-    """Put untrained adapters on a model; they change nothing until they learn.
+    """Add untrained adapters to a model. Until trained, they leave its outputs unchanged.
 
     Args:
-        model: The base model; its own weights are frozen.
+        model: The base model. Its own weights get frozen.
         settings: Rank and scale.
-        base: Where the base model came from; a directory or file is remembered by its full path.
+        base: Origin of the base model. A directory or file is stored by its full path.
 
     Raises:
-        ConfigError: If the model has no such layers.
+        ConfigError: If the model has no layers to adapt.
     """
     config = LoraConfig(
         r=settings.rank,
@@ -76,30 +75,31 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
     except ValueError as error:
         raise ConfigError(f"model.lora does not fit {base}: {_first_line(error)}", "model.lora") from None
     config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
-    return cast("PreTrainedModel", adapted)  # it passes on all that it is asked
+    return cast("PreTrainedModel", adapted)  # a PeftModel forwards attributes to its base model
 
 
 def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
-    """Put adapters of the size of a trained one on a model, without its weights: to count what is trained."""
+    """Add adapters of a trained adapter's size, without its weights, to count parameters."""
     config = LoraConfig.from_pretrained(str(directory))
     config.inference_mode = False
     return cast("PreTrainedModel", get_peft_model(model, config))
 
 
 def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings) -> PreTrainedModel:
-    """Put a trained adapter on its base model, ready to be trained further.
+    """Add a trained adapter to its base model, ready for further training.
 
     Raises:
-        ConfigError: If the settings ask for another rank than it has, or it does not fit the model.
+        ConfigError: If the settings ask for another rank, or the adapter does not fit the model.
     """
     config = read_object(directory / ADAPTER_CONFIG)
     if wanted.rank and wanted.rank != config.get("r"):
         raise ConfigError(
-            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; "
-            "leave model.lora out to train it further, or merge it first (wordle-rl export)"
+            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; remove "
+            "model.lora to train it further, or merge it first (wordle-rl export)"
         )
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)  # refused below
+        # peft only warns about missing weights; the comparison below raises instead.
+        warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)
         adapted: PeftModel = PeftModel.from_pretrained(_prepared(model), str(directory), is_trainable=True)
     loaded = {name for name, _ in adapted.named_parameters() if ".default." in name}
     stored = {name.replace(".weight", ".default.weight") for name in load_file(directory / ADAPTER_WEIGHTS)}
@@ -110,13 +110,13 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
 
 
 def four_bit_arguments(device: torch.device) -> dict[str, Any]:
-    """Arguments of `from_pretrained` for a model in 4 bits (NF4, double quantization).
+    """Return arguments of `from_pretrained` for a model in 4 bits (NF4, double quantization).
 
     Raises:
-        ConfigError: If there is no bitsandbytes.
+        ConfigError: If bitsandbytes is not installed.
     """
     if find_spec("bitsandbytes") is None:
-        raise ConfigError("model.load_in_4bit needs a package that is not installed: pip install bitsandbytes")
+        raise ConfigError("model.load_in_4bit needs bitsandbytes: pip install bitsandbytes")
     config = BitsAndBytesConfig(
         load_in_4bit=True,
         bnb_4bit_quant_type="nf4",
@@ -127,9 +127,9 @@ def four_bit_arguments(device: torch.device) -> dict[str, Any]:
 
 
 def disable_4bit_repacking(model: torch.nn.Module) -> None:
-    """Keep bitsandbytes from repacking 4-bit weights for inference, as it does on a CPU that computes in bfloat16.
+    """Keep bitsandbytes from repacking 4-bit weights for inference, as it does on CPUs with bfloat16.
 
-    It does not undo that for training, and no gradient comes through what it then multiplies with.
+    It never undoes that for training, and no gradient flows through the repacked weights.
     """
     for module in model.modules():
         if "support_avx512bf16_for_cpu" in vars(module):
@@ -137,9 +137,9 @@ def disable_4bit_repacking(model: torch.nn.Module) -> None:
 
 
 def adapters_to_float32(model: torch.nn.Module) -> None:
-    """Hold the adapters of a 4-bit model in float32.
+    """Convert the adapters of a 4-bit model to float32.
 
-    In 16 bits an update is lost that is below a hundredth or so of its weight, as most are at usual rates.
+    In 16 bits, an update below about a hundredth of its weight is lost, and most updates are smaller at usual rates.
     """
     if getattr(model, "is_loaded_in_4bit", False):
         for weight in model.parameters():
@@ -148,16 +148,15 @@ def adapters_to_float32(model: torch.nn.Module) -> None:
 
 
 def num_four_bit(model: PreTrainedModel) -> int:
-    """Number of parameters that `four_bit_arguments` puts into 4 bits: all linear layers' weights, not the head's."""
+    """Count the parameters that `four_bit_arguments` stores in 4 bits: those of all linear layers except the head."""
     head = model.get_output_embeddings()
     layers = (module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head)
     return sum(layer.weight.numel() for layer in layers)
 
 
 def _prepared(model: PreTrainedModel) -> PreTrainedModel:
-    """A 4-bit model made ready for training, any other as it is."""
     if getattr(model, "is_loaded_in_4bit", False):
-        # Checkpointing is switched on by the trainer, where it is asked for.
+        # The trainer switches checkpointing on if asked for.
         return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-any-return]
     return model
 

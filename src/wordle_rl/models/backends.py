@@ -1,7 +1,6 @@
-"""Backends: libraries that hold, play and train a run's models in place of torch, by the name in `backend`.
+"""Backends: libraries that hold, play and train a run's models in place of torch, chosen by `backend`.
 
-torch is what the rooms themselves use. Another backend lies outside their order and is imported by its name when a run
-asks for it; it leaves the same directories behind.
+Torch is built in. Another backend is imported by name only when a run asks for it; it writes the same directories.
 """
 
 from __future__ import annotations
@@ -17,39 +16,39 @@ from wordle_rl.samplers.base import Sampler
 from wordle_rl.samplers.constrain import WordConstraint
 
 MakeConstraint = Callable[[ChatCodec], WordConstraint | None]
-"""Limits a model's guesses to listed words, given its codec; None: no limit."""
+"""Returns the limit on a model's guesses for its codec, or None for no limit."""
 
 
 class Backend(Protocol):
     """A library that holds, plays and trains models."""
 
     def check(self, config: RunConfig) -> None:
-        """Refuse settings of a run that it would not follow.
+        """Check that the backend supports a run's settings.
 
         Raises:
-            ConfigError: In one line, each setting with its fix.
+            ConfigError: Names each unsupported setting and its fix in one line.
         """
 
     def load_learner(
         self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
     ) -> Any:
-        """A model that is to be trained: a `train.learner.Learner`."""
+        """Load a model for training: a `train.learner.Learner`."""
 
     def make_sampler(
         self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
     ) -> Sampler:
-        """A sampler of a stored model."""
+        """Make a sampler of a stored model."""
 
     def export(self, model: Path, out: Path, dtype: str) -> float:
-        """Write an adapter or few-bit weights as one whole model, and return how far its logits are from theirs."""
+        """Write an adapter or quantized weights as one whole model. Return the distance of its logits from theirs."""
 
 
 _BACKENDS = {"mlx": "wordle_rl.mlx"}
-"""Name of a backend -> module whose `load_backend()` makes it."""
+"""Backend -> module with a `load_backend()`."""
 
 
 def find_backend(name: str) -> Backend:
-    """The backend of this name.
+    """Import a backend by name.
 
     Raises:
         ConfigError: If its packages are not installed.

@@ -1,6 +1,6 @@
-"""Device of this process: a GPU of its own, the GPU of a Mac through Metal (MPS), or the processor.
+"""Device of this process: a CUDA GPU, the GPU of a Mac through Metal (MPS), or the CPU.
 
-Metal computes in float32 and float16, in bfloat16 from macOS 14 on, and knows no float64.
+Metal computes in float32 and float16, from macOS 14 also in bfloat16, and has no float64.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from wordle_rl.runs.provenance import main_memory_bytes
 
 DeviceKind = Literal["cuda", "mps", "cpu"]
 _BF16_MACOS = (14, 0)
-"""First macOS whose Metal computes in bfloat16. Source: `is_bf16_available` of accelerate 1.15."""
+"""First macOS whose Metal has bfloat16. Source: `is_bf16_available` of accelerate 1.15."""
 
 
 def device_kind() -> DeviceKind:
-    """Kind of the device of this process. Several processes on a Mac share no GPU: gloo joins processors alone."""
+    """Return the kind of device. Several processes on a Mac use the CPU, since gloo cannot join them on the GPU."""
     if torch.cuda.is_available():
         return "cuda"
     if torch.backends.mps.is_available() and num_processes() == 1:
@@ -30,13 +30,13 @@ def device_kind() -> DeviceKind:
 
 
 def device_of_process() -> torch.device:
-    """Device of this process."""
+    """Return the torch device of this process."""
     kind = device_kind()
     return torch.device(kind, int(os.environ.get("LOCAL_RANK", "0"))) if kind == "cuda" else torch.device(kind)
 
 
 def device_memory() -> Device:
-    """Device that a model is trained on: the GPUs, else main memory, which the GPU of a Mac shares."""
+    """Return the device for training: the GPUs, else main memory, which the GPU of a Mac shares."""
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
         return Device(properties.name, int(properties.total_memory), torch.cuda.device_count())
@@ -44,36 +44,30 @@ def device_memory() -> Device:
 
 
 def autocasts_to_bf16() -> bool:
-    """True if this device computes products in bfloat16 and gains by it.
+    """Return True if bfloat16 products are faster on this device.
 
-    False on a Mac, where float32 is as right and the oldest chips only emulate bfloat16: ask for it by name.
+    False on a Mac, where float32 is as fast and the oldest chips only emulate bfloat16. Ask for it by name there.
     """
     kind = device_kind()
     if kind == "cuda":
         return bool(torch.cuda.is_bf16_supported())
     if kind == "mps":
         return False
-    return _processor_has_bf16()
-
-
-def _processor_has_bf16() -> bool:
-    """True if the processor has the instructions, and oneDNN may use them.
-
-    With ONEDNN_MAX_CPU_ISA set to an older processor it emulates bfloat16, a hundred times slower than float32.
-    """
+    # The CPU must have the instructions, and oneDNN must be allowed to use them: with ONEDNN_MAX_CPU_ISA set to an
+    # older CPU it emulates bfloat16, a hundred times slower than float32.
     has = torch.cpu.get_capabilities()
     present = has.get("avx512_bf16") or has.get("amx_bf16")
     return bool(present and torch.ops.mkldnn._is_mkldnn_bf16_supported())
 
 
 def check_bf16(setting: str) -> None:
-    """Refuse bfloat16 on a Mac whose system is too old for it.
+    """Check that a Mac's system is new enough for bfloat16.
 
     Args:
-        setting: What asks for it, for the message.
+        setting: Setting that asks for bfloat16, for the message.
 
     Raises:
-        ConfigError: If it is.
+        ConfigError: If it is too old.
     """
     if device_kind() == "mps" and not torch.backends.mps.is_macos_or_newer(*_BF16_MACOS):
         raise ConfigError(f"{setting} needs macOS {_BF16_MACOS[0]} or newer on the GPU of a Mac; use float32 (fp32)")

@@ -1,6 +1,6 @@
-"""Model directories: which one a path or a name of the hub means, and the settings stored with it.
+"""Find the model directory that a path or hub name means, and read the settings stored with it.
 
-No weights are loaded. A model of the hub is fetched into the cache of huggingface_hub, once.
+No weights are loaded. A hub model is downloaded once, to the cache of huggingface_hub.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from wordle_rl.samplers.simple import PLAYER_NAMES, is_own_player
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
 _NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.ot", "*/*")
-"""Files of a repository that play has no use for: other formats of the weights, directories below."""
+"""Files of a hub repository that are not needed: other weight formats, and subdirectories."""
 
 
 def find_model(path: Path) -> Path:
-    """The model directory meant by a path: itself, the last trained model of a run, or a model of the hub.
+    """Return the model directory of a path: itself, the last trained model of a run, or a hub model.
 
-    `smollm2` and a GGUF file mean the directory that they are converted into.
+    `smollm2` and GGUF files give the directory they are converted to.
 
     Raises:
-        ConfigError: If there is no model there.
+        ConfigError: If there is no model.
     """
     if is_converted(str(path)):
         return Path(converted_path(str(path)))
@@ -42,7 +42,7 @@ def find_model(path: Path) -> Path:
 
 
 def is_hub_name(name: str) -> bool:
-    """True if a name that is no directory here can only be a model of the hub: USER/NAME, or USER/NAME@REVISION.
+    """Return True if a name can only be a hub model, USER/NAME or USER/NAME@REVISION, not a local directory.
 
     Examples:
         >>> is_hub_name("somebody/wordle-grpo"), is_hub_name("runs/quickstart"), is_hub_name("nobody")
@@ -56,10 +56,10 @@ def is_hub_name(name: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _fetched(name: str) -> Path:
-    """The directory in the cache that holds a model of the hub.
+    """Download a hub model and return its directory in the cache.
 
     Raises:
-        ConfigError: If there is no such model, or it cannot be fetched and was not before.
+        ConfigError: If there is no such model, or it can neither be downloaded nor found in the cache.
     """
     try:
         from huggingface_hub import errors, snapshot_download
@@ -81,21 +81,21 @@ def _fetched(name: str) -> Path:
         raise ConfigError(f"{name} of the hub holds no weights in safetensors; name another model")
     if (game := game_of(place)) is not None and not isinstance(game.style, Style):
         raise ConfigError(
-            f"{name} of the hub was trained with game.style {game.style!r}, and the hub does not choose what is "
-            "imported here; download it and name its directory"
+            f"{name} of the hub was trained with game.style {game.style!r}, and code named by a hub model is not "
+            "imported; download it and name its directory"
         )
     return place
 
 
 def weights_mark(model_directory: Path) -> str:
-    """Mark that changes with a model's weights: a hash of sizes and times of its files, which are not read."""
+    """Return a hash that changes with a model's weights, from sizes and times of its files without reading them."""
     files = sorted(model_directory.glob("*.safetensors"))
     facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
 
 def game_of(model_directory: Path) -> GameSettings | None:
-    """The game settings stored with a model, if it was trained here.
+    """Return the game settings stored with a model that was trained here, or None.
 
     Raises:
         ConfigError: If the file is damaged.
@@ -105,7 +105,7 @@ def game_of(model_directory: Path) -> GameSettings | None:
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
-    """Settings that load a model: those of its run (dtype, 4 bits); of a model from elsewhere the type it is stored in.
+    """Return settings to load a model: its run's (dtype, 4 bits), or for an outside model the stored type.
 
     Raises:
         ConfigError: If the run's settings are damaged.
@@ -119,17 +119,17 @@ def settings_of(model_directory: Path) -> ModelSettings:
 
 
 def run_around(model_directory: Path) -> RunConfig | None:
-    """The settings of the run that contains a model, at any depth; None if none does."""
+    """Return the settings of the run that contains `model_directory`, or None."""
     run = run_directory_around(model_directory)
     return stored_config(run / "config.json") if run is not None else None
 
 
 def run_directory_around(model_directory: Path) -> Path | None:
-    """The run that a model lies in, however deep, if it lies in one; of a run's directory that itself."""
+    """Return the run directory that contains `model_directory` (or is it), or None."""
     place = model_directory.resolve()
     return next((parent for parent in (place, *place.parents) if is_run(parent)), None)
 
 
 def is_model(player: str) -> bool:
-    """True if a player's name means a model or run directory."""
+    """Return True if a player's name means a model or run directory."""
     return player not in (*PLAYER_NAMES, "human") and not player.startswith("openai:") and not is_own_player(player)

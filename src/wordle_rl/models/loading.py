@@ -1,4 +1,4 @@
-"""Loading models with their tokenizers, saving them, and reading their configuration without weights."""
+"""Load models with their tokenizers, save them, and read their configuration without weights."""
 
 from __future__ import annotations
 
@@ -48,22 +48,22 @@ from wordle_rl.runs import RunError, is_run, trained_model
 from wordle_rl.samplers.kv_cache import num_shared_layers
 
 SMALL = 20_000_000
-"""Fewer parameters than this have plain attention on a processor."""
+"""Models with fewer parameters use plain attention on a CPU."""
 SMALL_VOCABULARY = 4096
-"""Up to this many tokens, SFT works out logits directly."""
+"""Up to this many tokens, SFT computes all logits directly."""
 
 
 def load_model(settings: ModelSettings, seed: int, device_map: str | None = None) -> tuple[PreTrainedModel, ChatCodec]:
-    """Make the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer.
+    """Build the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer.
 
     Args:
         settings: The model.
-        seed: Of new weights.
-        device_map: Devices of the weights, as transformers places them (`auto`, `cpu`, `cuda:1`), for playing; None:
-            the device of this process.
+        seed: Random seed of new weights.
+        device_map: Where transformers places the weights (`auto`, `cpu`, `cuda:1`), for play only. None: the device of
+            this process.
 
     Raises:
-        ConfigError: If there is no such model or it is damaged.
+        ConfigError: If there is no such model, or it is damaged.
     """
     library_logging.disable_progress_bar()  # its bars would tear ours
     named, settings = settings.path, at_directory(settings)
@@ -79,7 +79,7 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
         by_choice = settings.attn_implementation is not None
         plain = not by_choice and (model.num_parameters() < SMALL or not _fits_sdpa(model))
         model.set_attn_implementation("eager" if plain else attention)
-    # Training elsewhere may have left this on; no pass with a cache works then.
+    # A setting for training elsewhere; with it on, no pass with a key/value cache works.
     if getattr(text := model.config.get_text_config(), "output_router_logits", False):
         text.output_router_logits = False
     if is_adapter(settings.path):
@@ -107,7 +107,7 @@ def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed
 
 
 def _load_weights(settings: ModelSettings, device_map: str | None = None) -> PreTrainedModel:
-    """The weights of a model, or of an adapter's base model, on the device of this process or as mapped."""
+    # For an adapter, these are the weights of its base model.
     dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
     extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
     if device_map is not None:
@@ -121,19 +121,19 @@ def _load_weights(settings: ModelSettings, device_map: str | None = None) -> Pre
 
 
 def _fits_sdpa(model: PreTrainedModel) -> bool:
-    """True if torch's fused attention computes the model's formula."""
+    # torch's fused attention has no soft-capped logits.
     softcapping = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
     return bool(getattr(model, "_supports_sdpa", False)) and softcapping is None
 
 
 def attention_of(settings: ModelSettings) -> str | None:
-    """The attention to use; None: the library's choice.
+    """Return the attention implementation, or None for the library's choice.
 
-    On a processor the plain formula is twice as fast for the short games of a small model, which `load_model` gives it
-    wherever it was saved; with the long prompts of a pretrained one it doubles the memory of a backward pass.
+    On a CPU, plain attention is twice as fast for a small model's short games, and `load_model` uses it for every small
+    model. With the long prompts of a pretrained model it would double the memory of a backward pass.
 
     Raises:
-        ConfigError: If what it needs is not here.
+        ConfigError: If a required package is missing.
     """
     attention = settings.attn_implementation
     if attention is None:
@@ -159,10 +159,10 @@ def attention_of(settings: ModelSettings) -> str | None:
 
 
 def check_packages(settings: ModelSettings) -> None:
-    """Refuse settings whose packages or processor are not here, before anything is loaded.
+    """Check packages and hardware before anything is loaded.
 
     Raises:
-        ConfigError: If something is missing; the message says how to get it.
+        ConfigError: If something is missing. The message says how to get it.
     """
     attention_of(settings)
     if settings.dtype == "bfloat16":
@@ -172,10 +172,10 @@ def check_packages(settings: ModelSettings) -> None:
 
 
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
-    """The codec of a model and its context length in tokens, if known, without loading its weights.
+    """Return a model's codec and its context length in tokens (None if unknown), without loading weights.
 
     Raises:
-        ConfigError: If there is no such model or it is damaged.
+        ConfigError: If there is no such model, or it is damaged.
     """
     if settings.path == "tiny":
         return _make_codec(make_tokenizer(), settings), settings.max_length
@@ -187,12 +187,11 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
 
 
 def _weights_path(settings: ModelSettings) -> str:
-    """Path of the weights: for an adapter, of its base model."""
     return base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
 
 
 def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
-    """The codec; the tokenizer is left with the template that renders conversations as the codec does."""
+    # The tokenizer also gets the template, so that it renders conversations as the codec does.
     if settings.chat_template is not None:
         tokenizer.chat_template = named_template(settings.chat_template)
     tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
@@ -200,15 +199,15 @@ def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> 
 
 
 def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> list[int]:
-    """Special tokens at which a model's makers let it stop, by its generation_config.json; none without that file.
+    """Return special tokens at which the model's makers let it stop, from its generation_config.json if there is one.
 
-    Others are left out: a stop inside words would cut replies, and many files of small models name one by mistake.
+    Ordinary tokens are ignored: a stop inside words would cut replies, and many small models list one by mistake.
     """
     if settings.path == "tiny":
         return []
     try:
         named = GenerationConfig.from_pretrained(_weights_path(settings)).eos_token_id
-    except OSError:  # there is no such file; a hub that cannot be reached was found out before
+    except OSError:  # no such file; an unreachable hub has failed earlier
         return []
     ids = named if isinstance(named, list) else [named]
     return [i for i in ids if (token := tokenizer.added_tokens_decoder.get(i)) is not None and token.special]
@@ -216,7 +215,7 @@ def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings
 
 @contextmanager
 def _loading(path: str) -> Iterator[None]:
-    """Report in one line what is wrong with a model directory or hub name."""
+    # Report faults of a model directory or hub name in one line.
     _check_directory(path)
     try:
         yield
@@ -228,7 +227,7 @@ def _loading(path: str) -> Iterator[None]:
 
 
 def _check_directory(path: str) -> None:
-    """A path that looks local must hold a whole model; otherwise the hub would be asked for it."""
+    # A path that looks local must hold a whole model, or transformers would ask the hub for it.
     directory = Path(path)
     if is_run(directory) and (model := trained_model(directory)) != directory:
         fix = "train one in it, or name another" if model is None else f"name its trained model, {model}"
@@ -241,21 +240,20 @@ def _check_directory(path: str) -> None:
             raise ConfigError(f"{path} is no model directory: it has no config.json")
         if not any(directory.glob("*.safetensors")) and (pickles := _pickled_weights(directory)):
             raise ConfigError(
-                f"{path} holds its weights as a pickle ({pickles[0]}), which can run code and is not loaded; have "
-                "whoever made it save it as safetensors"
+                f"{path} holds its weights as a pickle ({pickles[0]}), which can run code and is not loaded; have it "
+                "saved as safetensors"
             )
         for file in sorted(directory.glob("*.safetensors")):
             try:
-                with safe_open(file, framework="pt"):  # reads the header alone, and compares it with the file's size
+                with safe_open(file, framework="pt"):  # reads only the header, and checks it against the file's size
                     pass
             except SafetensorError as error:
                 raise ConfigError(f"{file} is damaged ({error}); copy or train the model again") from None
     elif directory.exists() or path.startswith((".", "/", "~", "runs/")):
-        raise ConfigError(f"no model directory {path}")
+        raise ConfigError(f"no model directory {path}; name an existing one")
 
 
 def _pickled_weights(directory: Path) -> list[str]:
-    """Files of weights in a directory that are pickles."""
     patterns = ("pytorch_model*.bin", "adapter_model*.bin", "consolidated*.pth")
     return sorted({file.name for pattern in patterns for file in directory.glob(pattern)})
 
@@ -263,15 +261,15 @@ def _pickled_weights(directory: Path) -> list[str]:
 def save_model(
     model: PreTrainedModel, codec: ChatCodec, directory: Path, state_dict: dict[str, Any] | None = None
 ) -> None:
-    """Save weights, tokenizer and the chat template that was trained with as one directory, every file whole.
+    """Save weights, tokenizer and training chat template to a directory, atomically.
 
-    The generation settings saved name every token at which a turn ends, so that servers stop where the policy does.
+    The stored generation settings name every token that ends a turn, so that servers stop where the policy does.
 
     Args:
-        model: A whole model, or adapters on a base model, of which only the adapters are saved.
+        model: A whole model, or a base model with adapters (only the adapters are saved).
         codec: Its tokenizer and template.
-        directory: Where to; other files in it are kept.
-        state_dict: The weights, where the model holds only a shard of them.
+        directory: Target. Other files in it stay.
+        state_dict: All weights, if the model holds only a shard of them.
 
     Raises:
         RunError: If they cannot be written.
@@ -281,11 +279,11 @@ def save_model(
         model.generation_config.eos_token_id = stops if len(stops) > 1 else stops[0]
     with written_whole(directory) as partial:
         if has_adapters(model):
-            # A second adapter is the reference of a KL penalty, which is not what was trained.
+            # Save only the trained adapter; a second one may be the reference of a KL penalty.
             model.save_pretrained(
                 str(partial), state_dict=state_dict, selected_adapters=["default"], save_embedding_layers=False
             )
-            (partial / "README.md").unlink(missing_ok=True)  # a form that nobody filled in
+            (partial / "README.md").unlink(missing_ok=True)  # peft's empty model card
         else:
             model.save_pretrained(partial, state_dict=state_dict)
         codec.tokenizer.save_pretrained(partial)
@@ -293,7 +291,7 @@ def save_model(
 
 @contextmanager
 def written_whole(directory: Path) -> Iterator[Path]:
-    """A directory beside a model's, whose files are moved into that once all of them are written.
+    """Yield a temporary directory beside `directory`, and move its files over once all are written.
 
     Raises:
         RunError: If they cannot be written.
@@ -311,7 +309,7 @@ def written_whole(directory: Path) -> Iterator[Path]:
 
 
 def load_weights(model: PreTrainedModel, directory: Path) -> None:
-    """Give a model the weights that `save_model` wrote of it; of adapters, those of the adapters.
+    """Load weights that `save_model` wrote back into a model; for adapters, only theirs.
 
     Raises:
         ConfigError: If the directory is damaged.
@@ -321,16 +319,16 @@ def load_weights(model: PreTrainedModel, directory: Path) -> None:
         set_peft_model_state_dict(model, stored)
         return
     with _loading(str(directory)):
-        # Not load_state_dict of the files: transformers may store weights under other names or cut otherwise.
+        # Load through transformers: it may store weights under other names, or split differently, than the model.
         saved = load_language_model(str(directory), "auto")
     model.load_state_dict(saved.state_dict())
 
 
 def context_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | None:
-    """The longest prompt that leaves room for a completion in the model's context; None: any.
+    """Return the longest prompt that leaves room for a completion in the context; None if the context is unknown.
 
     Raises:
-        ConfigError: If the context holds no completion of the wanted length.
+        ConfigError: If the context is shorter than a completion may be.
     """
     context = context_length(model)
     if context is None:
@@ -345,10 +343,10 @@ def context_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | 
 
 
 def load_numbers(settings: ModelSettings) -> ModelNumbers:
-    """A model's numbers from its configuration alone: its weights are neither needed nor made.
+    """Compute a model's sizes from its configuration alone, without weights.
 
     Raises:
-        ConfigError: If there is no such model or it is damaged.
+        ConfigError: If there is no such model, or it is damaged.
     """
     if settings.path == "tiny":
         with torch.device("meta"):
@@ -380,7 +378,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         hidden_size=hidden,
         intermediate_size=inside * experts,
         vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
-        # With 4-bit layers peft trains with all else in float32, whatever it was stored in.
+        # With 4-bit layers, peft trains with everything else in float32.
         weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
         context=_context_of(model.config),
         num_four_bit=four_bit,
@@ -390,16 +388,16 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
 
 
 def _largest(text: PreTrainedConfig, name: str) -> int | None:
-    """A size of every layer, of the largest one where they differ; None if the configuration has none."""
+    """Return a per-layer size, the largest if layers differ; None if the configuration lacks it."""
     sizes: list[int] = []
-    for layer in getattr(text, "per_layer_config", None) or [text]:  # older releases have one for all layers
+    for layer in getattr(text, "per_layer_config", None) or [text]:  # older releases configure all layers at once
         size = getattr(layer, name, None)
         sizes += size if isinstance(size, list) else [size or 0]
     return max(sizes, default=0) or None
 
 
 def context_length(model: PreTrainedModel) -> int | None:
-    """Context length in tokens; None if unknown."""
+    """Return the context length in tokens, or None if unknown."""
     return _context_of(model.config)
 
 

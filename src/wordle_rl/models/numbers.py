@@ -1,4 +1,4 @@
-"""Sizes of a model and of the memory it is held in: `ModelNumbers`, `Device`."""
+"""Sizes of a model and of memory: `ModelNumbers`, `Device`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ModelNumbers:
-    """Sizes of a model that a memory estimate needs.
+    """Sizes of a model for memory estimates. If layers differ, each counts as the largest.
 
-    `num_trainable` are the parameters that get gradients: all of them, or those of adapters. `weight_bytes` is the
-    size of one number as the model is loaded: 4 for float32, 2 for bfloat16. `context` is the most tokens it takes,
-    None if unknown. `num_four_bit` of the parameters are held in 4 bits instead. `trainable_bytes` is the size
-    of one number that gets gradients, where it is another (peft keeps adapters in float32); 0: `weight_bytes`.
-    `num_shared_layers`, the last ones, read the keys and values of earlier layers. Where layers differ in their heads
-    or their width, each is counted as the largest.
+    Attributes:
+        num_parameters: All parameters.
+        num_trainable: Parameters with gradients: all, or those of adapters.
+        num_layers: Transformer layers.
+        num_heads: Query heads per layer.
+        num_kv_heads: Key/value heads per layer.
+        head_dim: Width of a head.
+        hidden_size: Width of the residual stream.
+        intermediate_size: Width of the feed-forward layer, times the active experts.
+        vocab_size: Rows of the embedding.
+        weight_bytes: Bytes per loaded number: 4 for float32, 2 for bfloat16.
+        context: Context length in tokens, None if unknown.
+        num_four_bit: Parameters stored in 4 bits.
+        trainable_bytes: Bytes per number with a gradient (peft keeps adapters in float32); 0: `weight_bytes`.
+        num_shared_layers: Last layers that reuse the keys and values of earlier ones.
     """
 
     num_parameters: int
@@ -34,13 +43,13 @@ class ModelNumbers:
 
     @property
     def num_whole(self) -> int:
-        """Parameters that are held in `weight_bytes` each."""
+        """Parameters stored in `weight_bytes` each."""
         return self.num_parameters - self.num_four_bit
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Device of a training: name, memory in bytes if known, and number of such devices."""
+    """Training device: name, memory in bytes (None if unknown), number of such devices."""
 
     name: str
     num_bytes: int | None

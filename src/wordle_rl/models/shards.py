@@ -1,4 +1,4 @@
-"""The tensors of a distributed checkpoint. Torch stores their index as a pickle, which is read without running it."""
+"""Read the tensors of a distributed checkpoint, and their index, a pickle, without running it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from wordle_rl.runs import RunError
 
 INDEX = ".metadata"
-"""The file that says which tensor lies where."""
+"""File that says where each tensor is stored."""
 
 _METADATA = "torch.distributed.checkpoint.metadata"
 _ALLOWED = {
@@ -31,14 +31,14 @@ _ALLOWED = {
     ("pathlib", "Path"),
     ("collections", "OrderedDict"),
 }  # fmt: skip
-"""Names that an index of tensors consists of. None of them does anything but hold values."""
+"""Names that an index of tensors needs. All of them only hold values."""
 
 
 class _IndexReader(pickle.Unpickler):
-    """Reads an index and refuses every name that such a file has no use for."""
+    """Read an index, and refuse every name that it does not need."""
 
     def find_class(self, module: str, name: str) -> Any:
-        module = "pathlib" if module == "pathlib._local" else module  # as Python 3.13 writes it
+        module = "pathlib" if module == "pathlib._local" else module  # Python 3.13 writes this name
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if is_dtype or (module, name) in _ALLOWED:
             return super().find_class(module, name)
@@ -46,7 +46,7 @@ class _IndexReader(pickle.Unpickler):
 
 
 def read_shards(directory: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a distributed checkpoint by name, read in this one process.
+    """Read the tensors of a distributed checkpoint by name, in this one process.
 
     Raises:
         RunError: If the index is damaged, could run code, or lists anything but tensors in files of the directory.
@@ -62,7 +62,7 @@ def read_shards(directory: Path) -> dict[str, torch.Tensor]:
 
 
 def _check_index(directory: Path) -> None:
-    """Read the index by itself, before torch reads it without looking."""
+    # torch unpickles the index without checks, so it is checked first.
     path, advice = directory / INDEX, "use only checkpoints that you trained, and copy this one again"
     try:
         with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""The embedded model: a small Qwen3-architecture network and its tokenizer, made locally.
+"""The embedded model: a small Qwen3-architecture network and its tokenizer, built locally.
 
-Both are ordinary transformers objects, saved as an ordinary directory. The tokenizer reads one character
-a token, with three exceptions that keep games short: the reply tags are single tokens, so is the token that
-ends a turn, and a letter followed by its mark (`aG`), as the compact style writes feedback, is one token.
+Both are ordinary transformers objects, saved as an ordinary directory. The tokenizer makes a token of each character,
+with three exceptions that keep games short: each reply tag is one token, so is the end of a turn, and so is a letter
+with its mark (`aG`), as the compact style writes feedback.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PAD, END, REPLY = "<|pad|>", "<|end|>", "<|reply|>"
 TAGS = ("<guess>", "</guess>", "<think>", "</think>")
 UNKNOWN = "<|unknown|>"
 _EMBEDDING_STD = 0.1
-"""Std of the initial embeddings, tied to the head, with which training is faster than with the library's 0.02."""
+"""Std of the initial embeddings, which are tied to the head. Trains faster than the library's 0.02."""
 
 CHAT_TEMPLATE = (
     "{%- for message in messages -%}"
@@ -37,14 +37,14 @@ CHAT_TEMPLATE = (
     "{%- endfor -%}"
     f"{{%- if add_generation_prompt -%}}{{{{- '{REPLY}' -}}}}{{%- endif -%}}"
 )
-"""Each reply stands between `<|reply|>` and `<|end|>`; a user message needs no frame."""
+"""A reply is written between `<|reply|>` and `<|end|>`; a user message needs no frame."""
 
 RESPONSE_TEMPLATE = {
     "defaults": {"role": "assistant"},
     "start_anchor": REPLY,
     "fields": {"content": {"close": END, "content": "text"}},
 }
-"""Response template for servers: without it `transformers serve` reads replies as those of an ordinary Qwen3."""
+"""Response template for servers. Without it, `transformers serve` reads replies as an ordinary Qwen3's."""
 
 
 def make_tokenizer() -> PreTrainedTokenizerBase:
@@ -81,15 +81,15 @@ def make_model(
     max_length: int = 1024,
     seed: int = 0,
 ) -> PreTrainedModel:
-    """Build a randomly initialised Qwen3 of the given size; the default has about 0.8 M parameters.
+    """Build a randomly initialised Qwen3. The default size has about 0.8 M parameters.
 
     Raises:
         ValueError: If the heads do not divide the width.
     """
     if hidden_size % num_heads or num_heads % num_kv_heads:
         raise ValueError(
-            f"hidden_size {hidden_size} must be a multiple of num_heads {num_heads}, "
-            f"and that of num_kv_heads {num_kv_heads}"
+            f"hidden_size {hidden_size} must be a multiple of num_heads {num_heads}, and num_heads a multiple of "
+            f"num_kv_heads {num_kv_heads}"
         )
     config = Qwen3Config(
         vocab_size=len(tokenizer),
@@ -106,7 +106,7 @@ def make_model(
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )
-    with torch.random.fork_rng(devices=[]):  # the caller's random stream is left as it was
+    with torch.random.fork_rng(devices=[]):  # leave the caller's random stream alone
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)
     with torch.no_grad():
@@ -115,12 +115,12 @@ def make_model(
 
 
 def formula_model(tokenizer: PreTrainedTokenizerBase, scale: float = 0.12) -> PreTrainedModel:
-    """A two-layer model whose weights no library's random numbers decide; with another scale it is another model.
+    """Build a two-layer model whose weights do not depend on torch's random numbers.
 
-    For figures that must be the same with every release of torch.
+    For figures that must stay the same with every release of torch. Another scale gives another model.
     """
     model = make_model(tokenizer, hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
-    drawn = np.random.RandomState(0)  # its stream is the same in every release of NumPy
+    drawn = np.random.RandomState(0)  # the same stream in every release of NumPy
     with torch.no_grad():
         for _, weight in sorted(model.named_parameters()):
             values = torch.from_numpy(drawn.standard_normal(tuple(weight.shape)).astype(np.float32))
