@@ -100,7 +100,7 @@ def test_rows_come_back_as_written(tmp_path: Path) -> None:
     assert list(read_jsonl(tmp_path / "rows.jsonl")) == written
 
 
-@pytest.mark.parametrize(("line", "what"), [('{"half": ', "no JSON"), ("[1, 2]", "list"), ("", "no JSON")])
+@pytest.mark.parametrize(("line", "what"), [('{"half": ', "JSON"), ("[1, 2]", "list"), ("", "JSON")])
 def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"a": 1}\n{"a": 2}\n' + line + "\n")
@@ -113,10 +113,10 @@ def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
 def test_a_file_of_another_kind_is_not_to_lose_a_line(tmp_path: Path) -> None:
     path = tmp_path / "README.md"
     path.write_text("# a title\n")
-    with pytest.raises(RunError, match=r"README\.md:1 is no JSON .*; name a file of JSON lines$"):
+    with pytest.raises(RunError, match=r"README\.md:1 .*; name a file of JSON lines$"):
         next(read_jsonl(path))
     path.write_text("{}\n# a title\n")
-    with pytest.raises(RunError, match=r"README\.md:2 is no JSON .*; delete the line"):
+    with pytest.raises(RunError, match=r"README\.md:2 .*; delete the line"):
         list(read_jsonl(path))
 
 
@@ -125,7 +125,7 @@ def test_a_line_in_another_encoding_is_named(tmp_path: Path) -> None:
     path.write_bytes('{"a": "grün"}\n'.encode() + '{"a": "grün"}\n'.encode("latin-1"))
     read = read_jsonl(path)
     assert next(read) == {"a": "grün"}
-    with pytest.raises(RunError, match=r"rows\.jsonl:2 is no JSON .*utf-8"):
+    with pytest.raises(RunError, match=r"rows\.jsonl:2 .*utf-8"):
         next(read)
 
 
@@ -186,7 +186,7 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
 
 def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
-    with pytest.raises(RunError, match=r"not a run's; name another --out$"):
+    with pytest.raises(RunError, match=r"config.json.*name another --out$"):
         make_run(tmp_path, sixty)
 
 
@@ -233,10 +233,10 @@ def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) ->
 def test_only_runs_are_removed(tmp_path: Path) -> None:
     reset_run(tmp_path / "nowhere")
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(RunError, match="is no run directory"):
+    with pytest.raises(RunError, match="name another --out"):
         reset_run(tmp_path)
     (tmp_path / "config.json").write_text("{}")  # as beside the weights of any model of transformers
-    with pytest.raises(RunError, match="is no run directory"):
+    with pytest.raises(RunError, match="name another --out"):
         reset_run(tmp_path)
     (tmp_path / "manifest.json").write_text("{}")
     reset_run(tmp_path)

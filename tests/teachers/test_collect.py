@@ -76,7 +76,7 @@ def test_a_second_process_does_not_buy_into_the_same_file(serve, buy, split) -> 
     with exclusive_lock(Path(".t.jsonl.lock")):
         code, out, err = buy(endpoint, "--max-secrets", 1)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "t.jsonl is being written by another process" in err
+        assert "t.jsonl" in err
         assert buy(endpoint, "--max-secrets", 1, "--out", "other.jsonl")[0] == 0
     assert not Path("t.jsonl").exists()
     assert len(endpoint.requests) == 1

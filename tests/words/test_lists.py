@@ -157,7 +157,7 @@ def test_capitals_are_folded_and_noted_by_line(tmp_path: Path) -> None:
         (lines("crane", "café!"), lines("crane"), "answers.txt:2: 'café!' has characters other than"),
         (lines("crane", " speed"), lines("crane"), "answers.txt:2: ' speed' has characters other than"),
         (lines("crane", "", "speed"), lines("crane", "speed"), "answers.txt:2: '' is a blank line"),
-        (lines("crane", "speed"), lines("crane"), "answers.txt:2: 'speed': add to"),
+        (lines("crane", "speed"), lines("crane"), "answers.txt:2: 'speed'"),
         ("", lines("crane"), "answers.txt:1: the file is empty"),
         (lines("crane"), "\ufeff\r\n\r\n", "guesses.txt:1: the file is empty"),
         (b"crane\nspeed\ncaf\xe9s\n", lines("crane"), "answers.txt:3: not UTF-8"),
