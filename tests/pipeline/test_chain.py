@@ -278,7 +278,7 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
 REFUSED = {
     "budget": ({"max_completion_tokens": "7"}, "max_completion_tokens 7 is too small.* 8 tokens"),
     "clip range": ({"grpo__epsilon": "0.1"}, "grpo.epsilon"),
-    "context": ({"model__max_length": "100"}, "a game may take .* the model takes 100"),
+    "context": ({"model__max_length": "100"}, "max_completion_tokens .* the model takes 100"),
     "missing model": ({"model__path": '"./nowhere"'}, "no model directory ./nowhere"),
 }
 
