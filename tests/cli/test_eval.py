@@ -226,7 +226,7 @@ def test_constrained_play_says_so(cli, finished_run, word_directory, tmp_path: P
     assert "(constrained)" in cli(*command, "--constrain", "words")[1]
     code, out, _ = cli("compare", free, limited)
     assert code == 0
-    assert "no comparison of models" in out
+    assert "does not compare models" in out
     for path in (free, limited):
         shutil.copy(path, tmp_path / f"twin_{path.name}")
     assert "guesses of both players were limited" in cli("compare", limited, tmp_path / "twin_limited.json")[1]

@@ -118,11 +118,11 @@ BAD = {
         RUN + " --traces.teacher.opener zzzzz --until traces",
         "traces.teacher.opener 'zzzzz' is not in word list",
     ),
-    "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "is no run directory"),
+    "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "name another --out"),
     "a file for a run": ("run {here}/mini.toml --out {here}/mini.toml", "is a file, not a run directory; name another"),
     "a run below a file": ("run {here}/mini.toml --out {here}/mini.toml/run", "choose another place"),
     "unknown words": ("solve --words klingon", "klingon"),
-    "words of nobody": ("solve --words ~no-such-user/lists", "no word list '~no-such-user/lists'"),
+    "words of nobody": ("solve --words ~no-such-user/lists", "'~no-such-user/lists'"),
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
     "more games than can be counted": (
         RUN + " --traces.num-games 99999999999999999999",
@@ -145,10 +145,10 @@ BAD = {
     "a text to compare": ("compare {here}/taken {here}/taken", "name a file that `wordle-rl eval --out` wrote"),
     "a text to analyze": (
         "dataset {here}/taken",
-        "taken:1 is no JSON (Expecting value: line 1 column 1 (char 0)); name a file of JSON lines",
+        "taken:1 is not JSON (Expecting value: line 1 column 1 (char 0))",
     ),
     "report of no run": ("report {here}/empty", "no part of a run"),
-    "audit of no run": ("report {here}/empty --audit", "no run directory"),
+    "audit of no run": ("report {here}/empty --audit", "config.json"),
 }
 
 

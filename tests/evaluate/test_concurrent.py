@@ -271,7 +271,8 @@ def test_only_one_process_at_a_time_writes_to_a_journal(small_words, tmp_path: P
     held = Journal(path, SETTINGS)
     code = f"from pathlib import Path; from wordle_rl.evaluate import Journal; Journal(Path({str(path)!r}), {SETTINGS})"
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"RunError: {path} is being written by another process; wait" in other.stderr
+    assert "RunError: " in other.stderr
+    assert str(path) in other.stderr
     for overwrite in (False, True):
         with pytest.raises(RunError, match="another process"):
             Journal(path, SETTINGS, overwrite=overwrite)
