@@ -26,13 +26,13 @@ from wordle_rl.reward.attack import Effort, Gameability, words_for
 from wordle_rl.words import load_words
 
 BARE = ", as published"
-QUICKSTART = Path(__file__).resolve().parents[1] / "src" / "wordle_rl" / "config" / "presets" / "quickstart.toml"
+IMITATION = Path(__file__).resolve().parents[1] / "src" / "wordle_rl" / "config" / "presets" / "imitation.toml"
 
 
 def rubrics() -> dict[str, Rubric]:
     """Every shipped reward by name, then the presets with the weights they were published with."""
-    own = load_config(QUICKSTART).rl.reward.schedule()
-    shipped = {**PRESETS, "quickstart": Rubric(own.start, own.keep_order)}
+    own = load_config(IMITATION).rl.reward.schedule()
+    shipped = {**PRESETS, "imitation": Rubric(own.start, own.keep_order)}
     return shipped | {name + BARE: Rubric(preset.weights, keep_order=False) for name, preset in PRESETS.items()}
 
 

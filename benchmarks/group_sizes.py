@@ -1,6 +1,6 @@
 """Group sizes of GRPO at equal games: seconds a step, groups that teach nothing, wins with their intervals.
 
-    wordle-rl run quickstart --out runs/groups --until sft
+    wordle-rl run imitation --out runs/groups --until sft
     python benchmarks/group_sizes.py runs/groups --out runs/group-sizes --svg docs/group-sizes.svg
 
 Every training starts from the SFT model of the run, plays the same number of games a step for the same number of steps

@@ -1,6 +1,6 @@
 """Games a second of a model: our rollout beside TRL's own `environment_factory` loop.
 
-    python benchmarks/rollouts.py [--model runs/quickstart/grpo] [--games 256] [--turns 6] [--repeats 3]
+    python benchmarks/rollouts.py [--model runs/quickstart] [--games 256] [--turns 6] [--repeats 3]
                                   [--threads 1] [--json]
 
 Both sides play the same secrets with the same model object, all games in one batch, at temperature 1, in the compact

@@ -1,6 +1,6 @@
 """Strict words won by a speller without fault, the yardstick of a model that has never met them.
 
-    python benchmarks/strict_words.py [quickstart] [--seed 0] [--json]
+    python benchmarks/strict_words.py [imitation] [--seed 0] [--json]
 
 The solver that knows every answer but the strict ones plays until none of its words fits. From there on the speller
 names what the marks allow: any listed word, drawn at random; or any letters, the likeliest first by the letters of the
@@ -38,7 +38,7 @@ FLOOR = 0.02
 def main() -> None:
     """Play every strict word both ways and print the wins."""
     parser = argparse.ArgumentParser(description="Win strict words by spelling alone.")
-    parser.add_argument("config", nargs="?", type=Path, default=Path("quickstart"))
+    parser.add_argument("config", nargs="?", type=Path, default=Path("imitation"))
     parser.add_argument("--seed", type=int, default=0, help="seed of the draws")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     options = parser.parse_args()

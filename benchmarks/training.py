@@ -3,7 +3,7 @@
     python benchmarks/training.py [--games 6000] [--batch-size 64] [--repeats 3] [--grpo-steps 3]
                                   [--threads 1] [--float32] [--json]
 
-`train_sft` and the loop train the same fresh model on the same teacher games of the quickstart, cut into the same
+`train_sft` and the loop train the same fresh model on the same teacher games of `imitation`, cut into the same
 batches in the same order, with the same optimizer, precision and learning rates. The loop is as plain as it gets: pad,
 forward without an attention mask, cross-entropy of the learnt tokens, backward, clip, step; it logs nothing and never
 looks back. Tokens are those of the games, padding left out. The clock runs from the end of the second step to the end
@@ -48,7 +48,7 @@ from wordle_rl.train.sft import Plan, train_sft
 
 WARM_UP_STEPS = 2
 SEED = 0
-CONFIG = load_config(Path(__file__).parents[1] / "src" / "wordle_rl" / "config" / "presets" / "quickstart.toml")
+CONFIG = load_config(Path(__file__).parents[1] / "src" / "wordle_rl" / "config" / "presets" / "imitation.toml")
 CLOCKS = ("rollout", "reward", "forward", "backward", "update")
 
 
@@ -202,7 +202,7 @@ def bare_loop(lesson: Lesson) -> tuple[float, float]:
 
 
 def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
-    """A few GRPO steps of the quickstart's size; the first is left out."""
+    """A few GRPO steps of that preset's size; the first is left out."""
     settings = GRPOTraining(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
     run = Run.create(directory, CONFIG, lesson.context.split)
     setup = GameSetup(lesson.context, lesson.context.split.train)

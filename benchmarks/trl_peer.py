@@ -65,7 +65,7 @@ class Peer:
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
         real = options.model == "smollm2"
-        self.config = load_config(CONFIGS / ("smollm2.toml" if real else "quickstart.toml"))
+        self.config = load_config(CONFIGS / ("smollm2.toml" if real else "imitation.toml"))
         self.model = ModelSettings(path=options.model) if options.model else self.config.model
         self.context = GameContext.of(self.config).for_training
         self.sampling = SamplingSettings(max_completion_tokens=self.config.max_completion_tokens or 12)

@@ -61,7 +61,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as place:
         sys.setprofile(way)
         try:
-            main(["run", "quickstart", "--out", f"{place}/run", "--until", "grpo", *SMALL.split()])
+            main(["run", "imitation", "--out", f"{place}/run", "--until", "grpo", *SMALL.split()])
         finally:
             sys.setprofile(None)
     print("files before the first loss: {} called, {} imported".format(*(way.at_loss or (0, 0))))

@@ -10,7 +10,14 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.templates import PLAIN_TEMPLATE, ChatTemplateError, changes_of, training_template
+from wordle_rl.chat.templates import (
+    LINES_TEMPLATE,
+    PLAIN_TEMPLATE,
+    ChatTemplateError,
+    changes_of,
+    named_template,
+    training_template,
+)
 
 GAME = [
     {"role": "system", "content": "Find the word."},
@@ -65,6 +72,25 @@ def test_a_game_reads_the_same_rendered_whole_and_turn_by_turn(without_template)
         "Find the word.\n\nUser:\nYour first guess?\n\nAssistant:\n<think>e or a?</think>\n<guess>crane</guess>"
         "<|endoftext|>\n\nUser:\nC(x) R(-)\n\nAssistant:\n"
     )
+
+
+def test_the_template_of_lines_has_the_messages_alone_and_a_file_may_take_its_place(without_template, tmp_path) -> None:
+    assert named_template("lines") == LINES_TEMPLATE
+    own = copy.deepcopy(without_template)
+    own.chat_template = named_template("lines")
+    assert training_template(own) == LINES_TEMPLATE, "nothing about it must be changed for training"
+    codec = ChatCodec(own)
+    for end in (2, 4, 6):
+        assert codec.prompt_ids(GAME[:end]) == codec.rendered_ids(GAME[:end])
+    text = codec.tokenizer.decode(codec.encode_game(GAME[:5])[0])
+    assert text == (
+        "Find the word.\nYour first guess?\n<think>e or a?</think>\n<guess>crane</guess><|endoftext|>"
+        "C(x) R(-)\n <guess>roast</guess>\n<|endoftext|>"
+    )
+    (tmp_path / "mine.jinja").write_text(PLAIN_TEMPLATE)
+    assert named_template(str(tmp_path / "mine.jinja")) == PLAIN_TEMPLATE
+    with pytest.raises(ChatTemplateError, match=r"model\.chat_template"):
+        named_template(str(tmp_path / "none.jinja"))
 
 
 def test_a_tokenizer_without_an_end_of_text_is_refused(without_template) -> None:

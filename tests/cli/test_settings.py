@@ -60,7 +60,7 @@ def test_a_preset_is_found_by_its_bare_name_and_a_file_of_that_name_comes_first(
     monkeypatch.chdir(tmp_path)
     preset = load_config("quickstart")
     assert preset == load_config("quickstart.toml")
-    assert preset.grpo.steps == 40
+    assert preset.expert_iteration.labels == "mistakes"
     (tmp_path / "quickstart").mkdir()
     assert load_config("quickstart") == preset, "a run's directory is no file"
     (tmp_path / "quickstart.toml").write_text("seed = 7")

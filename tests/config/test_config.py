@@ -265,5 +265,7 @@ def test_the_prompter_of_a_game_has_its_rules() -> None:
     assert (prompter.rules.max_turns, prompter.rules.hard_mode, prompter.word_length) == (8, True, 4)
 
 
-def test_single_games_of_distillation_may_be_greedy(tmp_path: Path) -> None:
+def test_single_games_whose_boards_are_labelled_may_be_greedy(tmp_path: Path) -> None:
     assert load(tmp_path, "algorithm = 'distill'\n[distill]\ntemperature = 0").rl.temperature == 0
+    hindsight = "algorithm = 'expert_iteration'\n[expert_iteration]\nlabels = 'mistakes'\ngroup_size = 1\n"
+    assert load(tmp_path, hindsight + "temperature = 0").rl.temperature == 0

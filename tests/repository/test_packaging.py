@@ -142,6 +142,6 @@ def test_a_player_and_the_presets_travel_with_the_wheel(programs: Path, built: P
     after = os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
     assert used < 20, "seconds of the processor; ten on an idle machine of today"
-    small = ["--traces.num-games", "300", "--grpo.steps", "1", "--grpo.groups-per-step", "2", "--eval.max-games", "4"]
+    small = ["--traces.num-games", "300", "--rl.rounds", "1", "--rl.groups-per-round", "8", "--eval.max-games", "4"]
     run(programs / "wordle-rl", "run", "quickstart", *small, "--out", tmp_path / "run", cwd=tmp_path, **cache)
     assert (tmp_path / "run" / "report.html").is_file()

@@ -37,7 +37,6 @@ TRAININGS: dict[str, dict[str, str]] = {
         "algorithm": '"distill"',
         "distill__rounds": "3",
         "distill__groups_per_round": "16",
-        "distill__keep_rounds": "1",
     },
 }
 """Settings of each training that differ from those of `write_config`."""

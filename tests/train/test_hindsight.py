@@ -26,7 +26,7 @@ from wordle_rl.words.split import split_secrets
 SECRETS = ExpertIterationTraining.model_validate(
     SETTINGS.model_dump(exclude_unset=True, exclude={"keep_per_group"}) | {"labels": "secret", "group_size": 2}
 )
-CLUES = SECRETS.model_copy(update={"labels": "clues"})
+MISTAKES = SECRETS.model_copy(update={"labels": "mistakes"})
 
 
 class Scene:
@@ -92,28 +92,33 @@ def test_one_round_makes_the_secret_likelier_where_it_was_missed(shape, sixty, c
 
 
 @pytest.mark.parametrize("shape", Shape)
-def test_with_clues_own_guesses_are_learnt_where_all_earlier_marks_allowed_them(
+def test_with_mistakes_each_board_has_one_label_its_guess_if_the_marks_allow_it_else_the_secret(
     shape, sixty, codec, tokenizer, tmp_path, seen
 ) -> None:
     scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
-    scene.train(CLUES)
+    scene.train(MISTAKES)
     games = [[scene.first, scene.second, scene.secret], [scene.first, scene.third, scene.second]]
-    allowed = [guess for game in games for turn, guess in enumerate(game) if turn and fits(guess, game[:turn], scene)]
-    assert scene.secret in allowed
-    assert len(allowed) < 4, "one of the guesses that could not be the secret is among these games"
+    expected, kept = [], []
+    for game in games:
+        for turn in range(3):
+            allowed = fits(game[turn], game[:turn], scene)
+            expected.append(game[turn] if allowed else scene.secret)
+            kept += [game[turn]] if allowed else []
+    assert scene.secret in kept
+    assert kept.count(scene.first) == 2, "an opener contradicts nothing"
+    assert len(kept) < 6, "one of the guesses that could not be the secret is among these games"
     [items] = seen
-    expected = sorted(list(codec.reply_ids(say(word))) for word in [*allowed, *[scene.secret] * 4])
     learnt = [token for item in items for example in item for token in learnt_in(example)]
-    size = len(expected[0])
-    assert sorted(learnt[start : start + size] for start in range(0, len(learnt), size)) == expected
+    size = len(learnt) // 6
+    found = [learnt[start : start + size] for start in range(0, len(learnt), size)]
+    assert sorted(found) == sorted(list(codec.reply_ids(say(word))) for word in expected)
     [row] = rows(tmp_path / "metrics.jsonl")
-    assert (row["labels"], row["own_guesses"]) == (4.0, float(len(allowed)))
-    taught = [
-        turn["guess"] for game in rows(tmp_path / "labels.jsonl") for turn in game["turns"] if turn.get("taught", True)
-    ]
-    assert sorted(taught) == sorted(allowed)
-    labels = shown_in(rows(tmp_path / "labels.jsonl"), {scene.secret}).labels
-    assert len({board for board, _ in labels}) == 3, "the empty board and those after the end are no labels"
+    assert (row["labels"], row["own_guesses"]) == (float(6 - len(kept)), float(len(kept)))
+    record = rows(tmp_path / "labels.jsonl")
+    assert sorted(turn["guess"] for game in record for turn in game["turns"] if turn.get("taught", True)) == sorted(
+        kept
+    )
+    assert sum(len(game["boards_taught"]) for game in record) == 6 - len(kept)
 
 
 def learnt_in(example) -> list[int]:
@@ -157,7 +162,7 @@ def loss_of_one_row(model, row):
     return -logits.log_softmax(-1)[predicted_by, targets]
 
 
-@pytest.mark.parametrize("settings", [SECRETS, CLUES], ids=["secret", "clues"])
+@pytest.mark.parametrize("settings", [SECRETS, MISTAKES], ids=["secret", "mistakes"])
 def test_the_boards_of_a_game_as_rows_have_loss_and_gradient_of_the_game_as_one_row(
     settings, sixty, codec, tokenizer, tmp_path, monkeypatch
 ) -> None:
@@ -170,8 +175,8 @@ def test_the_boards_of_a_game_as_rows_have_loss_and_gradient_of_the_game_as_one_
     monkeypatch.setattr(hindsight_module, "boards_of_row", listen)
     scene = Scene(sixty, codec, tokenizer, tmp_path)
     scene.train(settings)
-    assert [len(row["forks"]) for row in seen] == [2, 2]
-    assert any(any(row["loss_mask"]) for row in seen) == (settings is CLUES)
+    assert (sum(len(row["forks"]) for row in seen) == 4) == (settings is SECRETS)
+    assert any(any(row["loss_mask"]) for row in seen) == (settings is MISTAKES)
 
     model = small_model(tokenizer)
     loss = torch.cat([loss_of_one_row(model, row) for row in seen]).mean()

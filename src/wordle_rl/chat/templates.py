@@ -247,7 +247,7 @@ def named_template(name: str) -> str:
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ChatTemplateError(f"model.chat_template {name!r} is neither lines nor a readable file: {error}") from error
+        raise ChatTemplateError(f"model.chat_template {name!r} is neither lines nor a file: {error}") from error
 
 
 def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> str:

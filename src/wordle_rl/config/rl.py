@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -274,10 +274,11 @@ class GRPOSettings(Section):
 class ExpertIterationSettings(Section):
     """Expert iteration, fine-tuning on the policy's own games: settings that only it has."""
 
-    labels: str = Field("wins", pattern=r"^(wins(:[1-9]\d{0,5})?|secret|clues)$")
-    """Tokens to train on: `wins`, the replies of the best won game of a group, or of several as in `wins:2`; `secret`,
-    on every board of every game but the empty one, the word that would have won there; `clues`, these and the game's
-    own guesses after the first that all earlier marks allowed. The last two learn from losses, and need no groups."""
+    labels: str = Field("wins", pattern=r"^(wins(:[1-9]\d{0,5})?|secret|mistakes)$")
+    """Tokens to train on. `wins`: the replies of the best won game of a group, or of several as in `wins:2`. `secret`:
+    the secret at every board of every game but the empty one. `mistakes`: the secret where the guess contradicted a
+    mark or was no word, elsewhere the guess itself; play it at a low temperature. The last two learn from losses, too,
+    and need no groups."""
 
 
 class DPOSettings(Section):
@@ -298,8 +299,6 @@ class DistillSettings(Section):
     targets: Literal["guess", "distribution"] = "guess"
     """What is learnt at a board: `guess`, the teacher's guess (DAgger), or `distribution`, its distribution over words
     by the expected guesses that each gives away, which also tells how good the other words are."""
-    keep_rounds: int = Field(3, ge=0)
-    """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
 
 
 class RLTraining(FittingSettings):
@@ -383,26 +382,28 @@ class RoundTraining(RLTraining):
     epochs: float = Field(1.0, gt=0)
     """Passes over the data of a round."""
 
-    _learns_from_single_games: ClassVar[bool] = False
-    """True if a group may be one game, which may then be greedy."""
-
     @property
     def is_skipped(self) -> bool:
         """True if there is nothing to train."""
         return self.rounds == 0
 
+    @property
+    def learns_from_single_games(self) -> bool:
+        """True if a group may be one game, which may then be greedy."""
+        return False
+
     def check(self) -> None:
         """Refuse greedy games of which a group has several."""
         super().check()
-        if self.sampling.temperature == 0 and not (self._learns_from_single_games and self.group_size == 1):
-            fix = "set rl.group_size to 1" if self._learns_from_single_games else "raise it, 1.0 is usual"
+        if self.sampling.temperature == 0 and not (self.learns_from_single_games and self.group_size == 1):
+            fix = "set rl.group_size to 1" if self.learns_from_single_games else "raise it, 1.0 is usual"
             raise ValueError(f"rl.temperature 0 makes all games of a group alike; {fix}")
 
 
 class ExpertIterationTraining(RoundTraining):
     """Settings of expert iteration in full."""
 
-    labels: Literal["wins", "secret", "clues"] = "wins"
+    labels: Literal["wins", "secret", "mistakes"] = "wins"
     """Tokens to train on, see `ExpertIterationSettings`."""
 
     group_size: Count = Field(8, ge=1)
@@ -411,6 +412,11 @@ class ExpertIterationTraining(RoundTraining):
     """Fraction of teacher games among the games of a round."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
+
+    @property
+    def learns_from_single_games(self) -> bool:
+        """True with labels that need no group."""
+        return self.labels != "wins"
 
     @property
     def replays(self) -> bool:
@@ -464,11 +470,16 @@ class DistillTraining(DistillSettings, RoundTraining):
     """Rate of secrets that are listed words outside the answers."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, kept rounds included."""
+    keep_rounds: int = Field(1, ge=0)
+    """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
     temperature: float = Field(0.1, gt=0)
     """Temperature of the teacher's distribution, in expected guesses: a word that gives away this many more than
     another is e times less likely."""
 
-    _learns_from_single_games = True
+    @property
+    def learns_from_single_games(self) -> bool:
+        """True: the teacher labels every board."""
+        return True
 
     @property
     def learns_without_wins(self) -> bool:

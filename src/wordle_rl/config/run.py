@@ -129,7 +129,7 @@ class RunConfig(Section):
             if not self.rl.is_default(name):
                 fit = " and ".join(each for each, followed in FOLLOWS.items() if name in followed)
                 raise ValueError(f"rl.{name} is for {fit}, not for {self.algorithm}; leave it out")
-        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels in ("secret", "clues")
+        names_secrets = self.algorithm == "expert_iteration" and self.expert_iteration.labels in ("secret", "mistakes")
         if names_secrets and self.game.thinking is not Thinking.OFF:
             raise ValueError(
                 f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, which the "

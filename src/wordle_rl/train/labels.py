@@ -40,21 +40,17 @@ def board_label(board: Sequence[Turn], guess: str, secret: str, others: Sequence
     return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
 
 
-def secret_label(transcript: Transcript, longest_board: int, own_turns: Collection[int] = ()) -> dict[str, Any]:
+def secret_label(transcript: Transcript, boards: Collection[int], kept: Collection[int] = ()) -> dict[str, Any]:
     """A game whose boards are trained on with its secret as the label, as a row.
 
     Args:
         transcript: The game.
-        longest_board: Number of turns on the last board that is trained on.
-        own_turns: Numbers of the own turns whose guesses are trained on as well.
+        boards: Boards with the secret as their label, by their number of turns.
+        kept: Boards at which the game's own guess is trained on.
     """
-    num_given = len(transcript.turns) - len(transcript.own_turns)
-    last = max((num_given + turn + 1 for turn in own_turns), default=0)
-    turns = [
-        _turn_row(played.turn, taught=number - num_given in own_turns)
-        for number, played in enumerate(transcript.turns[: max(longest_board, last)])
-    ]
-    return {"secret": transcript.secret, "boards_taught": longest_board, "turns": turns}
+    longest = max((*boards, *(board + 1 for board in kept)), default=0)
+    turns = [_turn_row(played.turn, taught=number in kept) for number, played in enumerate(transcript.turns[:longest])]
+    return {"secret": transcript.secret, "boards_taught": sorted(boards), "turns": turns}
 
 
 def record_labels(run: Run, stage: str, number: int, labels: Iterable[dict[str, Any]]) -> None:

@@ -31,6 +31,7 @@ REFUSED = [
     ({("rl", "optimizer", "muon_learning_rate"): 0.02}, {}, "rl.optimizer.muon_learning_rate"),
     ({("rl", "optimizer", "schedule"): "linear"}, {}, "rl.optimizer.schedule"),
     ({("model", "lora", "rank"): 8}, {}, "model.lora"),
+    ({("model", "chat_template"): "lines"}, {}, "model.chat_template"),
     ({}, {"mini_batch_size": 100}, "--mini-batch-size 100"),
     ({("model", "micro_batch_size"): 4096}, {"gpus_per_node": 8, "mini_batch_size": 8}, "model.micro_batch_size"),
     ({}, {"gpus_per_node": 4, "tensor_parallel": 3}, "--tensor-parallel 3"),

@@ -68,6 +68,9 @@ def _training(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "rl.optimizer.muon_learning_rate: AdamW alone trains here; leave it out": optimizer.muon_learning_rate
         is not None,
         'rl.optimizer.schedule: use "constant" or "cosine"': optimizer.schedule not in ("constant", "cosine"),
+        "model.chat_template: the model's own is rendered here; save yours with the model": (
+            config.model.chat_template is not None
+        ),
         "model.load_in_4bit: weights are held in 16 or 32 bits; set it to false": config.model.load_in_4bit,
         "model.lora: whole models are trained here; set model.lora.rank to 0": config.model.lora.rank > 0,
     }
