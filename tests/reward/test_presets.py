@@ -76,7 +76,7 @@ def test_preset_keeps_order_and_its_published_form_has_bare_weights(name: str) -
 
 
 def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
-    with pytest.raises(RewardError, match="request failed"):
+    with pytest.raises(RewardError):
         Rubric({"win": 1.0}).score(play("crane", "crate"), SOLVER)
     for given_words in ((), ("crate",)):
         with pytest.raises(RewardError, match="own"):
