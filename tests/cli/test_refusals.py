@@ -63,7 +63,7 @@ BAD = {
     "address of no host": ("eval --player openai:m --base-url http://[::1", "no address 'http://[::1'"),
     "run into a file": ("run {here}/mini.toml --out {here}/taken", "taken"),
     "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
-    "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "is no run directory"),
+    "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "name another --out"),
     "a file for a run": ("run {here}/mini.toml --out {here}/mini.toml", "is a file, not a run directory; name another"),
     "unlisted secret": ("play --player solver --secret zzzzz", "zzzzz"),
     "no games to summarise": ("dataset {here}/none.jsonl", "none.jsonl holds no games"),
@@ -80,10 +80,10 @@ BAD = {
     ),
     "a text to analyze": (
         "dataset {here}/taken",
-        "taken:1 is no JSON (Expecting value: line 1 column 1 (char 0)); name a file of JSON lines",
+        "taken:1 is not JSON (Expecting value: line 1 column 1 (char 0))",
     ),
     "report of no run": ("report {here}/empty", "no part of a run"),
-    "audit of no run": ("report {here}/empty --audit", "no run directory"),
+    "audit of no run": ("report {here}/empty --audit", "config.json"),
 }
 
 

@@ -82,7 +82,7 @@ def test_killed_at_this_moment_it_ends_with_the_same_files(
     assert ended.code == 0, ended.log
     check_same(unbroken_runs[name].files, snapshot(place, case.unordered), moment)
     again = fork_server.run(list(case.arguments), place)
-    assert "is finished: nothing is left to do" in again.log
+    assert "is finished" in again.log
     check_same(unbroken_runs[name].files, snapshot(place, case.unordered), "started again when finished")
 
 
@@ -107,7 +107,7 @@ def test_a_second_process_on_a_run_is_refused(fork_server, word_directory, taugh
     with exclusive_lock(tmp_path / "run" / LOCK_FILE):
         ended = fork_server.run(list(case.arguments), tmp_path)
     assert ended.code == 2
-    assert "is being written by another process" in " ".join(ended.log.split())
+    assert "another process" in " ".join(ended.log.split())
     assert not (tmp_path / "run" / "traces.jsonl").exists()
     assert fork_server.run(list(case.arguments), tmp_path).code == 0
 

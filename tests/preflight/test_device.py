@@ -38,11 +38,11 @@ def levels(sharded: Sharding, needed: MemoryEstimate = WHOLE, device: Device = E
 def test_eight_devices_that_each_hold_everything_are_no_larger_than_one() -> None:
     (finding,) = check_memory({"sft": WHOLE}, EIGHT)
     assert finding.level == "problem"
-    assert "sft takes 60.0 GiB for weights, gradients and optimizer alone, card has 24.0 GiB" in finding.message
+    assert all(part in finding.message for part in ("sft", "60.0 GiB", "card has 24.0 GiB"))
     assert "model.lora.rank" in finding.message
-    assert "hold it together if the launch shards it" in finding.message
+    assert "fsdp2.yaml" in finding.message
     (alone,) = check_memory({"sft": WHOLE}, replace(EIGHT, count=1))
-    assert "shards" not in alone.message
+    assert "fsdp2.yaml" not in alone.message
 
 
 def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
@@ -52,7 +52,7 @@ def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
     evaluation = {"eval": MemoryEstimate(30 * GIB, 0, 0, 0, 0, 0, 0, 0)}
     (finding,) = check_memory(evaluation, EIGHT, None, Sharding(8))
     assert finding.level == "problem", "one process evaluates"
-    assert "eval takes 30.0 GiB for weights alone" in finding.message
+    assert all(part in finding.message for part in ("eval", "30.0 GiB"))
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     assert check_memory({"sft": needs(gib, gib)}, device) == []
     (rough,) = check_memory({"grpo": needs(gib, 4 * gib)}, device)
     assert rough.level == "warning"
-    assert "grpo may take about 5.0 GiB, the card has 4.0 GiB; lower model.micro_batch_size" in rough.message
+    assert all(part in rough.message for part in ("grpo", "5.0 GiB", "the card has 4.0 GiB", "model.micro_batch_size"))
     (hopeless,) = check_memory({"grpo": needs(gib, 8 * gib)}, device)
     assert hopeless.level == "problem", "half of what is rough is too much"
     (unknown,) = check_memory({"grpo": needs(gib, 8 * gib)}, device, rough_refuses=False)
@@ -108,7 +108,7 @@ def test_an_engine_beside_the_training_takes_its_share() -> None:
     assert check_memory({"sft": training}, device, engine) == []
     (small,) = check_memory({"grpo": replace(needs(gib, 0), engine_weights=3 * gib)}, device, engine)
     assert small.level == "problem"
-    assert "grpo.gpu_memory_utilization 0.3 leaves vLLM 3.0 GiB" in small.message
+    assert "grpo.gpu_memory_utilization 0.3" in small.message
 
 
 # --- the command ----------------------------------------------------------------------------------------------------
@@ -125,7 +125,7 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
     config = load_config(write_config(tmp_path / "mini.toml", word_directory))
     device = Device(name, counted(config, rows=1) - 1)
     monkeypatch.setattr(device_module, "device_memory", lambda: device)
-    with pytest.raises(ConfigError, match=rf"sft takes 0\.0 GiB .*, {name} has .*grpo takes") as caught:
+    with pytest.raises(ConfigError, match=rf"sft needs 0\.0 GiB .*{name} has .*grpo needs") as caught:
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert "\n" not in str(caught.value)
     assert "eval" not in str(caught.value), "weights alone would fit"
@@ -137,7 +137,7 @@ def test_a_round_that_has_no_room_for_its_reference_is_refused(
 ) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm='"dpo"'))
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", counted(config, rows=1)))
-    with pytest.raises(ConfigError, match=r"dpo takes 0\.0 GiB for weights, reference weights"):
+    with pytest.raises(ConfigError, match=r"dpo needs 0\.0 GiB .*reference weights"):
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert not (tmp_path / "run").exists()
 
@@ -152,7 +152,7 @@ def test_a_run_that_may_fit_is_not_refused(word_directory: Path, tmp_path: Path,
     assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
     less = replace(just, num_bytes=counted(config, rows=1) - 1)
     monkeypatch.setattr(device_module, "device_memory", lambda: less)
-    with pytest.raises(ConfigError, match=r"^grpo takes"):  # of what is still ahead
+    with pytest.raises(ConfigError, match=r"^grpo needs"):  # of what is still ahead
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
 
 
@@ -173,7 +173,7 @@ def test_a_run_that_may_not_fit_says_so_before_it_trains(word_directory: Path, t
     for num_bytes, warns in ((room, True), (100 * room, False)):
         monkeypatch.setattr(device_module, "device_memory", lambda size=num_bytes: Device("main memory", size))
         todo = check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)
-        assert any("may take about" in warning for warning in todo.warnings) == warns
+        assert any("may need about" in warning for warning in todo.warnings) == warns
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("main memory", room // 3))
     with pytest.raises(ConfigError):
         check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)

@@ -67,8 +67,7 @@ def test_budgets_that_cut_the_teacher_s_replies_are_told() -> None:
     longer = [8, 8, 30, 40]
     (some,) = check_teacher_replies(longer, 35)
     assert some.level == "warning"
-    assert some.message.startswith("25% of the teacher's replies take more than max_completion_tokens 35")
-    assert "95 % take at most 40" in some.message
+    assert all(part in some.message for part in ("25%", "max_completion_tokens 35", "at most 40"))
     assert levels(check_teacher_replies([30, 40, 8], 12)) == ["problem"]
 
 
@@ -92,7 +91,7 @@ def test_updates_that_16_bits_cannot_hold_are_warned_of() -> None:
 
     assert told(4, 0, 1e-5) == told(2, 0, 3e-4) == told(2, 4, 1e-5) == [], "whole, quick, adapters"
     [message] = told(2, 0, 1e-5)
-    assert message.startswith("sft.optimizer.learning_rate 1e-05 is lost on many weights of 16 bits")
+    assert message.startswith("sft.optimizer.learning_rate 1e-05 ")
 
 
 SIZES = {

@@ -22,7 +22,7 @@ def test_published_families_pass(name: str, style: Style, shape: Shape, small_wo
     assert check_template(codec, game, prompter.thinking) == []
     notes = check_stops(codec, game, vocab_size)
     assert levels(notes) == (["note"] if FAMILIES[name].eos != FAMILIES[name].end else [])
-    assert all(f"{FAMILIES[name].eos!r}, a turn ends with {FAMILIES[name].end!r}" in note.message for note in notes)
+    assert all(repr(text) in note.message for note in notes for text in (FAMILIES[name].eos, FAMILIES[name].end))
 
 
 def test_the_sample_game_is_a_game_by_the_rules(small_words) -> None:
@@ -51,7 +51,7 @@ def test_forms_of_thinking_that_a_model_was_not_made_for_are_noted() -> None:
     game = [Message(role="user", content="a"), Message(role="assistant", content="b")]
     (silent,) = check_template(codec_of("qwen3", enable_thinking=False), game, Thinking.OPTIONAL)
     assert silent.level == "note"
-    assert "taught without thinking" in silent.message
+    assert "model.template_kwargs.enable_thinking" in silent.message
     (at_once,) = check_template(codec_of("qwen3"), game, Thinking.OFF)
     assert at_once.level == "note"
     assert "model.template_kwargs.enable_thinking to false" in at_once.message
@@ -75,7 +75,7 @@ def test_a_turn_end_that_replies_hold_is_refused(small_words) -> None:
     codec = codec_of("qwen2.5", PLAIN_END)
     assert codec.frame.turn_end == ">"
     assert "problem" in levels(check_stops(codec, game, 10**6))
-    assert "a turn ends with '>', which replies hold too" in check_stops(codec, game, 10**6)[0].message
+    assert "a turn ends with '>'" in check_stops(codec, game, 10**6)[0].message
 
 
 def test_tokens_that_the_model_does_not_have_are_refused(small_words) -> None:

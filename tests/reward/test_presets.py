@@ -69,7 +69,7 @@ def test_sparse_preset_pays_nothing_but_the_win_and_its_speed() -> None:
 
 
 def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
-    with pytest.raises(RewardError, match="request failed"):
+    with pytest.raises(RewardError):
         Rubric({"win": 1.0}).score(play("crane", "crate"), SOLVER)
     for given_words in ((), ("crate",)):
         with pytest.raises(RewardError, match="own"):

@@ -74,7 +74,7 @@ def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(
         (run.directory / record).touch()
     code, out, err = cli("report", run.directory, "--audit")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"not proven clean: {model} was trained, and {record}" in err
+    assert all(part in err for part in ("not proven clean", model, record))
 
 
 def test_a_leak_is_told_though_a_record_is_missing(run: Run) -> None:
@@ -93,5 +93,5 @@ def test_a_run_that_trained_and_recorded_nothing_is_not_called_clean(tmp_path: P
 def test_a_model_whose_words_are_gone_is_not_proven_clean(run: Run) -> None:
     lesson = lesson_of(WordSettings(), SPLIT).model_copy(update={"fingerprint": "0" * 64})
     save_lineage(run.directory / "sft", Lineage(game=GameSettings(), lessons=(lesson,)))
-    with pytest.raises(RunError, match="not proven clean: sft was trained on words that are not here"):
+    with pytest.raises(RunError, match="not proven clean: sft"):
         audit(run.directory)

@@ -36,7 +36,7 @@ def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
     path = tmp_path / "data.jsonl"
     path.write_text('{"a":1}\n' + json.dumps({"b": "x" * 92}))
-    with pytest.raises(RunError, match=r"data.jsonl:2 is longer than 100 bytes; name a file of one row a line"):
+    with pytest.raises(RunError, match=r"data.jsonl:2 is longer than 100 bytes"):
         list(read_jsonl(path))
     path.write_text(json.dumps({"b": "x" * 90}) + "\n")
     assert len(list(read_jsonl(path))) == 1
@@ -45,5 +45,5 @@ def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path
 def test_a_huge_object_is_refused_unread(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(files, "MAX_OBJECT_BYTES", 10)
     (tmp_path / "results.json").write_text('{"a": "xxxxxxx"}')
-    with pytest.raises(RunError, match=r"results.json has 16 bytes, more than the 10 that are read"):
+    with pytest.raises(RunError, match=r"results.json has 16 bytes"):
         read_object(tmp_path / "results.json")

@@ -68,10 +68,10 @@ def test_words_outside_one_list_may_be_held_out_in_another(word_directory: Path)
 
 def test_a_list_that_has_changed_is_not_taken_for_the_one_learnt_from(tmp_path: Path) -> None:
     changed = lesson(1).model_copy(update={"fingerprint": "0" * 64})
-    with pytest.raises(WordListError, match="is not what it was"):
+    with pytest.raises(WordListError, match=changed.source):
         changed.secrets()
     save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(changed,)))
-    assert "words that are not here" in str(leak_warning(tmp_path, split_secrets(WORDS)))
+    assert changed.source in str(leak_warning(tmp_path, split_secrets(WORDS)))
 
 
 def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_nothing_else(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_not
     save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
     shared = {*here.val, *here.test} & set(split_secrets(WORDS, 1).train)
     doubt = str(leak_warning(tmp_path, here))
-    assert f"trained on {len(shared)} of the validation and test secrets" in doubt
+    assert f"trained on {len(shared)} validation or test secrets" in doubt
     assert any(word in doubt for word in shared)
 
 
@@ -151,7 +151,7 @@ def test_a_model_from_elsewhere_in_place_of_a_stage_is_refused_and_not_replaced(
     shutil.copytree(of_split_5 / "sft", new / stage)
     (new / stage / LINEAGE_FILE).unlink()
     before = {path.name: path.read_bytes() for path in (new / stage).iterdir()}
-    with pytest.raises(ConfigError, match=f"{stage} holds a model .* not trained here"):
+    with pytest.raises(ConfigError, match=f"{stage} holds a model .*model.path"):
         Pipeline(load_config(of_split_5 / "config.json"), new, Console(quiet=True))()
     assert {path.name: path.read_bytes() for path in (new / stage).iterdir()} == before
 
@@ -180,4 +180,4 @@ def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_prove
     code, _, err = cli("report", run, "--audit")
     assert code == 2
     assert leaks[0] in err
-    assert f"{len(leaks)} of the validation and held-out secrets were trained on" in write_cards(run)[0].read_text()
+    assert f"{len(leaks)} validation or held-out secrets were trained on" in write_cards(run)[0].read_text()

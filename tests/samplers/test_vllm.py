@@ -94,7 +94,7 @@ def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_ask
     sampler = VLLMSampler(FakeLLM(tiny_model, max_model_len=20), codec, GREEDY, max_length=20)
     short, long, other = sampler.sample(requests_of(codec, ["5x6", "crane" * 9, "6x5"]))
     assert long.error is not None
-    assert "45 tokens, the engine takes 20" in long.error
+    assert all(number in long.error for number in ("45", "20"))
     alone = VLLMSampler(FakeLLM(tiny_model), codec, GREEDY).sample(requests_of(codec, ["5x6", "6x5"]))
     assert [short, other] == alone
 
@@ -102,7 +102,7 @@ def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_ask
 def test_an_engine_without_log_probabilities_is_refused(tiny_model, codec) -> None:
     engine = FakeLLM(tiny_model)
     engine.generate = lambda *_, **__: [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[5], logprobs=None)])]
-    with pytest.raises(RuntimeError, match="no log-probability"):
+    with pytest.raises(RuntimeError, match="log-probability"):
         VLLMSampler(engine, codec, GREEDY).sample(requests_of(codec, ["5x6"]))
 
 

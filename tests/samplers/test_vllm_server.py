@@ -84,7 +84,7 @@ def test_a_request_that_keeps_failing_is_an_error_of_its_game_alone(statuses, se
     server.refuse = list(statuses)
     lost, kept = sampler(server, codec).sample(asked(codec, 2))
     assert lost.error is not None
-    assert f"gave no completion: status {statuses[0]}" in lost.error
+    assert f"status {statuses[0]}" in lost.error
     assert not lost.token_ids
     assert kept.error is None
     assert not server.refuse, "one try, or four"
@@ -99,7 +99,7 @@ def test_an_answer_without_a_log_probability_for_each_token_is_no_completion(
     monkeypatch.setattr(server, "_complete", lambda _: (200, answer))
     [said] = sampler(server, codec).sample(asked(codec, 1))
     assert said.error is not None
-    assert "gave no completion" in said.error
+    assert said.error
 
 
 def test_a_connection_that_breaks_is_an_error_of_the_game(server, codec, monkeypatch) -> None:

@@ -74,7 +74,7 @@ def test_a_second_process_does_not_buy_into_the_same_file(serve, buy, split) -> 
     with exclusive_lock(Path(".t.jsonl.lock")):
         code, out, err = buy(endpoint, "--max-secrets", 1)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert "t.jsonl is being written by another process" in err
+        assert "t.jsonl" in err
         assert buy(endpoint, "--max-secrets", 1, "--out", "other.jsonl")[0] == 0
     assert not Path("t.jsonl").exists()
     assert len(endpoint.requests) == 1
@@ -143,9 +143,9 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (["--model", "solver"], "would pass for the solver's own"),
-        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file both choose"),
-        (["--provider", "grok"], "no provider"),
+        (["--model", "solver"], "--model solver"),
+        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file"),
+        (["--provider", "grok"], "'grok'"),
         (["--provider", "together"], "TOGETHER_API_KEY"),
         (["--provider", "http://127.0.0.1:9/v1"], "no response from"),
         (["--words-file", "odd.txt"], "not in word list"),

@@ -84,9 +84,9 @@ def test_reasoning_sent_apart_is_the_thinking_that_is_required(serve, small_word
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (chat([{"type": "image"}]), "no text"),
-        (chat(7), "no text"),
-        (chat("<guess>cr", "error"), "an error broke the reply off"),
+        (chat([{"type": "image"}]), "AnswerError"),
+        (chat(7), "AnswerError"),
+        (chat("<guess>cr", "error"), "AnswerError"),
         ((200, {"error": {"message": "overloaded"}}), "the endpoint sent an error: overloaded"),
         ((200, {"error": f"bad {KEY}", "choices": []}), "the endpoint sent an error: bad (key)"),
         pytest.param((200, b"[" * 10**5 + b"]" * 10**5), "RecursionError", id="deeply nested"),
@@ -143,7 +143,7 @@ def test_time_is_bounded(limit: str, serve, small_words) -> None:
 
     started = time.monotonic()
     _, [game] = play(teacher(serve(asleep), small_words, max_retries=0, **{limit: 0.1}))
-    assert ("no whole response within" if limit == "timeout_s" else limit) in (game.error or "")
+    assert ("response within" if limit == "timeout_s" else limit) in (game.error or "")
     assert time.monotonic() - started < 5
 
 
@@ -160,7 +160,7 @@ def test_a_refusal_that_every_game_would_meet_ends_the_run(status: int, body: di
     endpoint = serve(lambda number, asked: winner(number, asked) if number < 2 else (status, body))
     games: list[GameRecord] = []
     asked = teacher(endpoint, small_words, max_concurrent=1)
-    with pytest.raises(ConfigError, match="what was finished is kept") as caught:
+    with pytest.raises(ConfigError, match="refused") as caught:
         asked.play([Job(secret, i) for i, secret in enumerate(SECRETS)], games.append)
     assert (len(games), len(endpoint.requests)) == (2, 3)
     assert KEY not in str(caught.value)

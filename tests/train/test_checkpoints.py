@@ -51,5 +51,5 @@ def test_a_file_that_a_checkpoint_has_lost_is_named(damage: str, tmp_path: Path)
     complete_checkpoint(checkpoint, {})
     file = checkpoint / "optimizer.pt"
     file.unlink() if damage == "removed" else file.write_text("opt")
-    with pytest.raises(RunError, match=r"checkpoint-10 lacks optimizer\.pt"):
+    with pytest.raises(RunError, match=r"checkpoint-10\b.*\boptimizer\.pt"):
         last_checkpoint(tmp_path)

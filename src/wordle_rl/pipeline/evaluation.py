@@ -1,4 +1,4 @@
-"""The evaluations of a run's models, its results and its report."""
+"""Evaluate the models of a run; write results and report."""
 
 from __future__ import annotations
 
@@ -39,9 +39,10 @@ from wordle_rl.samplers.base import Closable
 
 
 def evaluate_and_report(work: RunWork) -> dict[str, Any]:
-    """Evaluate every model that was not yet, write results, report and cards, and return the results."""
+    """Evaluate all models that are not evaluated yet, write results, report and cards, and return the results."""
     results: dict[str, Any] = {}
-    strata = _strata(work)
+    stored = store_strata(work.directory)
+    strata = stored.named() if stored.complete else {}  # unknown if some training data is missing here
     for name in work.config.evaluated:
         results[name] = {
             part: asdict(figures)
@@ -59,16 +60,9 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     return results
 
 
-def _strata(work: RunWork) -> dict[str, frozenset[str]]:
-    """The strata of the held-out secrets, stored beside the results; none if what was trained on is not all here."""
-    strata = store_strata(work.directory)
-    return strata.named() if strata.complete else {}
-
-
 def _figures(
     work: RunWork, evaluation: Evaluation, variant: Variant, strata: dict[str, frozenset[str]]
 ) -> dict[str, Figures]:
-    """Figures by part of the secrets; those of sampled games have part names of their own."""
     found = figures_by_split(evaluation, work.context.split, strata)
     return {sampled_part(part): figures for part, figures in found.items()} if variant == "sampled" else found
 
@@ -78,7 +72,7 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
     label = evaluation_name(name, variant)
     path = work.directory / "eval" / f"{label}.json"
     if path.is_file():
-        journal_path(path).unlink(missing_ok=True)  # left by a process that was killed once all was stored
+        journal_path(path).unlink(missing_ok=True)  # left by a kill after the evaluation was stored
         return Evaluation.load(path)
     secrets = work.context.split.of_each_part(work.config.eval.max_games)
     if constrained:
@@ -106,8 +100,10 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
         tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
         engine: EngineName = "mlx" if work.config.backend == "mlx" else work.config.eval.engine
         seed = work.config.seed
-        if sampled and model.path != "tiny":  # an untrained embedded model draws its weights from the seed, too
-            seed = seed_after(seed, len(before))  # a resumed evaluation does not repeat the draws of the kept games
+        # A resumed evaluation must not repeat the draws of the games it kept. For an untrained embedded model the seed
+        # also decides the weights, so it stays.
+        if sampled and model.path != "tiny":
+            seed = seed_after(seed, len(before))
         sampler = model_sampler(
             model, work.context.words, work.context.prompter, sampling, seed, engine, constrained=constrained
         )
@@ -130,7 +126,7 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
             work.context.words,
             work.context.prompter,
             sampler,
-            # Sampled games begin with many openers, and regret takes half a second for each.
+            # Sampled games have many different openers, and exact regret takes half a second for each.
             solver=work.context.solver if not sampled else None,
             batch_size=work.config.max_batch_size,
             journal=journal,
@@ -145,7 +141,6 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
 
 
 def _player(work: RunWork, name: str) -> ModelSettings:
-    """Model of an evaluation; the base plays without the adapters that training would add."""
-    if name == "base":
+    if name == "base":  # without the adapters that training would add
         return work.config.model.model_copy(update={"lora": LoraSettings()})
     return work.config.model_at(work.directory / name)

@@ -1,7 +1,7 @@
-"""Memory of a stage of a run: what the device has, what was taken before, and the most that the stage took.
+"""Memory of a stage: what the device has, what was in use before, and the peak.
 
-On a GPU that is what torch has reserved there, its cache included, as `nvidia-smi` shows it; elsewhere the resident
-memory of this process. torch is not imported here: a run that trains has it.
+On a GPU this is what torch has reserved, including its cache, as `nvidia-smi` shows it. Elsewhere it is the resident
+memory of the process. torch is not imported here; a run that trains has already imported it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class MemoryNow:
 
     Attributes:
         device: Name of the GPU, or `main memory`.
-        total_gib: All that the device has; 0: unknown.
-        taken_gib: What this process holds now.
-        peak_gib: The most it has held: on a GPU since `memory_now(reset_peak=True)`, elsewhere since it began.
+        total_gib: Memory of the device; 0: unknown.
+        taken_gib: Memory in use now.
+        peak_gib: Peak: on a GPU since `memory_now(reset_peak=True)`, elsewhere since the process began.
     """
 
     device: str
@@ -32,7 +32,7 @@ class MemoryNow:
     peak_gib: float
 
     def line(self) -> str:
-        """The device and what is taken of it, for the start of a stage.
+        """Describe the device and the memory in use, for the start of a stage.
 
         Examples:
             >>> MemoryNow("NVIDIA A100", 40.0, 10.5, 10.5).line()
@@ -50,11 +50,11 @@ class StageMemory:
 
     @property
     def grown_gib(self) -> float:
-        """The peak above what was taken before."""
+        """Peak minus memory in use before."""
         return max(0.0, self.after.peak_gib - self.before.taken_gib)
 
     def line(self, stage: str, seconds: float) -> str:
-        """Time and peak memory of a stage.
+        """Describe time and peak memory of a stage.
 
         Examples:
             >>> before, after = (MemoryNow("GPU", 40.0, 10.0, peak) for peak in (10.0, 36.0))
@@ -68,7 +68,7 @@ class StageMemory:
         )
 
     def row(self) -> dict[str, Any]:
-        """The figures for timings.json and results.json."""
+        """Return the figures for timings.json and results.json."""
         return {
             "device": self.after.device,
             "total_gib": round(self.after.total_gib, 3),
@@ -86,7 +86,7 @@ class StageMemory:
 
 
 def memory_now(*, reset_peak: bool = False) -> MemoryNow:
-    """Memory of this process on its device; `reset_peak`: the peak of a GPU counts from now on."""
+    """Measure the memory of this process on its device; `reset_peak` restarts the peak of a GPU."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         total = (main_memory_bytes() or 0) / _GIB

@@ -1,7 +1,7 @@
-"""Models sent to the hub while a run trains: each checkpoint, and at the end the trained model with its card.
+"""Push models to the hub while a run trains: each checkpoint, and at the end the trained model with its card.
 
-A checkpoint is sent in the background, from a copy by links, so that training neither waits for it nor removes its
-files meanwhile. While one is on its way, the next is left out. A failure costs a line, never the run.
+A checkpoint is pushed in the background from a copy made of hard links, so training neither waits nor removes its files
+meanwhile. While one is being pushed, the next is skipped. A failure prints a line and never stops the run.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from wordle_rl.runs import trained_model
 from wordle_rl.runs.lineage import Lineage, save_lineage
 
 OUTBOX = ".outbox"
-"""Directory in that of a run, where a checkpoint lies while it is sent."""
+"""Directory in a run for the checkpoint that is being pushed."""
 
 
 class HubPusher:
-    """Sends the models of a run to one repository.
+    """Push the models of a run to a repository.
 
     Args:
-        repo: USER/NAME; it is made if there is none.
-        private: Hide a new repository from others.
+        repo: USER/NAME; created if it does not exist.
+        private: Make a new repository private.
         show: Prints a line.
-        api: The hub; None: that of HF_ENDPOINT, with the token of HF_TOKEN or of the last login.
+        api: The hub. None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
 
     Raises:
-        ConfigError: If there is no such name or no token, or the hub refuses or cannot be reached.
+        ConfigError: If the name is invalid, there is no token, or the hub refuses or cannot be reached.
     """
 
     def __init__(
@@ -42,10 +42,9 @@ class HubPusher:
         self._sending: Thread | None = None
 
     def send_checkpoint(self, lineage: Lineage, checkpoint: Path, title: str) -> None:
-        """Send a checkpoint's model in the background, unless an earlier one is still on its way.
+        """Push a checkpoint in the background, unless an earlier one is still being pushed or it is sharded.
 
-        A checkpoint in shards is left out. The lineage goes with the model, so that whoever fetches it plays it as it
-        was trained.
+        The lineage goes with the model, so that others can play it as it was trained.
         """
         if (self._sending is not None and self._sending.is_alive()) or trained_model(checkpoint) != checkpoint:
             return
@@ -59,7 +58,7 @@ class HubPusher:
         self._sending.start()
 
     def finish(self, run: Path) -> None:
-        """Send the last trained model and its card, once the checkpoint on its way has arrived."""
+        """Wait for the checkpoint that is being pushed, then push the trained model and its card."""
         if self._sending is not None:
             self._sending.join()
         try:
@@ -81,9 +80,8 @@ class HubPusher:
 
 
 def _link(source: Path, target: Path) -> None:
-    """A second name for a file; a copy where the file system has no such names."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
-    except OSError:
+    except OSError:  # the file system has no hard links
         shutil.copy2(source, target)

@@ -1,4 +1,4 @@
-"""State shared by the stages of a run, and their durations."""
+"""State that the stages of a run share, and their durations."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from wordle_rl.train.starts_file import ValidationFile
 
 @dataclass
 class RunWork:
-    """One run at work.
+    """State of a run in progress.
 
     Attributes:
-        config: Every setting.
-        console: Where progress is shown.
+        config: All settings.
+        console: Shows progress.
         context: Words, split, prompts and solver.
-        lesson: The secrets its models are trained on.
+        lesson: The secrets that its models are trained on.
         run: The run directory.
-        validation: The secrets that checkpoints are selected by, and the file they come from, if any.
-        peak_memory_gib: The most main memory that a stage took.
-        memory: Stage that trains -> its memory, see `StageMemory.row`.
-        pusher: Sends checkpoints to the hub; None: nobody does.
+        validation: The secrets for checkpoint selection, and the file they come from, if any.
+        peak_memory_gib: Peak of main memory over all stages.
+        memory: Memory of each training stage, see `StageMemory.row`.
+        pusher: Pushes checkpoints to the hub, if set.
     """
 
     config: RunConfig
@@ -53,10 +53,10 @@ class RunWork:
 
     @classmethod
     def of(cls, config: RunConfig, directory: Path, console: Console, *, overwrite: bool = False) -> RunWork:
-        """The work of a config; with `overwrite`, whatever the directory holds.
+        """Create the state of a run; with `overwrite`, ignore what the directory holds.
 
         Raises:
-            RunError: If a line of grpo.validation_file names no secret.
+            RunError: If a line of grpo.validation_file has no secret.
             ConfigError: If none of its secrets can be used.
         """
         validation = ValidationFile.of(config, None if overwrite else directory)
@@ -64,7 +64,7 @@ class RunWork:
         return cls(config, console, context, lesson_of(config.words, context.split), Run(directory), validation)
 
     def open(self, run: Run) -> None:
-        """Work in a run directory that was made, under the names that trackers are given."""
+        """Use a run directory that was created."""
         self.run = run
         run.tracking = Tracking.named(run.directory, self.config.report_project, self.config.trackio_space)
 
@@ -74,19 +74,19 @@ class RunWork:
         return self.run.directory
 
     def expect(self, lineage: Lineage) -> None:
-        """Announce the lineage of the model that is trained next, for checkpoints that are sent meanwhile."""
+        """Set the lineage to push with checkpoints of the next training."""
         if self.pusher is not None:
             self.run.on_checkpoint = partial(self.pusher.send_checkpoint, lineage)
 
     def remember(self) -> None:
-        """Resume from the times and the memory of earlier calls."""
+        """Load the times and the memory of earlier calls."""
         if self._timings.is_file():
             spent = read_object(self._timings)
             self.run.seconds, self.peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
             self.memory = spent.get("memory", {})
 
     def keep_validation(self) -> None:
-        """Keep the secrets of grpo.validation_file in the run."""
+        """Store the secrets of grpo.validation_file in the run."""
         path, found = self.directory / VALIDATION_SECRETS_FILE, self.validation.found
         if found is not None and not path.is_file():
             write_jsonl(path, ({"secret": secret} for secret in found.secrets))
@@ -94,7 +94,7 @@ class RunWork:
 
     @contextmanager
     def stage(self, name: str, title: str, total: int, done: int = 0) -> Iterator[ProgressCallback]:
-        """Time a stage and show how far it is."""
+        """Time a stage and show its progress."""
         try:
             with show_progress(self.console, title, total, done=done) as tell, self.run.stage(name):
                 yield tell
@@ -105,7 +105,7 @@ class RunWork:
 
     @contextmanager
     def training(self, name: str, title: str, done: int = 0) -> Iterator[ProgressCallback]:
-        """A stage that trains: its memory is printed before, its time and memory afterwards, and both are stored."""
+        """Run a training stage: print its memory before, its time and memory afterwards, and store both."""
         before, started = memory_now(reset_peak=True), time.perf_counter()
         self._print(before.line())
         with self.stage(name, title, 0, done) as tell:

@@ -1,4 +1,4 @@
-"""Work that a call of the chain has to do, and refusal of what cannot succeed, before anything is written."""
+"""Before a run writes anything: find out what is left to do, and stop if it cannot succeed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class Todo:
-    """Stages still to be done: teacher games, SFT, learning by play, evaluations; and what a user should know first."""
+    """Stages that are still to be done, and warnings for the user."""
 
     traces: bool
     sft: bool
@@ -34,24 +34,23 @@ class Todo:
 def check_before_run(
     config: RunConfig, context: GameContext, directory: Path, chain: Sequence[RunStage], *, overwrite: bool
 ) -> Todo:
-    """Refuse what can be known to fail before a run is begun or resumed.
+    """Stop everything that is bound to fail before a run begins or resumes.
 
     Args:
-        config: Every setting.
+        config: All settings.
         context: Words, split, prompts and solver of the run.
         directory: The run directory.
-        chain: The stages to go through, from teacher games on.
-        overwrite: Whether a run in that directory is to be removed first.
+        chain: The stages to go through.
+        overwrite: Whether a run in the directory will be removed first.
 
     Returns:
-        What this call of the chain has to do.
+        What is left to do.
 
     Raises:
-        ConfigError: If settings or model cannot work, or not on the processes that were launched, a package is missing,
-            memory does not suffice, a file of teacher games or boards cannot be read, or an input lies in a directory
-            that is to be removed; or the directory is no run yet and holds games or a model that know validation or
-            test secrets of the run.
-        RunError: If the directory is a file, or what is to be removed is no run.
+        ConfigError: If settings, model or launch cannot work, a package is missing, memory is too small, a file of
+            teacher games or boards cannot be read, or an input lies in a directory that will be removed. Also if the
+            directory of a new run holds games or a model that know validation or test secrets.
+        RunError: If the directory is a file, or what would be removed is not a run.
     """
     check_place(directory)
     if overwrite:
@@ -66,20 +65,15 @@ def check_before_run(
 
 
 def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, *, overwrite: bool) -> Plan:
-    """Work of this call for the checks.
-
-    Raises:
-        ConfigError: If a training is ahead and its packages are missing.
-    """
     ahead = {
         name for name, wanted in (("traces", todo.traces), ("sft", todo.sft), (config.algorithm, todo.play)) if wanted
     }
     if ahead - {"traces"}:
         try:
-            import wordle_rl.models.loading  # noqa: F401 - it needs the packages of a training
+            import wordle_rl.models.loading  # noqa: F401 - imports the packages that a training needs
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
-    if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its own memory when it is started
+    if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its memory itself
         ahead.add("eval")
     begins = config.model if todo.sft else config.start_settings(directory)
     boards = config.rl.starts.file
@@ -89,8 +83,6 @@ def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, 
 
 
 def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> Todo:
-    """Stages of a chain that are not done yet; with `overwrite`, all of them."""
-
     def is_ahead(name: RunStage) -> bool:
         return name in chain and (overwrite or not is_trained(directory / name))
 
@@ -107,7 +99,7 @@ def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, over
 
 
 def is_trained(directory: Path) -> bool:
-    """True if a stage left its finished model; the game file is written last."""
+    """True if a stage has saved its model; the lineage file is written last."""
     return (directory / LINEAGE_FILE).is_file()
 
 
@@ -121,16 +113,17 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
     }
     for setting, path in inputs.items():
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
-            raise ConfigError(f"{setting} {path} lies in {directory}, which --overwrite would remove")
+            raise ConfigError(f"{setting} {path} is in {directory}, which --overwrite would remove; move it elsewhere")
 
 
 def _check_taken_over(split: Split, directory: Path, algorithm: str) -> None:
-    """Refuse, in a new run's directory, a model that would be replaced, and what had validation or test secrets."""
+    # A new run can find games or a model in its directory. It must neither replace a foreign model nor continue from
+    # one that has met validation or test secrets.
     for stage in (directory / "sft", directory / algorithm):
         if any(stage.glob("*.safetensors")) and not is_trained(stage):
             raise ConfigError(
-                f"{stage} holds a model without {LINEAGE_FILE}, so it was not trained here and would be replaced; "
-                "train it with model.path, from another place"
+                f"{stage} holds a model without {LINEAGE_FILE}, which this run did not train and would replace; move "
+                "it elsewhere and set model.path to it"
             )
     path = directory / "traces.jsonl"
     met = {str(row.get("secret")) for row in read_jsonl(path)} & split.never_trained if path.is_file() else set()
@@ -139,17 +132,11 @@ def _check_taken_over(split: Split, directory: Path, algorithm: str) -> None:
         met, where = set(lineage.leaks(split)), "sft"
     if met:
         raise ConfigError(
-            f"{directory} holds {where} of another split: {len(met)} of its secrets are validation or test "
-            f"secrets here, {min(met)} for one; give words.split_seed the seed of the run it comes from, or name "
-            "another directory"
+            f"{directory} holds {where} of another split: {len(met)} of its secrets are validation or test secrets "
+            f"here, for example {min(met)}; set words.split_seed to that of the run it comes from, or name another "
+            "directory"
         )
-    _check_strict_taken_over(split, directory)
-
-
-def _check_strict_taken_over(split: Split, directory: Path) -> None:
-    """Refuse, in a new run's directory, games and a model that name strict words."""
-    path, lineage = directory / "traces.jsonl", lineage_of(directory / "sft")
-    named: set[str] = set()
+    lineage, named = lineage_of(directory / "sft"), set[str]()
     for trace in read_traces(path) if split.strict and path.is_file() else ():
         named |= strict_words_of(trace, split)
     where = "traces.jsonl" if named else "sft"
@@ -157,6 +144,6 @@ def _check_strict_taken_over(split: Split, directory: Path) -> None:
         named = set(lineage.strict_leaks(split))
     if named:
         raise ConfigError(
-            f"{directory} holds {where} of a run without strict words: {len(named)} of those here are named there, "
-            f"{min(named)} for one; set words.strict_fraction to 0, or name another directory"
+            f"{directory} holds {where} that names {len(named)} strict words of this run, for example {min(named)}; "
+            "set words.strict_fraction to 0, or name another directory"
         )

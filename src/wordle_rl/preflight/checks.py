@@ -1,6 +1,6 @@
-"""The one list of checks before a training: `run` refuses what `preflight` calls a problem, and the other way round.
+"""The list of checks before a training: `run` stops at exactly what `preflight` reports as a problem.
 
-A check takes a `Plan` and returns findings. One that raises `ConfigError` or `RunError` has found a problem, too.
+A check takes a `Plan` and returns findings. Raising `ConfigError` or `RunError` counts as a problem.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from wordle_rl.train.starts_file import start_boards_of
 
 
 class LookedUp(NamedTuple):
-    """A model as far as it can be read without its weights, and why the rest cannot."""
+    """What can be read of a model without its weights, and what went wrong."""
 
     numbers: ModelNumbers | None
     codec: ChatCodec | None
@@ -51,11 +51,11 @@ class Plan:
     """A run, or the part of it that is still ahead.
 
     Attributes:
-        config: Every setting.
+        config: All settings.
         context: Words, split, prompts and solver of the run.
-        ahead: What is to be done: `traces`, `sft`, the name of the algorithm, `eval`.
-        begins: The model that the first training ahead starts from.
-        boards: The file of initial states that would be read; None: groups start from none.
+        ahead: Stages to be done: `traces`, `sft`, the name of the algorithm, `eval`.
+        begins: The model that the first of these trainings starts from.
+        boards: The file of initial states, if there is one.
     """
 
     config: RunConfig
@@ -66,13 +66,13 @@ class Plan:
 
     @classmethod
     def whole(cls, config: RunConfig, context: GameContext) -> Plan:
-        """A run of which nothing is done yet."""
+        """Plan a run of which nothing is done yet."""
         teaches = {"traces"} & {*config.chain}
         return cls(config, context, {*teaches, *config.trained, "eval"}, config.model, config.rl.starts.file)
 
     @property
     def plays(self) -> bool:
-        """True if learning by play is ahead."""
+        """True if RL is ahead."""
         return self.config.algorithm in self.ahead
 
     @property
@@ -82,7 +82,7 @@ class Plan:
 
     @property
     def begins_here(self) -> bool:
-        """True if the first training ahead starts from `model.path`, not from what this run trained."""
+        """True if the first training starts from `model.path`, not from a model that this run trained."""
         return "sft" in self.ahead or (self.plays and self.config.start == "base")
 
     @cached_property
@@ -100,14 +100,13 @@ class Plan:
 
     @cached_property
     def taught(self) -> list[Example]:
-        """A few teacher games as sequences; none if no teacher game is to be trained on, or without a tokenizer."""
+        """A few teacher games as sequences; empty if there is nothing to teach, or no tokenizer."""
         if "traces" not in self.ahead or not self.trains or self.model.codec is None or _opener(self):
             return []
         return teacher_examples(self.config, self.context, self.model.codec)
 
 
 def _backend(plan: Plan) -> list[Finding]:
-    """A backend that is not here, and settings that it would not follow."""
     if plan.config.backend != "torch":
         find_backend(plan.config.backend).check(plan.config)
     return []
@@ -118,18 +117,17 @@ def _on_policy(plan: Plan) -> list[Finding]:
 
 
 def _system_prompt(plan: Plan) -> list[Finding]:
-    """Strict words that prompts name."""
     game, split = plan.config.game, plan.context.split
     messages = []
     if game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
         messages.append(
-            f"game.style textarena_original names {named[0]!r} in a text of its own, a strict word "
-            "(words.strict_fraction) of this split; give another words.split_seed, or strict_fraction 0"
+            f"the fixed texts of game.style textarena_original contain {named[0]!r}, a strict word "
+            "(words.strict_fraction); set another words.split_seed, or words.strict_fraction to 0"
         )
     if named := sorted(split.strict_words_in(game.system_prompt)):
         messages.append(
-            f"game.system_prompt names {named[0]!r}, a strict word (words.strict_fraction), which training never does; "
-            "word it otherwise"
+            f"game.system_prompt contains {named[0]!r}, a strict word (words.strict_fraction), which training must "
+            "never name; reword it"
         )
     return [Finding("problem", message) for message in messages]
 
@@ -146,8 +144,8 @@ def _opener(plan: Plan) -> list[Finding]:
         )
     elif opener is not None and opener not in words:
         message = (
-            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or leave it "
-            "to the teacher (no opener in a config file, None on the command line)"
+            f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or let the "
+            "teacher choose (no opener in a config file, None on the command line)"
         )
     return [Finding("problem", message)] if message else []
 
@@ -155,7 +153,7 @@ def _opener(plan: Plan) -> list[Finding]:
 def _given_games(plan: Plan) -> list[Finding]:
     config, context = plan.config, plan.context
     if config.traces.file is not None and "traces" in plan.ahead:
-        next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # one game, or an error
+        next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # raises if none is usable
     return []
 
 
@@ -206,7 +204,7 @@ def _teacher(plan: Plan) -> list[Finding]:
     if not taught:
         return []
     traces = config.traces
-    thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # others hold only the guess
+    thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # otherwise replies are only a guess
     lengths = [len(example.token_ids) for example in taught]
     return [
         *(check_teacher(lengths, config.model.max_length) if "sft" in plan.ahead else ()),
@@ -238,11 +236,11 @@ CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (
     _teacher,
     _room,
 )
-"""Every check that needs neither weights nor games of the model, in the order of the report."""
+"""All checks that need neither weights nor games of the model, in the order of the report."""
 
 
 def findings_of(plan: Plan) -> Iterator[Finding]:
-    """Findings of all checks; one message is given once."""
+    """Yield the findings of all checks, each message once."""
     said: set[str] = set()
     for check in CHECKS:
         try:

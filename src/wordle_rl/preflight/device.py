@@ -1,4 +1,4 @@
-"""Does each stage of a training have room on the device?"""
+"""Check that each stage of a training fits into the memory of the device."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _COUNTED: Mapping[MemoryStage, str] = {
     "distill": _TRAINED,
     "eval": "weights",
 }
-_MUCH_LESS = 'set model.lora.rank, with it model.dtype "bfloat16", or choose a smaller model or a larger device'
-_SHARD = "; the devices here hold it together if the launch shards it, as scripts/launch/fsdp2.yaml does"
+_MUCH_LESS = 'set model.lora.rank and model.dtype "bfloat16", or choose a smaller model or a larger device'
+_SHARD = "; it fits on the devices here together if you shard it, as scripts/launch/fsdp2.yaml does"
 _UNSHARDED = Sharding()
 
 
@@ -48,14 +48,14 @@ def check_memory(
     *,
     rough_refuses: bool = True,
 ) -> list[Finding]:
-    """Check that each stage fits the device: exactly counted parts must, the rough total should.
+    """Check that each stage fits the device: the exactly counted parts must fit, the rough total should.
 
     Args:
-        memory: What each stage takes.
-        device: What there is, for each process.
-        engine_share: Fraction of the device that a vLLM engine takes beside GRPO; 0: there is none.
-        sharding: What the launch spreads over several devices; an evaluation has all of the model on one.
-        rough_refuses: Whether an estimate of twice the room is a problem; False where lengths are not known.
+        memory: Memory that each stage needs.
+        device: The device of each process.
+        engine_share: Fraction of the device that a vLLM engine takes beside GRPO; 0: none.
+        sharding: How the launch spreads a model over devices; an evaluation holds all of it on one.
+        rough_refuses: Whether a rough estimate can be a problem; False if lengths are unknown.
     """
     findings: list[Finding] = []
     if device.num_bytes is None:
@@ -64,18 +64,18 @@ def check_memory(
         share = engine_share if stage == "grpo" else 0.0
         room = device.num_bytes * (1 - share)
         taken = f", {in_percent(share, 0)}% of it vLLM's" if share else ""
-        told = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
+        available = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
         spread = _UNSHARDED if stage == "eval" else sharding
         least = needed.counted_on_each(spread)
         if least > room and not spread.offloaded:
-            message = f"{stage} takes {least / _GIB:.1f} GiB for {_COUNTED[stage]} alone, {told}; {_MUCH_LESS}" + (
-                _SHARD if spread == _UNSHARDED and stage != "eval" and least <= room * device.count else ""
-            )
+            message = f"{stage} needs {least / _GIB:.1f} GiB just for {_COUNTED[stage]}, but {available}; {_MUCH_LESS}"
+            if spread == _UNSHARDED and stage != "eval" and least <= room * device.count:
+                message += _SHARD
             findings.append(Finding("problem", message))
         elif needed.total > room:
-            # What is rough may be twice too high. A run that even half of it stops would be killed without a word.
+            # The rough part can be twice too high. If even half of it does not fit, the system would kill the run.
             hopeless = rough_refuses and not spread.offloaded and least + (needed.total - needed.counted) / 2 > room
-            message = f"{stage} may take about {needed.total / _GIB:.1f} GiB, {told}; {_LESS[stage]}"
+            message = f"{stage} may need about {needed.total / _GIB:.1f} GiB, but {available}; {_LESS[stage]}"
             findings.append(Finding("problem" if hopeless else "warning", message))
         if share:
             findings += _check_share(needed, share, device.num_bytes)
@@ -83,13 +83,12 @@ def check_memory(
 
 
 def _check_share(needed: MemoryEstimate, share: float, num_bytes: int) -> list[Finding]:
-    """Check that the engine's part of a GPU holds its copy of the weights, in 16 bits."""
     weights = needed.engine_weights
     if weights < num_bytes * share:
         return []
     message = (
-        f"grpo.gpu_memory_utilization {share} leaves vLLM {num_bytes * share / _GIB:.1f} GiB, its copy of the weights "
-        f"takes {weights / _GIB:.1f}; raise it, or have a vLLM server play (grpo.engine)"
+        f"grpo.gpu_memory_utilization {share} gives vLLM {num_bytes * share / _GIB:.1f} GiB, but its copy of the "
+        f"weights needs {weights / _GIB:.1f}; raise it, or let a vLLM server play (grpo.engine)"
     )
     return [Finding("problem", message)]
 
@@ -101,16 +100,16 @@ def check_room(
     teacher_length: int | None = None,
     game_length: int | None = None,
 ) -> list[Finding]:
-    """Check that these stages fit, from the model's config.json alone; nothing is loaded or played.
+    """Check that stages fit into memory, from the model's config.json alone; nothing is loaded or played.
 
-    Without the lengths in tokens that the stages come to, only what must fit whatever they are is found.
+    If a length is unknown, only what must fit in any case is checked.
 
     Args:
-        config: Every setting.
-        model: Where the stages begin: the base model, or what SFT made of it.
-        stages: `sft`, the name of the algorithm, `eval`; others are not counted.
-        teacher_length: Tokens of the longest teacher game; None: not known.
-        game_length: Tokens of the longest game that the model may play; None: not known.
+        config: All settings.
+        model: The model that the stages begin with.
+        stages: `sft`, the name of the algorithm, `eval`; others are ignored.
+        teacher_length: Tokens of the longest teacher game. None: unknown.
+        game_length: Tokens of the longest game that the model can play. None: unknown.
     """
     from wordle_rl.models.device import device_memory
     from wordle_rl.models.loading import load_numbers
@@ -128,21 +127,21 @@ def check_room(
 
 
 def shares_memory(config: RunConfig) -> bool:
-    """True if the GPU of a run shares the main memory of the machine: a Mac's, by MLX or by torch."""
+    """True if the GPU shares the main memory of the machine: a Mac, with MLX or torch."""
     from wordle_rl.models.device import device_kind
 
     return config.backend == "mlx" or device_kind() == "mps"
 
 
 def engine_beside(config: RunConfig) -> float:
-    """Fraction of the device that a vLLM engine takes beside the training; 0 if there is none."""
+    """Return the fraction of the device that a vLLM engine takes beside the training; 0 if there is none."""
     return config.grpo.gpu_memory_utilization if config.grpo.engine == "vllm" else 0.0
 
 
 def stage_memory(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
 ) -> dict[MemoryStage, MemoryEstimate]:
-    """Memory of each stage; unknown lengths are taken to be the longest allowed."""
+    """Estimate the memory of each stage; unknown lengths count as the longest allowed."""
     from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
     from wordle_rl.train.optimizer import wants_bf16
 

@@ -1,4 +1,4 @@
-"""Result of a check."""
+"""Findings: the results of checks."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from wordle_rl.config import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something found, in one line that names the setting to change."""
+    """The result of a check, in one line that names the setting to change."""
 
     level: Literal["problem", "warning", "note"]
     message: str
 
 
 def refuse(findings: Iterable[Finding]) -> None:
-    """Raise an error if there is a problem.
+    """Raise one error for all problems.
 
     Raises:
-        ConfigError: With all problems in one line.
+        ConfigError: If there is a problem; one line names all.
     """
     problems = [finding.message for finding in findings if finding.level == "problem"]
     if problems:

@@ -1,10 +1,9 @@
 """Memory of a training, estimated from a model's numbers alone. Pure arithmetic; nothing is loaded.
 
-Weights, gradients, optimizer state and the key/value cache are counted; activations are a rule of thumb that is right
-within a factor of two. The cache is what surprises in multi-turn training: every token of every game of a step keeps
-`2 x layers x key/value heads x head size` numbers until the games are over, so a group of 16 takes 16 times the cache
-of one game. For Qwen3-4B in bfloat16 that is 144 KiB a token: one game of 4,096 tokens takes 0.56 GiB, a group of
-16 takes 9 GiB, 32 groups take 288 GiB.
+Weights, gradients, optimizer state and the key/value cache are counted exactly. Activations are a rule of thumb, right
+within a factor of two. The surprise in multi-turn training is the cache: every token of every game keeps
+`2 x layers x key/value heads x head size` numbers until the games end. For Qwen3-4B in bfloat16 that is 144 KiB per
+token: 0.56 GiB for a game of 4,096 tokens, 9 GiB for a group of 16, 288 GiB for 32 groups.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from wordle_rl.runs.distributed import Sharding
 MemoryStage = Literal["sft", "grpo", "expert_iteration", "dpo", "distill", "eval"]
 
 FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
-"""Bytes a number held in 4 bits takes: half of one, a byte of scale for each 64, and four more for 256 such scales.
+"""Bytes per 4-bit number: half a byte, one byte of scale per 64 numbers, and four more per 256 such scales.
 
 Source: QLoRA, arXiv:2305.14314, section 3 (NF4, double quantization); a test compares bitsandbytes' own layers.
 """
@@ -31,14 +30,21 @@ _TILE = 1024
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Working set of one stage of training.
+    """Working set of one stage.
 
-    `rows` sequences of up to `length` tokens share a backward pass. `cached_games` games of up to `length` tokens each
-    wait in the key/value cache, `group_size` of them for every secret. `compute_bytes` is the size of one number in the
-    training passes. `optimizer_numbers` counts what the optimizer keeps per trainable parameter: 2 for AdamW.
-    `reference`: also a frozen copy of the trainable weights; `whole_reference`: of the whole model.
-    `tiled_logits`: the loss looks at a few positions at a time. `engine`: games are played by a vLLM engine, which
-    has a cache of its own. No rows: nothing is trained.
+    Attributes:
+        rows: Sequences that share a backward pass; 0: nothing is trained.
+        length: Longest sequence or game in tokens.
+        compute_bytes: Bytes per number in the training passes.
+        optimizer_numbers: Numbers that the optimizer keeps per trainable parameter; 2 for AdamW.
+        cached_games: Games in the key/value cache at a time.
+        group_size: Games per secret.
+        reference: Keep a frozen copy of the trainable weights.
+        whole_reference: Keep a frozen copy of the whole model.
+        checkpointing: Gradient checkpointing.
+        eager_attention: Plain attention, which stores a table of scores.
+        tiled_logits: The loss computes the logits of a few positions at a time.
+        engine: A vLLM engine plays, with a cache of its own.
     """
 
     rows: int
@@ -59,7 +65,7 @@ class Work:
 class MemoryEstimate:
     """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough.
 
-    `engine_weights` are those of a colocated vLLM engine, which has its own part of the memory; no total counts them.
+    `engine_weights` belong to a colocated vLLM engine, which has its own part of the memory; totals leave them out.
     """
 
     weights: int
@@ -74,27 +80,27 @@ class MemoryEstimate:
 
     @property
     def counted(self) -> int:
-        """Memory independent of the batch: weights, gradients and optimizer state."""
+        """Bytes that do not depend on the batch: weights, gradients and optimizer state."""
         return self.weights + self.reference + self.gradients + self.optimizer
 
     def counted_on_each(self, sharding: Sharding) -> int:
-        """The least that each device holds of that under a launch."""
+        """Return the part of `counted` on each device."""
         return self.counted // sharding.parts
 
     @property
     def total(self) -> int:
-        """All of it at once, since the cache of the last games may still be there when training begins."""
+        """All bytes at once, since the cache of the last games can still be there when training begins."""
         return self.counted + self.activations + self.logits + self.cache
 
 
 def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
-    """Estimate what a stage takes on each device when nothing is sharded."""
+    """Estimate the memory of a stage on a device, without sharding."""
     each = model.trainable_bytes or model.weight_bytes
     weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
     weights += model.num_trainable * (each - model.weight_bytes)
     trainable = model.num_trainable * each if work.rows else 0
     scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
-    # The reference of adapters is a second set of adapters on the same base, or a copy of the whole model.
+    # With adapters, the reference is a second set of adapters on the same base, unless the whole model is copied.
     whole = work.whole_reference or model.num_trainable == model.num_parameters
     return MemoryEstimate(
         weights=weights,
@@ -102,7 +108,7 @@ def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
         gradients=trainable,
         optimizer=trainable * work.optimizer_numbers,
         activations=activation_bytes(model, work) + _working_copy(model, work),
-        logits=3 * scored * model.vocab_size * 4,  # in float32: the logits, their log-probabilities, their gradient
+        logits=3 * scored * model.vocab_size * 4,  # float32: logits, log-probabilities and gradient
         cache_of_a_group=cache_bytes(model, work.length, work.group_size),
         cache=cache_bytes(model, work.length, work.cached_games),
         engine_weights=2 * model.num_parameters if work.engine else 0,
@@ -119,16 +125,16 @@ def stage_works(
     eager_attention: bool,
     tiled_sft: bool,
 ) -> dict[MemoryStage, Work]:
-    """Working set of each stage of a run.
+    """Return the working set of each stage of a run.
 
     Args:
-        config: Every setting.
+        config: All settings.
         teacher_length: Tokens of the longest teacher game.
-        game_length: Tokens of the longest game a policy may play.
+        game_length: Tokens of the longest game that a policy can play.
         num_secrets: Games of an evaluation.
-        bf16: Whether a stage trains under bfloat16 autocast: SFT, and the chosen algorithm.
-        eager_attention: Whether attention is the plain one.
-        tiled_sft: Whether SFT's loss looks at a few positions at a time.
+        bf16: Whether a stage trains under bfloat16 autocast, for SFT and the chosen algorithm.
+        eager_attention: See `Work`.
+        tiled_sft: `tiled_logits` of SFT.
     """
     sft, play = config.sft_training, config.training
     works: dict[MemoryStage, Work] = {
@@ -139,7 +145,7 @@ def stage_works(
     else:
         works[config.algorithm] = _round_work(play, game_length, bf16[config.algorithm], tiled_sft)
     works = {stage: work for stage, work in works.items() if stage in config.trained}
-    # As many games are played at once as memory has room for, at least one.
+    # An evaluation plays as many games at once as fit, at least one.
     works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=min(1, num_secrets))
     return {stage: replace(work, eager_attention=eager_attention) for stage, work in works.items()}
 
@@ -170,7 +176,6 @@ def _grpo_work(config: RunConfig, grpo: GRPOTraining, length: int, half: bool) -
 
 
 def _round_work(settings: RoundTraining, length: int, half: bool, tiled: bool) -> Work:
-    """A round of expert iteration, DPO or distillation: its games, and what is trained on them."""
     games = settings.groups_per_round * settings.group_size
     micro = min(settings.micro_batch_size or settings.batch_size, settings.batch_size)
     work = replace(
@@ -193,12 +198,11 @@ def _round_work(settings: RoundTraining, length: int, half: bool, tiled: bool) -
 
 
 def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
-    """The key/value cache of games of this many tokens: a key and a value per token, layer and key/value head.
+    """Return the bytes of the key/value cache of games: a key and a value per token, layer and key/value head.
 
-    Layers that read the keys and values of earlier ones have no cache. A sliding window spares nothing here: our
-    sampler keeps every token in every layer, where a cache of transformers' own would drop those outside the window.
-    It is an upper bound for games that end early, for tokens that several games of a batch share, and for models
-    whose layers have heads of different sizes; room that is kept free for the next tokens is not counted.
+    A sliding window saves nothing, since our sampler keeps every token in every layer. This is an upper bound for games
+    that end early, for tokens that several games share, and for layers with heads of different sizes. Spare room for
+    the next tokens is not counted.
 
     Examples:
         >>> qwen3_4b = ModelNumbers(4_022_468_096, 4_022_468_096, 36, 32, 8, 128, 2560, 9728, 151_936, 2)
@@ -211,13 +215,13 @@ def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
 
 
 def activation_bytes(model: ModelNumbers, work: Work) -> int:
-    """Activations kept for the backward pass; with checkpointing their inputs and the inside of one layer.
+    """Return the bytes of activations kept for the backward pass.
 
-    A layer of the usual kind keeps the input and the scaled output of both norms, queries, keys and values before and
-    after their rotation, the attention's output, and four times the width of the feed-forward part. Norms and softmax
-    are computed in float32 whatever the rest is in. Plain ("eager") attention adds a table of length x length per head,
-    before and after the softmax.
+    With checkpointing these are the inputs of all layers and the inside of one.
     """
+    # A usual layer keeps input and output of both norms (float32), queries, keys and values before and after rotation,
+    # the output of attention, and four times the width of the feed-forward part. Eager attention adds a table of
+    # length x length per head, before and after the softmax.
     queries, keys = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
     inside = 4 * 8 * model.hidden_size + work.compute_bytes * (4 * queries + 5 * keys + 4 * model.intermediate_size)
     if work.eager_attention:
@@ -229,5 +233,5 @@ def activation_bytes(model: ModelNumbers, work: Work) -> int:
 
 
 def _working_copy(model: ModelNumbers, work: Work) -> int:
-    """Autocast keeps a copy of the weights in the smaller type while a pass lasts."""
+    # Autocast keeps a copy of the weights in the smaller type during a pass.
     return model.num_whole * work.compute_bytes if work.rows and work.compute_bytes < model.weight_bytes else 0

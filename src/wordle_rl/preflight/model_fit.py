@@ -1,4 +1,4 @@
-"""Do settings, model, prompts and teacher games go together? Asked before a training, without weights."""
+"""Check before a training, without weights, that settings, model, prompts and teacher games go together."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ from wordle_rl.runs.progress import in_percent
 from wordle_rl.samplers.base import check_vllm
 
 _SMALL_RATE = 1e-4
-"""A step of AdamW is about its rate; a weight of 0.02 to 0.05 in bfloat16 moves by 1e-4 to 2e-4 or not at all."""
+"""A step of AdamW is about its rate; in bfloat16 a weight of 0.02 to 0.05 moves by 1e-4 to 2e-4 or not at all."""
 
 
 _PRETRAINED = 20_000_000
-"""Parameters from which on a model is taken for pretrained; the embedded one has 0.8 M."""
+"""Number of parameters from which a model counts as pretrained; the embedded one has 0.8 M."""
 _LARGE = 600_000_000
 _HIGHEST_RATES = {"small": (2e-3, 2e-4), "large": (5e-4, 5e-5)}
-"""Highest rates of AdamW for whole weights, below and from `_LARGE` on: on games or labels, and in GRPO or DPO.
+"""Highest rates of AdamW for full fine-tuning, below and from `_LARGE` on: for SFT-like losses, and for GRPO or DPO.
 
-Published fine-tunings stay at half of them or less: SmolLM-135M-Instruct 3e-4 (model card) and 1e-3 (v2), Qwen2.5 and
+Published fine-tunings use half of these or less: SmolLM-135M-Instruct 3e-4 (model card) and 1e-3 (v2), Qwen2.5 and
 Qwen3 from 0.5 to 4 B 1e-5 to 2e-4; RL 1e-6 to 3e-5. Five steps of Muon at 0.02 with AdamW at 3e-3, which suit the
-embedded model, take the loss of SmolLM2 on English from 3.19 to 4.43 nats a token.
+embedded model, take the loss of SmolLM2 on English from 3.19 to 4.43 nats per token.
 """
 _HIGHEST_MUON_RATE = 5e-3
 _FOR_ADAPTERS = 10
-"""Adapters want about ten times the rate of whole weights (Thinking Machines, "LoRA Without Regret", 2025)."""
+"""Adapters need about ten times the rate of full fine-tuning (Thinking Machines, "LoRA Without Regret", 2025)."""
 
 
 def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbers: ModelNumbers) -> list[Finding]:
-    """The checks that need no weights and take no time: template, stop tokens, rates, budgets."""
+    """Run the checks that need no weights: template, stop tokens, rates, budgets."""
     game, prompter = sample_game(context.words, context.prompter), context.prompter
     return [
         *check_template(codec, game, prompter.thinking),
@@ -51,7 +51,7 @@ def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbe
 
 
 def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
-    """Check that the trained weights can represent the steps of AdamW: in 16 bits small ones are lost."""
+    """Check that the weights can represent the steps of AdamW; in 16 bits, small ones are lost."""
     if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
         return []
     optimizers: dict[str, SFTOptimizerSettings] = {}
@@ -62,9 +62,9 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     return [
         Finding(
             "warning",
-            f"{name}.optimizer.learning_rate {settings.learning_rate:g} is lost on many weights of 16 bits, which "
-            'cannot hold so small a change; set model.dtype to "float32" (the arithmetic stays as precision says), or '
-            "model.lora.rank",
+            f"{name}.optimizer.learning_rate {settings.learning_rate:g} is too small for many 16-bit weights, which "
+            'cannot represent such a change; set model.dtype to "float32" (model.precision still sets the arithmetic), '
+            "or model.lora.rank",
         )
         for name, settings in optimizers.items()
         if settings.learning_rate < _SMALL_RATE
@@ -72,7 +72,7 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
 
 
 def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
-    """Check that a pretrained model is not trained as the embedded one is: at ruinous rates, on prompts in code."""
+    """Check that a pretrained model is not trained like the embedded one: at ruinous rates, on coded prompts."""
     model = config.model
     trained_so = game_of(Path(model.path))
     was_made_here = model.path == "tiny" or (trained_so is not None and trained_so.style is Style.COMPACT)
@@ -101,15 +101,14 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
     return [
         Finding(
             "problem",
-            f"{', '.join(unfit)}: made for the embedded model, ruinous to a pretrained one, as this of "
-            f"{numbers.num_parameters / 1e6:,.0f} M parameters is taken to be; begin with "
+            f"{', '.join(unfit)}: this suits the embedded model but ruins a pretrained one, which a model with "
+            f"{numbers.num_parameters / 1e6:,.0f} M parameters is assumed to be; begin with "
             f"`wordle-rl run {_recipe_for(config, numbers)}`",
         )
     ]
 
 
 def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
-    """The shipped config nearest to a pretrained model."""
     if config.model.load_in_4bit:
         return "qwen2.5-3b-qlora"
     if numbers.num_parameters < 300e6:
@@ -120,7 +119,7 @@ def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
 
 
 def check_engines(config: RunConfig) -> list[Finding]:
-    """Check that vLLM is installed where it is to play, and can play the model."""
+    """Check that vLLM is installed if it is to play, and can play the model."""
     plays = config.algorithm == "grpo" and not config.grpo.is_skipped and config.grpo.plays_by_vllm
     asked = {"grpo": config.grpo.engine} if plays else {}
     if config.eval.engine == "vllm":
@@ -132,7 +131,7 @@ def check_engines(config: RunConfig) -> list[Finding]:
         except ConfigError as error:
             findings.append(Finding("problem", str(error)))
     if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
-        message = 'eval.engine "vllm" reads models from directories, and model.path "tiny" is none; '
+        message = 'eval.engine "vllm" loads models from directories, but model.path "tiny" is not one; '
         message += "leave base out of eval.also"
         findings.append(Finding("problem", message))
     return findings
@@ -146,14 +145,14 @@ def check_lengths(
     Args:
         context: Words, prompts and rules.
         codec: The model's tokenizer and template.
-        model_length: The most tokens the model takes; None if unknown.
-        max_completion_tokens: Tokens of one completion.
+        model_length: Context of the model in tokens; None if unknown.
+        max_completion_tokens: Most tokens of a completion.
     """
     words, prompter, budget = context.words, context.prompter, max_completion_tokens
     findings = []
     guess = longest_reply(words, prompter, codec)
     if budget < guess:
-        message = f"max_completion_tokens {budget} is too small: to guess a word takes up to {guess} tokens"
+        message = f"max_completion_tokens {budget} is too small; a guess needs up to {guess} tokens, so raise it"
         findings.append(Finding("problem", message))
     game = longest_game(words, prompter, codec, budget)
     if model_length is not None and game > model_length:
@@ -165,33 +164,24 @@ def check_lengths(
 
 
 def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
-    """Error text for games of `game` tokens, of which `taker` (a model, an engine, a server) takes `length`."""
-    return f"a game may take {game} tokens with max_completion_tokens {budget}, the {taker} takes {length}"
+    """Describe that a game needs `game` tokens, but `taker` (a model, an engine, a server) takes only `length`."""
+    return f"a game can need {game} tokens with max_completion_tokens {budget}, but the {taker} takes {length}"
 
 
 def check_on_policy(config: RunConfig) -> list[Finding]:
-    """Check that GRPO trains on each game once, by the distribution that its tokens were drawn from.
-
-    No clip range is given, since ratios are 1.
-    """
-    if config.algorithm != "grpo":
+    """Check that no clip range is set if all ratios are 1, because games are trained on once by their own weights."""
+    if config.algorithm != "grpo" or config.grpo.batches_ahead or config.grpo.epsilon == GRPOSettings().epsilon:
         return []
-    grpo, usual = config.grpo, GRPOSettings()
-    messages = []
-    if not grpo.batches_ahead and grpo.epsilon != usual.epsilon:
-        messages.append(
-            "grpo.epsilon clips ratios of games that older weights played; without "
-            "grpo.batches_ahead ratios are 1; leave it out"
-        )
-    return [Finding("problem", message) for message in messages]
+    message = "grpo.epsilon has no effect: without grpo.batches_ahead all ratios are 1; leave it out"
+    return [Finding("problem", message)]
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5
-"""Fractions of the teacher's replies over the token budget, above which there is a warning and a refusal."""
+"""Fractions of the teacher's replies above the token budget that cause a warning, and a problem."""
 
 
 def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
-    """Check that teacher games of these lengths in tokens fit model.max_length."""
+    """Check that teacher games, with these lengths in tokens, fit model.max_length."""
     left_out = sum(length > max_length for length in lengths) / len(lengths)
     if not left_out:
         return []
@@ -203,13 +193,13 @@ def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
 
 
 def check_teacher_replies(lengths: Sequence[int], max_completion_tokens: int) -> list[Finding]:
-    """Check that completions as long as the teacher's, in tokens, fit the budget."""
+    """Check that replies as long as the teacher's, in tokens, fit the budget."""
     cut = sum(length > max_completion_tokens for length in lengths) / len(lengths)
     if cut <= _MANY_CUT:
         return []
     enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
     message = (
-        f"{in_percent(cut, 0)}% of the teacher's replies take more than max_completion_tokens {max_completion_tokens}, "
-        f"so completions would be cut before their guess; raise it (95 % take at most {enough})"
+        f"{in_percent(cut, 0)}% of the teacher's replies are longer than max_completion_tokens {max_completion_tokens},"
+        f" so completions would be cut before the guess; raise it (95 % need at most {enough})"
     )
     return [Finding("problem" if cut > _MOST_CUT else "warning", message)]

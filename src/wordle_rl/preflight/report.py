@@ -1,7 +1,4 @@
-"""Will this run work? Asked before anything is trained: template, stop tokens, budgets, memory, a few games.
-
-The checks themselves are in the other files of this room; here the model is looked up, loaded and asked to play.
-"""
+"""`preflight`: run all checks, load the model, and let it play a few games."""
 
 from __future__ import annotations
 
@@ -36,7 +33,7 @@ from wordle_rl.train.starts_file import ValidationFile, start_boards_of
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Figures of a few groups of games. Fractions are 0 to 1; a reply is overlong if it was cut at its limit."""
+    """Metrics of a few groups of games; fractions are 0 to 1."""
 
     num_games: int
     win_rate: float
@@ -48,7 +45,7 @@ class Played:
 
 @dataclass(frozen=True)
 class Preflight:
-    """All that was found. What could not be looked at is None or empty; lengths are in tokens."""
+    """All results of a preflight. What could not be checked is None or empty; lengths are in tokens."""
 
     findings: tuple[Finding, ...]
     numbers: ModelNumbers | None = None
@@ -65,27 +62,22 @@ class Preflight:
 
 
 def check_play(played: Played, limit: int) -> list[Finding]:
-    """Findings from a few games about how much there is to learn from.
-
-    Args:
-        played: What they came to.
-        limit: The budget of a reply in tokens.
-    """
+    """Check whether a few games leave something to learn; `limit` is the token limit of a reply."""
     findings = []
     if played.overlong_share > 0.1:
         message = (
-            f"{in_percent(played.overlong_share, 0)}% of the replies are cut at {limit} tokens; raise "
+            f"{in_percent(played.overlong_share, 0)}% of the replies were cut at {limit} tokens; raise "
             "max_completion_tokens or let the model think less"
         )
         findings.append(Finding("warning", message))
     if played.format_compliance < 0.5:
         share = in_percent(played.format_compliance, 0)
-        message = f"only {share}% of the replies hold a listed word; have SFT teach that first"
+        message = f"only {share}% of the replies contain a listed word; train SFT first"
         findings.append(Finding("warning", message))
     if played.zero_variance_share > 0.5:
         fix = "raise rl.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
         share = in_percent(played.zero_variance_share, 0)
-        message = f"{share}% of the groups teach nothing, since all their games earn the same; {fix}"
+        message = f"in {share}% of the groups all games earn the same, so there is nothing to learn; {fix}"
         findings.append(Finding("warning", message))
     return findings
 
@@ -97,14 +89,14 @@ def play_groups(
     starts: Sequence[InitialState],
     max_prompt_tokens: int | None = None,
 ) -> Played:
-    """Play groups of games as a step of the chosen algorithm would and measure them.
+    """Play groups of games like a step of the chosen algorithm and measure them.
 
     Args:
         config: Rewards and credit.
         context: Words, prompts and solver.
         sampler: The model.
-        starts: As many equal starts for each group as the algorithm's `group_size`.
-        max_prompt_tokens: The longest prompt the model takes; None: no bound.
+        starts: The start of each group, repeated `group_size` times.
+        max_prompt_tokens: Longest prompt of the model. None: no limit.
     """
     settings = config.training
     trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
@@ -113,7 +105,7 @@ def play_groups(
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)
-        if len(group) > 1  # else nothing is compared
+        if len(group) > 1  # a single game has nothing to be compared with
     ]
     transcripts = [trajectory.transcript for trajectory in trajectories]
     replies = [turn for transcript in transcripts for turn in transcript.own_turns]
@@ -128,15 +120,15 @@ def play_groups(
 
 
 def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = None) -> Preflight:
-    """Look at a run from all sides.
+    """Run all checks on a config and let the model play a few games.
 
     Args:
-        config: Every setting.
-        num_groups: Groups of games the model plays; 0: none, so that its weights are not needed.
-        memory_gib: With backend mlx, and with torch on a Mac: memory of the machine that is meant; None: this one's.
+        config: All settings.
+        num_groups: Groups of games to play; 0: none, so that no weights are needed.
+        memory_gib: Memory of the machine to check for, with backend mlx or with torch on a Mac. None: this machine.
 
     Raises:
-        ConfigError: If there is no way to look, because torch is missing or the words are.
+        ConfigError: If torch or the word list is missing, or `memory_gib` does not apply.
     """
     try:
         from wordle_rl.models.device import device_memory
@@ -144,7 +136,7 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     unified = shares_memory(config)
     if memory_gib is not None and not unified:
-        raise ConfigError('--memory-gib is for backend "mlx", and for torch on a Mac; leave it out')
+        raise ConfigError('--memory-gib applies only to backend "mlx" and to torch on a Mac; leave it out')
     planned = _Planned(Plan.whole(config, ValidationFile.of(config).context))
     numbers, codec, _ = planned.plan.model
     report = Preflight(tuple(findings_of(planned.plan)), numbers)
@@ -159,8 +151,6 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
 
 @dataclass(frozen=True)
 class _Planned:
-    """A run that is looked at."""
-
     plan: Plan
 
     @property
@@ -172,7 +162,7 @@ class _Planned:
         return self.plan.context
 
     def starts(self, num_groups: int) -> list[InitialState]:
-        """Initial states of the first groups of training, without secrets that nobody can find."""
+        # The first groups of training, but without secrets outside the answers, which nobody can find.
         config, path = self.config, self.plan.boards
         _, secrets = self.context.split.shared(config.traces.rl_only_fraction)
         given = start_boards_of(config, self.context, path) if path is not None else None
@@ -194,11 +184,10 @@ class _Planned:
 
 
 def _with_texts(report: Preflight, codec: ChatCodec, planned: _Planned) -> Preflight:
-    """Lengths in tokens of prompts, games and teacher games."""
     config, words, prompter = planned.config, planned.context.words, planned.context.prompter
     try:
         lengths = [len(example.token_ids) for example in planned.plan.taught]
-    except (ConfigError, RunError):  # a finding already
+    except (ConfigError, RunError):  # reported as a finding already
         lengths = []
     return replace(
         report,
@@ -213,7 +202,6 @@ def _with_texts(report: Preflight, codec: ChatCodec, planned: _Planned) -> Prefl
 
 
 def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) -> Preflight:
-    """Memory of each stage, with the lengths in the report as far as they are known."""
     config, split = planned.config, planned.context.split
     most = config.eval.max_games or len(planned.context.words.answers)
     num_secrets = sum(min(len(part), most) for part in (split.train, split.val, split.test))
@@ -225,7 +213,7 @@ def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) ->
     else:
         try:
             memory = stage_memory(config, numbers, *lengths, num_secrets)
-        except ConfigError:  # of a package or a kernel, a finding already
+        except ConfigError:  # a missing package or kernel, reported as a finding already
             return report
         if shares_memory(config):
             found = check_unified(memory, report.device)
@@ -237,15 +225,12 @@ def _with_memory(report: Preflight, numbers: ModelNumbers, planned: _Planned) ->
 
 
 def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflight:
-    """Games of the model, if it is trained already and there is no problem."""
     config = planned.config
     if not num_groups:
         return report
     played, found = None, []
     if config.model.path == "tiny":
-        found = [
-            Finding("note", "the embedded model starts untrained and plays no games here; name one with model.path")
-        ]
+        found = [Finding("note", "the embedded model is untrained and plays no games here; name one with model.path")]
     elif not any(finding.level == "problem" for finding in report.findings):
         try:
             played = _play_model(planned, num_groups)
@@ -257,7 +242,6 @@ def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflig
 
 
 def _play_model(planned: _Planned, num_groups: int) -> Played:
-    """Load the model and have it play groups as the first ones of training would."""
     from wordle_rl.models.loading import context_budget, load_model
     from wordle_rl.samplers.transformers import TransformersSampler
 

@@ -1,4 +1,4 @@
-"""A few teacher games as the token sequences they become, to be measured before a run makes all of them."""
+"""A few teacher games as token sequences, to measure them before a run makes all of them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from wordle_rl.teachers.solver import SolverTeacher
 
 _TEACHER_GAMES = 256
 _OWN_TEACHER_GAMES = 16
-"""Games of a teacher from outside the package, which may be slow or cost money."""
+"""Games of your own teacher, which can be slow or cost money."""
 
 
 def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Example]:
-    """The sequences that a few teacher games make."""
+    """Encode a few teacher games as sequences to train on."""
     context = context.for_training
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[GameRecord]
@@ -42,6 +42,6 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
 
 
 def reply_lengths(examples: Iterable[Example]) -> list[int]:
-    """Tokens of every reply that is trained on, its closing token included."""
+    """Return the length of each trained reply in tokens, including the closing token."""
     runs = (groupby(example.loss_mask) for example in examples)
     return [len(list(run)) for found in runs for learnt, run in found if learnt]

@@ -1,4 +1,4 @@
-"""Does the chat template keep every turn unchanged, and do replies end where they should?"""
+"""Check that the chat template keeps every turn unchanged, and that replies end where they should."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from wordle_rl.words import WordList
 
 
 def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
-    """A conversation of three turns with thinking where that is allowed; in state shape its last turn alone."""
+    """Return a conversation of three turns, with thinking if it is allowed; in state shape only its last turn."""
     secret, *others = (words.answers[place] for place in (0, len(words.answers) // 2, -1))
     guesses = [*others, secret]
     board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
@@ -29,15 +29,15 @@ def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
 
 
 def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking) -> list[Finding]:
-    """Check that a server that renders the game each turn reads what was trained, and that thinking agrees."""
+    """Check that rendering the whole game, as a server does, gives the trained tokens, and that thinking agrees."""
     findings = []
     ends = [end for end, message in enumerate(game) if message["role"] == "assistant"]
     if any(codec.prompt_ids(game[:end]) != codec.rendered_ids(game[:end]) for end in ends):
         findings.append(
             Finding(
                 "warning",
-                "the tokenizer reads a whole conversation otherwise than turn by turn; a server's prompts will differ "
-                "from those trained on, so play through wordle-rl, or choose another tokenizer",
+                "the tokenizer splits a whole conversation differently than turn by turn, so a server's prompts would "
+                "differ from those in training; play through wordle-rl, or choose another tokenizer",
             )
         )
     if codec.frame.opened and thinking is Thinking.OFF:
@@ -45,7 +45,7 @@ def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking
             Finding(
                 "problem",
                 'the chat template opens a thought in every prompt, but game.thinking is "off"; set it to "optional", '
-                "or model.template_kwargs.enable_thinking to false if the template knows that",
+                "or model.template_kwargs.enable_thinking to false if the template supports that",
             )
         )
     if codec.frame.closes_thought and thinking is Thinking.REQUIRED:
@@ -53,30 +53,30 @@ def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking
             Finding(
                 "problem",
                 'the chat template closes every thought before the reply, but game.thinking is "required"; set it to '
-                '"off", or leave model.template_kwargs.enable_thinking out',
+                '"off", or leave out model.template_kwargs.enable_thinking',
             )
         )
     if codec.frame.closes_thought and thinking is Thinking.OPTIONAL:
         findings.append(
             Finding(
                 "note",
-                "the chat template closes every thought before the reply: teacher games are taught without thinking; "
-                "leave model.template_kwargs.enable_thinking out to teach it",
+                "the chat template closes every thought before the reply, so teacher games are taught without "
+                "thinking; leave out model.template_kwargs.enable_thinking to teach it",
             )
         )
     if codec.frame.thought and not codec.frame.opened and thinking is Thinking.OFF:
         findings.append(
             Finding(
                 "note",
-                'the model thinks before it replies, but game.thinking is "off": it has to learn to reply at once; '
-                "set model.template_kwargs.enable_thinking to false, so that the prompt closes the thought",
+                'the model thinks before it replies, but game.thinking is "off", so it must learn to reply at once; '
+                "set model.template_kwargs.enable_thinking to false to close the thought in the prompt",
             )
         )
     return findings
 
 
 def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> list[Finding]:
-    """Check that a reply ends with a token that the model knows and that no reply holds inside it."""
+    """Check that replies end with a token that the model knows and that occurs nowhere else in them."""
     ids, _ = codec.encode_game(game)
     tokenizer, end = codec.tokenizer, codec.turn_end_ids[0]
     replies = [message["content"] for message in game if message["role"] == "assistant"]
@@ -85,8 +85,8 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
         findings.append(
             Finding(
                 "problem",
-                f"a turn ends with {codec.frame.turn_end!r}, which replies hold too; choose a chat template that "
-                "closes a turn with a token of its own",
+                f"a turn ends with {codec.frame.turn_end!r}, which also occurs inside replies; choose a chat template "
+                "that ends a turn with a token of its own",
             )
         )
     largest = max([*ids, *codec.stop_ids])
@@ -94,8 +94,8 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
         findings.append(
             Finding(
                 "problem",
-                f"the tokenizer writes {token_text(codec, largest)!r} as token {largest}, the model has {vocab_size} "
-                "tokens; choose a tokenizer and chat template made for this model",
+                f"the tokenizer encodes {token_text(codec, largest)!r} as token {largest}, but the model has only "
+                f"{vocab_size} tokens; choose the tokenizer and chat template of this model",
             )
         )
     unknown = tokenizer.unk_token_id
@@ -112,8 +112,8 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
         findings.append(
             Finding(
                 "note",
-                f"the tokenizer's eos_token is {tokenizer.eos_token!r}, a turn ends with {codec.frame.turn_end!r}: "
-                "sampling stops at both and the saved generation_config.json names both",
+                f"the tokenizer's eos_token is {tokenizer.eos_token!r}, but a turn ends with {codec.frame.turn_end!r}: "
+                "sampling stops at both, and the saved generation_config.json lists both",
             )
         )
     bos = tokenizer.bos_token_id
@@ -129,19 +129,19 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
 
 
 def check_wording(prompter: Prompter) -> list[Finding]:
-    """Check that a user's system prompt shows how to reply; an empty one is not meant to."""
+    """Check that a custom system prompt shows how to reply."""
     told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
     if not prompter.system_prompt or (opened in told and closed in told):
         return []
     return [
         Finding(
             "warning",
-            f"game.system_prompt shows no reply: neither {opened} and {closed} nor {{example}} is in it, so that an "
-            "untrained model cannot know how to reply; put {example} into it",
+            f"game.system_prompt does not show how to reply: it has neither {opened} and {closed} nor {{example}}; add "
+            "{example}, or an untrained model cannot know the format",
         )
     ]
 
 
 def token_text(codec: ChatCodec, token: int) -> str:
-    """Text of a token, special ones included."""
+    """Return the text of a token, including special ones."""
     return str(codec.tokenizer.decode([token], skip_special_tokens=False))

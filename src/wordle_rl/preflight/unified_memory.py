@@ -1,4 +1,4 @@
-"""Room in the unified memory of a Mac, which the GPU shares with everything else: a run that would swap is refused."""
+"""Unified memory of a Mac, which the GPU shares with everything else; a run that would swap is a problem."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ _SMALL_MAC = 36 * _GIB
 
 
 def unified_memory(gib: float | None = None) -> Device:
-    """The part of a Mac's memory that its GPU may use: two thirds up to 36 GiB, three quarters above.
+    """Return the part of a Mac's memory that its GPU can use: two thirds up to 36 GiB, three quarters above.
 
     Args:
-        gib: Memory of the machine in GiB; None: this one's.
+        gib: Memory of the machine in GiB. None: that of this machine.
 
     Raises:
         ConfigError: If it is not above 0.
     """
     if gib is not None and gib <= 0:
-        raise ConfigError(f"--memory-gib {gib:g} must be above 0; give the memory of the machine, such as 16")
+        raise ConfigError(f"--memory-gib {gib:g} is not above 0; give the memory of the machine, such as 16")
     total = main_memory_bytes() if gib is None else round(gib * _GIB)
     if total is None:
         return Device("unified memory", None)
@@ -36,11 +36,9 @@ def unified_memory(gib: float | None = None) -> Device:
 def unified_works(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
 ) -> dict[MemoryStage, MemoryEstimate]:
-    """Memory of each stage on MLX; unknown lengths are taken to be the longest allowed.
-
-    MLX computes in the type of the weights, keeps the table of attention for the backward pass, and logits of 512
-    tokens at a time. A game's cache is there twice while its turn is drawn: its own, and as a row of the batch.
-    """
+    """Estimate the memory of each stage on MLX; unknown lengths count as the longest allowed."""
+    # MLX computes in the type of the weights, keeps the attention table for the backward pass, and computes the logits
+    # of 512 tokens at a time. While a turn is drawn, the cache of a game exists twice: its own, and a row of the batch.
     longest = min(config.model.max_length, numbers.context or config.model.max_length)
     works = stage_works(
         config,
@@ -58,7 +56,7 @@ def unified_works(
 
 
 def check_unified(memory: Mapping[MemoryStage, MemoryEstimate], device: Device) -> list[Finding]:
-    """Refuse stages that may take more than the GPU can have: beyond it a Mac swaps, and a step takes hours."""
+    """Report stages that need more memory than the GPU can use: a Mac would swap, and a step would take hours."""
     if device.num_bytes is None:
         return []
     fix = (
@@ -69,8 +67,8 @@ def check_unified(memory: Mapping[MemoryStage, MemoryEstimate], device: Device) 
     return [
         Finding(
             "problem",
-            f"{stage} may take {needed.total / _GIB:.1f} GiB, {device.name} has {device.num_bytes / _GIB:.1f}: it "
-            f"would swap; {fix}",
+            f"{stage} may need {needed.total / _GIB:.1f} GiB, but {device.name} has {device.num_bytes / _GIB:.1f}, so "
+            f"it would swap; {fix}",
         )
         for stage, needed in memory.items()
         if needed.total > device.num_bytes

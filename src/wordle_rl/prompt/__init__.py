@@ -1,12 +1,12 @@
-"""The only home of tags and wording.
+"""Prompts: all tags and wording live here.
 
 Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
-    reply.py       the grammar of a reply: what is a guess, and why something is none
-    knowledge.py   what the marks so far prove, and its wording in plain sentences
-    custom_system_prompt.py  a system prompt of one's own, and its placeholders
-    textarena_texts.py  every text of TextArena's Wordle
-    style_texts.py what a style provides, in a class of yours too
+    reply.py       the grammar of a reply: what is a guess, and why something is not
+    knowledge.py   what the marks so far prove, in plain sentences
+    custom_system_prompt.py  your own system prompt, and its placeholders
+    textarena_texts.py  the texts of TextArena's Wordle
+    style_texts.py the texts that a style provides, built-in or your own
     prompter.py    `Prompter`: every message of a game, in one style and shape
 """
 

@@ -1,4 +1,4 @@
-"""A system prompt of one's own: the placeholders in it, what is wrong with it, and what to call it."""
+"""Your own system prompt: placeholders, checks, and a short name."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Mapping
 from wordle_rl.errors import UserError
 
 PLACEHOLDERS = ("word_length", "max_turns", "example")
-"""Placeholders that a text may hold in braces: facts of the game, and an example reply."""
+"""Placeholders that a text can have in braces: facts of the game, and an example reply."""
 
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}|[{}]")
-_DOUBLE = "write a brace that is meant as {{ or }}"
+_DOUBLE = "write a literal brace as {{ or }}"
 _SHOWN = 40
 
 
 class PromptError(UserError):
-    """A prompt that cannot be made; the message names the setting and the fix."""
+    """A prompt that cannot be built; the message names the setting and the fix."""
 
 
 def fault_in(text: str) -> str:
-    """Error message with its fix, in one line; '' if every placeholder can be filled in.
+    """Return an error message with its fix, in one line; '' if all placeholders are valid.
 
     Examples:
         >>> fault_in("Reply with {example}.")
         ''
         >>> fault_in("Smile: }")
-        'a single } in line 1; write a brace that is meant as {{ or }}'
+        'a single } in line 1; write a literal brace as {{ or }}'
     """
     if any("\ud800" <= character <= "\udfff" for character in text):
-        return "not a text in UTF-8; convert it"
+        return "not valid UTF-8 text; convert it"
     for found in _PIECE.finditer(text):
         if found[0] in ("{", "}"):
             return f"a single {found[0]} in line {text.count(chr(10), 0, found.start()) + 1}; {_DOUBLE}"
@@ -41,12 +41,12 @@ def fault_in(text: str) -> str:
 
 
 def tidied(text: str) -> str:
-    """The text with plain line breaks and nothing blank around it, so that a file and a command line give the same."""
+    """Normalise line breaks and strip blanks, so that a file and a command line give the same prompt."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
 
 
 def filled(text: str, values: Mapping[str, object]) -> str:
-    """The text with its placeholders filled in; only for one without a fault.
+    """Fill in the placeholders of a text that has passed `fault_in`.
 
     Examples:
         >>> filled("{{{max_turns}}} guesses", {"max_turns": 6})
@@ -56,7 +56,7 @@ def filled(text: str, values: Mapping[str, object]) -> str:
 
 
 def name_of(text: str | None) -> str:
-    """Short name of a system prompt: its first words, and a hash.
+    """Return a short name of a system prompt: its first words and a hash.
 
     Examples:
         >>> name_of(None), name_of("")

@@ -1,4 +1,4 @@
-"""Knowledge that the marks of a game prove about its secret, and its wording in plain sentences."""
+"""What the marks of a game prove about its secret, as facts and in plain sentences."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from wordle_rl.game import Turn
 class Knowledge(NamedTuple):
     """Facts about the secret that the marks so far prove.
 
-    `placed[i]` is the letter proved at place i or None; `misplaced` maps a letter to the places (from 0)
-    where it is known not to stand although the word holds it; `at_least` counts proved copies;
-    `exactly` holds letters whose number is known; `absent` letters that do not occur.
+    Attributes:
+        placed: Known letter at each place, or None.
+        misplaced: For each letter of the word, the places (from 0) where it is known not to be.
+        at_least: Known number of copies of each letter.
+        exactly: Number of copies of each letter whose number is known exactly.
+        absent: Letters that do not occur.
     """
 
     placed: tuple[str | None, ...]
@@ -25,12 +28,12 @@ class Knowledge(NamedTuple):
 
 
 def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
-    """Gather every scored turn's marks into one `Knowledge`."""
+    """Collect what the marks of all turns prove."""
     return _known(_scored(turns), word_length)
 
 
 def knowledge_lines(turns: Sequence[Turn], word_length: int) -> tuple[str, ...]:
-    """The sentences of `describe_knowledge` about the knowledge of some turns."""
+    """Describe what the marks of all turns prove; see `describe_knowledge`."""
     return _lines(_scored(turns), word_length)
 
 
@@ -47,14 +50,14 @@ def _lines(scored: _Scored, word_length: int) -> tuple[str, ...]:
     return tuple(describe_knowledge(_known(scored, word_length)))
 
 
-@lru_cache(maxsize=4096)  # a game asks after every turn, and then for one turn more
+@lru_cache(maxsize=4096)
 def _known(scored: _Scored, word_length: int) -> Knowledge:
-    """The knowledge of all but the last turn, and what the last adds."""
+    # Recursive with a cache: a game asks after every turn, so only the last turn has to be added.
     if not scored:
         return Knowledge((None,) * word_length, {}, {}, {}, ())
     before = _known(scored[:-1], word_length)
     guess, marks = scored[-1]
-    proved = dict.fromkeys(guess, 0)  # copies of each letter that the marks prove
+    proved = dict.fromkeys(guess, 0)  # known copies of each letter
     for letter, mark in zip(guess, marks, strict=True):
         if mark != "X":
             proved[letter] += 1
@@ -85,12 +88,12 @@ _T = TypeVar("_T")
 
 
 def _by_letter(facts: dict[str, _T], before: dict[str, _T]) -> dict[str, _T]:
-    """The facts in order of their letters; those of before are."""
+    # Sort by letter; `before` is already sorted, and letters are only added.
     return facts if len(facts) == len(before) else {letter: facts[letter] for letter in sorted(facts)}
 
 
 def describe_knowledge(known: Knowledge) -> list[str]:
-    """Put knowledge into plain sentences, one per line, without empty lines."""
+    """Describe knowledge in plain sentences, one per line."""
     lines = []
     placed = [f"{letter} at {place}" for place, letter in enumerate(known.placed, start=1) if letter]
     if placed:

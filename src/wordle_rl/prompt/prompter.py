@@ -22,7 +22,7 @@ from wordle_rl.words import EXAMPLE_WORDS
 
 
 class Message(TypedDict):
-    """One chat message, as every chat template takes it."""
+    """One chat message."""
 
     role: str
     content: str
@@ -32,24 +32,24 @@ class Style(StrEnum):
     """Wording of a game."""
 
     ENGLISH = "english"
-    """The whole state in plain sentences; what small pretrained models follow best."""
+    """The whole state in plain sentences; small pretrained models follow this best."""
     SYMBOLS = "symbols"
-    """Each guess with its coloured squares."""
+    """Each guess with coloured squares."""
     COMPACT = "compact"
-    """Each letter followed by its mark, nothing else; one token a letter for the embedded model."""
+    """Each letter followed by its mark and nothing else; one token per letter for the embedded model."""
     TEXTARENA = "textarena"
-    """Bracketed guesses and spaced G/Y/X lines, with rules of our own wording."""
+    """Guesses in brackets and spaced G/Y/X lines, with our own wording of the rules."""
     TEXTARENA_ORIGINAL = "textarena_original"
-    """TextArena's own texts, word for word, for models trained in its environment; there is no system message."""
+    """TextArena's texts, word for word, for models trained in its environment; no system message."""
     LETTERS = "letters"
-    """Each letter with its symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
+    """Each letter with a symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
     SPELLED = "spelled"
-    """Replies `c r a n e`, answers `X Y X X G`, hardly a word besides: one token a letter for models whose tokens are
-    pieces of words. There is no thinking."""
+    """Replies `c r a n e`, feedback `X Y X X G`, hardly anything else: one token per letter for models whose tokens are
+    pieces of words. No thinking."""
 
 
 def style_named(name: str) -> Style | str:
-    """The built-in style of this name, or the import path of another; nothing is imported.
+    """Return the built-in style of this name, or the import path of your own, which is not imported yet.
 
     Raises:
         PromptError: If it is neither.
@@ -57,12 +57,12 @@ def style_named(name: str) -> Style | str:
     if is_import_path(name):
         return name
     if name not in [*Style]:
-        raise PromptError(f"style {name!r} is none of {', '.join(Style)}, and no import path (module:attribute)")
+        raise PromptError(f"unknown style {name!r}; use {', '.join(Style)}, or an import path (module:attribute)")
     return Style(name)
 
 
 class Shape(StrEnum):
-    """Content of one turn's prompt."""
+    """Content of the prompt of a turn."""
 
     TRANSCRIPT = "transcript"
     """The whole game is one growing conversation."""
@@ -132,21 +132,25 @@ _LINES: dict[Style, Callable[[str, str], str]] = {
     Style.LETTERS: _letters,
     Style.SPELLED: _spelled,
 }
-"""The line of a scored guess and its marks; the exact texts of TextArena have functions of their own."""
+"""Format a guess and its marks; the exact texts of TextArena have functions of their own."""
 
 
 @dataclass(frozen=True)
 class Prompter:
-    """Turns a game into messages and replies into guesses, for one style, shape and set of rules.
+    """Turn a game into messages and replies into guesses, for one style, shape and set of rules.
 
-    `style` is a built-in one, or the import path of a class with the methods of `StyleTexts`, which is imported for the
-    first message. `system_prompt` replaces the style's own rules, its placeholders filled in; empty: there is no system
-    message. Optional thinking is off in the spelled style, which has no form for it. `lenient`: replies that the
-    grammar refuses are read by `parse_leniently`.
+    Attributes:
+        style: A built-in style, or the import path of a class with the methods of `StyleTexts`.
+        shape: Content of a turn's prompt.
+        thinking: Whether replies can or must think. The spelled style has no thinking.
+        word_length: Letters per word.
+        rules: Rules of the game.
+        system_prompt: Replaces the style's own rules; placeholders are filled in. Empty: no system message.
+        lenient: Read replies outside the grammar with `parse_leniently`.
 
     Raises:
-        ValueError: If there is no such shape or setting of thinking, or the style cannot hold required thinking.
-        PromptError: If there is no such style, or the system prompt has an unknown placeholder or a single brace.
+        ValueError: If shape or thinking is unknown, or the style cannot have required thinking.
+        PromptError: If the style is unknown, or the system prompt has an unknown placeholder or a single brace.
     """
 
     style: Style | str = Style.ENGLISH
@@ -158,7 +162,7 @@ class Prompter:
     lenient: bool = False
 
     def __post_init__(self) -> None:
-        # Plain strings equal the members but are not them, so a style "compact" would half work.
+        # A plain string equals an enum member but is not identical to it, so style "compact" would only half work.
         object.__setattr__(self, "style", style_named(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
@@ -172,7 +176,7 @@ class Prompter:
             object.__setattr__(self, "system_prompt", tidied(self.system_prompt))
 
     def parse(self, reply: str) -> Guess | ParseFailure:
-        """Read a reply by this style's grammar."""
+        """Parse a reply by the grammar of the style."""
         if self.style is Style.SPELLED:
             return parse_spelled(reply, self.word_length)
         parsed = parse_reply(reply, self.thinking, brackets=self.brackets)
@@ -186,18 +190,18 @@ class Prompter:
 
     @cached_property
     def brackets(self) -> bool:
-        """True if a guess stands in square brackets."""
+        """True if guesses are in square brackets."""
         return self._texts.brackets(self)
 
     @cached_property
     def guess_tags(self) -> tuple[str, str]:
-        """Opening and closing tag of a guess; both empty where the whole reply is one, spelled."""
+        """Opening and closing tag of a guess; both empty in the spelled style."""
         if self.style is Style.SPELLED:
             return ("", "")
         return ("[", "]") if self.brackets else ("<guess>", "</guess>")
 
     def reply(self, word: str, thinking: str = "") -> str:
-        """Write a well-formed reply, as teachers write it and the parser reads it."""
+        """Write a well-formed reply, as teachers do."""
         if self.style is Style.SPELLED:
             return " ".join(word)
         guess = word.join(self.guess_tags)
@@ -208,15 +212,15 @@ class Prompter:
 
     @cached_property
     def example(self) -> str:
-        """A well-formed reply, as rules show it."""
+        """A well-formed reply as an example for the rules."""
         word = _EXAMPLE[self.word_length]
         required = self.thinking is Thinking.REQUIRED
         return self.reply(word, "…").replace("\n", "") if required else self.reply(word)
 
     def opening(self, given: Sequence[Turn] = ()) -> list[Message]:
-        """The first prompt of a game with the prefix guesses `given`.
+        """Return the first prompt of a game with the prefix guesses `given`.
 
-        A transcript shows them as turns of the conversation, a state prompt restates them.
+        In transcript shape they are turns of the conversation; in state shape they are restated.
         """
         if self.shape is Shape.STATE:
             return self.state(given)
@@ -227,7 +231,7 @@ class Prompter:
         return messages
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
-        """The feedback message after the last of `turns` in a transcript."""
+        """Return the feedback message after the last of `turns`, in transcript shape."""
         return {"role": "user", "content": self._checked("feedback", self._texts.feedback(self, turns))}
 
     def _feedback(self, turns: Sequence[Turn]) -> str:
@@ -236,7 +240,7 @@ class Prompter:
         elif self.style is Style.COMPACT:
             text = self._line(turns[-1])
         elif self.style is Style.SPELLED:
-            text = self._line(turns[-1]).split("\n")[-1]  # the guess stands in the reply before it
+            text = self._line(turns[-1]).split("\n")[-1]  # without the guess, which the reply has just named
         elif self.style is Style.ENGLISH:
             known = knowledge_lines(turns, self.word_length)
             text = "\n".join([self._line(turns[-1]), *known, self._turns_left(turns)])
@@ -245,7 +249,7 @@ class Prompter:
         return text
 
     def state(self, turns: Sequence[Turn]) -> list[Message]:
-        """A fresh prompt that restates the whole game."""
+        """Return a fresh prompt that restates the whole game."""
         text = self._checked("state", self._texts.state(self, turns)) if turns else self._start
         return [*self._system(), {"role": "user", "content": text}]
 
@@ -286,13 +290,12 @@ class Prompter:
         return f"A new game: {self.word_length} letters, {self.rules.max_turns} guesses. Your first guess?"
 
     def _answered(self, turns: Sequence[Turn]) -> str:
-        """TextArena's answer to the last of `turns`."""
         last = turns[-1]
         repeated = last.guess in [turn.guess for turn in turns[:-1] if turn.marks is not None]
         return textarena_texts.answered(last, self._num_left(turns), repeated=repeated, letters=self.word_length)
 
     def _history(self, turns: Sequence[Turn]) -> str:
-        """TextArena's history of a game. A reply that held no guess is not in it, only the answer to it."""
+        # A reply without a guess is not in TextArena's history; only the feedback on it is.
         tag = textarena_texts.GAME_TAG
         lines = [self._start]
         for count, turn in enumerate(turns, start=1):
@@ -316,20 +319,20 @@ class Prompter:
 
     def _checked(self, method: str, text: object) -> str:
         if not isinstance(text, str):
-            raise PromptError(f"style {str(self.style)!r}: {method} returned {type(text).__name__}, expected text")
+            raise PromptError(f"style {str(self.style)!r}: {method} returned {type(text).__name__}; return a str")
         return text
 
 
 _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
-"""The word that shows how to reply, by length."""
+"""Example word by length."""
 
 
 @lru_cache(maxsize=64)
 def system_prompt(prompter: Prompter) -> str:
-    """System message; empty if there is none.
+    """Return the system message, or '' for none: the prompter's `system_prompt`, or the rules of its style.
 
-    That is the prompter's own text, else the rules, worded for its style. The compact style has no words for them, the
-    spelled one only the game's name, and TextArena's exact texts have them in the first user message.
+    The compact style has no rules and the spelled one only the name of the game. TextArena's exact texts have them in
+    the first user message.
     """
     if prompter.system_prompt is not None:
         rules = prompter.rules
@@ -342,7 +345,7 @@ def _built_in_rules(prompter: Prompter) -> str:
     if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):
         return ""
     if prompter.style is Style.SPELLED:
-        return "Wordle"  # without any system message some templates add a longer one
+        return "Wordle"  # without a system message, some templates add a longer one
     legend = {
         Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "
         "(further) copy in it",
@@ -370,8 +373,6 @@ def _built_in_rules(prompter: Prompter) -> str:
 
 
 class _BuiltIn:
-    """The texts of the styles of this package."""
-
     def brackets(self, prompter: Prompter) -> bool:
         return prompter.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
 

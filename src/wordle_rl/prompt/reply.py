@@ -9,42 +9,38 @@ from functools import lru_cache
 
 
 class Thinking(StrEnum):
-    """Thinking in replies, before the guess: forbidden, allowed or required."""
+    """Thinking before the guess: forbidden, allowed or required."""
 
     OFF = "off"
-    """Thinking is not allowed."""
     OPTIONAL = "optional"
-    """Thinking is allowed."""
     REQUIRED = "required"
-    """A reply without thinking is malformed."""
 
 
 class FailureReason(StrEnum):
-    """Reason why a reply held no guess."""
+    """Reason why a reply has no guess."""
 
     NO_GUESS = "no_guess"
     """No guess outside the thinking."""
     SEVERAL_GUESSES = "several_guesses"
-    """More than one guess, or a guess tag within the thinking."""
+    """More than one guess, or a guess tag inside the thinking."""
     TEXT_OUTSIDE_TAGS = "text_outside_tags"
     """Text before the guess that is not thinking."""
     TEXT_AFTER_GUESS = "text_after_guess"
-    """Text after the guess."""
     THINKING_UNCLOSED = "thinking_unclosed"
-    """The thinking tags do not pair up: one is left open, closed twice or nested."""
+    """The thinking tags do not match: one is left open, closed twice or nested."""
     THINKING_MISSING = "thinking_missing"
-    """No thinking, where it is required."""
+    """No thinking although it is required."""
     THINKING_NOT_ALLOWED = "thinking_not_allowed"
-    """Thinking, where it is off."""
+    """Thinking although it is off."""
     NOT_A_WORD = "not_a_word"
-    """A guess with characters other than letters a to z."""
+    """A guess with characters other than a to z."""
 
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A guess: the word in lower case and the thinking before it (empty if none).
+    """A guess: the word in lower case, and the thinking before it.
 
-    `leniently`: the reply was not well formed, see `parse_leniently`.
+    `leniently` says that the reply was not well formed, see `parse_leniently`.
     """
 
     word: str
@@ -54,7 +50,7 @@ class Guess:
 
 @dataclass(frozen=True, slots=True)
 class ParseFailure:
-    """A reply outside the grammar, and whether it at least used some tag."""
+    """A reply outside the grammar, and whether it has some tag."""
 
     reason: FailureReason
     has_tags: bool = False
@@ -62,16 +58,12 @@ class ParseFailure:
 
 @dataclass(frozen=True)
 class _Grammar:
-    """One way to write a reply. No pattern has two neighbouring repeats of the same characters: reading stays linear.
+    # No pattern has two adjacent repeats of the same characters, so matching takes linear time on any input.
 
-    `whole` takes a whole reply apart into thinking and word, `guess` finds a guess anywhere, `barred` what thinking
-    must not hold, `tag` any sign that the grammar was tried.
-    """
-
-    whole: re.Pattern[str]
-    guess: re.Pattern[str]
-    barred: re.Pattern[str]
-    tag: re.Pattern[str]
+    whole: re.Pattern[str]  # a whole reply: thinking and word
+    guess: re.Pattern[str]  # a guess anywhere
+    barred: re.Pattern[str]  # what thinking must not contain
+    tag: re.Pattern[str]  # any sign of the grammar
 
 
 THINK_TAGS = ("<think>", "</think>")
@@ -93,7 +85,7 @@ _BRACKETED = _Grammar(
 
 
 def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> Guess | ParseFailure:
-    """Read a reply: optional thinking, exactly one guess, nothing else. Prose never becomes a guess.
+    """Parse a reply: optional thinking, exactly one guess, nothing else. Prose never becomes a guess.
 
     Examples:
         >>> parse_reply("<guess>CRANE</guess>")
@@ -109,9 +101,9 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
 
 
 def parse_leniently(reply: str, *, brackets: bool = False) -> Guess | ParseFailure:
-    """Read a reply whatever stands around its guess: prose, code fences, a full stop, a guess named twice.
+    """Parse a reply and ignore what surrounds its guess: prose, code fences, a full stop, a repeated guess.
 
-    It measures what a model knows of the game apart from its form. Guesses must still stand in their tags, outside the
+    This measures how well a model plays, apart from its form. Guesses must still be in their tags, outside the
     thinking, and all be the same word.
 
     Examples:
@@ -130,7 +122,7 @@ def parse_leniently(reply: str, *, brackets: bool = False) -> Guess | ParseFailu
 
 
 def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:
-    """Read a spelled reply: the letters of one guess with a space between them, nothing else. There is no thinking.
+    """Parse a spelled reply: the letters of one guess, separated by spaces, and nothing else.
 
     Examples:
         >>> parse_spelled("c r a n e", 5)
@@ -151,7 +143,7 @@ def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:
 
 _SPELLED = re.compile(r"\s*([A-Za-z](?: [A-Za-z])*)\s*")
 _SHORT = 40
-"""Replies of up to this many characters are little more than a guess, and come again and again."""
+"""Cache the parse of replies up to this length in characters: they are little more than a guess and recur often."""
 
 
 def _read(reply: str, thinking: Thinking, brackets: bool) -> Guess | ParseFailure:
@@ -173,7 +165,7 @@ _read_short = lru_cache(maxsize=1 << 14)(_read)
 
 
 def with_opened_thought(reply: str) -> str:
-    """A whole reply from what a server sends where the prompt itself had opened the thought.
+    """Put back the `<think>` that a prompt ended with, so that a server's text is a complete reply.
 
     Examples:
         >>> with_opened_thought("a or o?</think><guess>crane</guess>")

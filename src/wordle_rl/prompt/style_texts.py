@@ -1,4 +1,4 @@
-"""The texts that a style provides, in a class of yours too."""
+"""The texts that a style provides, built-in or your own class."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 class StyleTexts(Protocol):
     """Texts of a style, as pure functions of the board.
 
-    Each method gets the `Prompter` of the game, for its `word_length`, its `rules`, and `reply(word)`, which writes a
-    well-formed reply. `turns` are all turns so far, refused ones included: a turn without `marks` has an `outcome`.
+    Each method gets the `Prompter` of the game with its `word_length`, `rules`, and `reply(word)`, which writes a
+    well-formed reply. `turns` are all turns so far, including refused ones, which have an `outcome` but no `marks`.
     """
 
     def brackets(self, prompter: Prompter) -> bool:
-        """True if a guess is written `[crane]`, not `<guess>crane</guess>`."""
+        """True if a guess is written `[crane]` instead of `<guess>crane</guess>`."""
 
     def rules(self, prompter: Prompter) -> str:
-        """System prompt; empty: no system message. `game.system_prompt` replaces it."""
+        """Return the system prompt, or '' for none; `game.system_prompt` replaces it."""
 
     def opening(self, prompter: Prompter) -> str:
-        """First user message."""
+        """Return the first user message."""
 
     def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        """User message after the last of `turns`, in `transcript` shape."""
+        """Return the user message after the last of `turns`, in `transcript` shape."""
 
     def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        """User message that restates the game after one or more `turns`, in `state` shape."""
+        """Return the user message that restates the game after one or more `turns`, in `state` shape."""
 
 
 def find_style(path: str) -> StyleTexts:
-    """Import a style's class by `module:attribute` and make its texts.
+    """Import the class of a style by `module:attribute` and create it.
 
     Raises:
         PromptError: If there is no such class, or it lacks a method of `StyleTexts`.

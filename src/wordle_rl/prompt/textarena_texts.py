@@ -1,13 +1,13 @@
-"""Every text of TextArena's Wordle that a player reads, word for word: models were trained on them.
+"""The texts of TextArena's Wordle that a player reads, word for word, since models were trained on them.
 
 Source: TextArena 0.7.4 (Copyright (c) 2025 Leon Guertler, MIT licence), `textarena/envs/Wordle/env.py`,
-`textarena/state.py` and the observation wrapper of `Wordle-v0`; the prompt as openenv's `textarena_env` hands it on. A
-test compares them with games recorded from the original. Three lines are ours, where the original says nothing and a
-player needs to know:
+`textarena/state.py` and the observation wrapper of `Wordle-v0`; the prompt as openenv's `textarena_env` passes it on. A
+test compares them with games recorded from the original. Three lines are ours, because a player needs to know what the
+original does not say:
 
-- an invalid move costs its turn, so the guesses left follow its text;
-- a winning guess is answered with its marks, as every other guess is;
-- hard mode has a reason of its own.
+- an invalid move costs its turn, so the number of guesses left follows its text;
+- a winning guess gets its marks, like every other guess;
+- hard mode has its own reason.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENV_ID = "Wordle-v0"
 """Name of the game, and the prompt of every observation but the first."""
 
 GAME_TAG = "[GAME]"
-"""Tag before each line of the history, the player's own messages included."""
+"""Tag before each line of the history, including the player's messages."""
 
 _ROLE_TAGS = ("[Player]", GAME_TAG)
 
@@ -51,19 +51,19 @@ _REASONS = {
 
 
 def opening(letters: int, turns: int) -> str:
-    """History of a game that has just begun."""
+    """Return the history of a game that has just begun."""
     return _line(_OPENING.format(letters=letters, turns=turns))
 
 
 def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
-    """Addition of one turn to the history: the player's message, and the answer to it.
+    """Return what a turn adds to the history: the player's message and the game's answer.
 
     Args:
-        message: The player's message as it came.
-        turn: The turn that the rules made of it.
+        message: The player's message as received.
+        turn: The resulting turn.
         turns_left: Guesses left after it.
-        repeated: If its guess was already on the board, so that its marks are known.
-        letters: Letters of the secret.
+        repeated: Whether the guess was already on the board.
+        letters: Number of letters of the secret.
 
     Examples:
         >>> print(played("[crane]", Turn("crane", "XYXXG", Outcome.SCORED), 5, repeated=False, letters=5))
@@ -80,19 +80,19 @@ def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters
 
 
 def answered(turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
-    """The game's answer to one turn, without its tag; arguments as for `played`."""
+    """Return the game's answer to a turn, without its tag; arguments as for `played`."""
     if turn.marks is not None and turn.guess is not None and not repeated:
         return _scored(turn.guess, turn.marks, turns_left)
     return f"{_INVALID.format(reason=_reason(turn, letters))}\n{_LEFT.format(turns_left)}"
 
 
-@lru_cache(maxsize=1 << 13)  # openers come in every game, and games of a group are alike
+@lru_cache(maxsize=1 << 13)  # openers recur in every game, and games of a group are similar
 def _scored(guess: str, marks: str, turns_left: int) -> str:
     return f"You submitted [{guess}].\nFeedback:\n{board(guess, marks)}\n{_LEFT.format(turns_left)}"
 
 
 def board(guess: str, marks: str) -> str:
-    """A guess over its marks.
+    """Format a guess above its marks.
 
     Examples:
         >>> board("crane", "XYXXG")
@@ -102,21 +102,21 @@ def board(guess: str, marks: str) -> str:
 
 
 def fixed_texts() -> tuple[str, ...]:
-    """Every text that a player may read, less the words of the game in play."""
+    """Return all texts that a player can read, without the words of a particular game."""
     return (*(reason.replace("{guess}", "") for reason in _REASONS.values()), _REPEATED, _OPENING, _INVALID)
 
 
 def won() -> str:
-    """Reason why a won game ended."""
+    """Return the reason why a won game ended."""
     return "Congratulations! You guessed the word correctly!"
 
 
 def lost(secret: str, placed: int) -> str:
-    """Reason why a lost game ended, the secret included.
+    """Return the reason why a lost game ended, with the secret.
 
     Args:
-        secret: The word that was to be found.
-        placed: Letters of the last scored guess in per cent; one that is elsewhere in the word counts half.
+        secret: The secret.
+        placed: Letters of the last scored guess in the right place, in percent; one elsewhere in the word counts half.
     """
     return (
         f"The turn limit has been reached. You didn't guess the word, but your best guess matched {placed}% of the "
@@ -134,7 +134,7 @@ def _reason(turn: Turn, letters: int) -> str:
 
 
 def _without_tags(message: str) -> str:
-    """A message without tags of the game, so that no player can write lines in its name.
+    """Remove tags of the game from a message, so that no player can write lines in its name.
 
     Examples:
         >>> _without_tags("[GA[GAME]ME] You submitted [crane].")

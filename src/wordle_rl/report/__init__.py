@@ -1,15 +1,16 @@
 """Output about runs and evaluations: terminal, page, model card, hub.
 
 terminal.py       tables and boards in the terminal
-controls.py       figures of learning by play beside their controls
+controls.py       results of RL beside their controls
 claims.py         strata and controls in the terminal
-read.py           content of a run directory, and what is missing in it
-page.py           one self-contained page per run, laid out by static/page.html
-page_games.py     every game, packed small for the browser
-curves.py         which metrics share a chart, and what each says
-plots.py          charts as SVG, by matplotlib
-card.py           model card (README.md) of a trained model, laid out by static/card.md
-hub.py            upload to the Hugging Face hub: files, errors
+read.py           read a run directory, and note what is missing
+page.py           one self-contained page per run, with static/page.html as template
+page_games.py     the games of a run, packed for the browser
+curves.py         which metrics share a chart, and what they mean
+plots.py          charts as SVG, with matplotlib
+doctor.py         known reasons why a training does not learn
+card.py           model card (README.md) of a trained model, with static/card.md as template
+hub.py            push to the Hugging Face hub: files, errors
 """
 
 from wordle_rl.report.page import write_report

@@ -1,4 +1,4 @@
-"""The model card: a README.md beside a trained model, from the run's own records and in the hub's format."""
+"""The model card: a README.md beside a trained model, from the records of its run, in the hub's format."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
 CARD_FILE = "README.md"
-"""File in which the hub looks for a model's card."""
+"""File in which the hub expects the card."""
 _STAGE_NAMES = {"sft": "supervised fine-tuning"} | {str(key): said for key, said in ALGORITHM_NAMES.items()}
 _ENGLISH = ("default", "original", "nyt")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
-    """Write the card of each trained model of a run, or that of one model directory in it.
+    """Write the card of each trained model of a run, or of one model in it.
 
     Args:
         path: A run directory, or the directory of one of its models.
-        anew: Replace a card that is there; else it is left as it is.
-        dry_run: Write nothing, but check that it could be written.
+        anew: Replace an existing card.
+        dry_run: Write nothing, but check that it would work.
 
     Returns:
-        The cards, in the order in which the models were trained.
+        The cards, in training order.
 
     Raises:
         ConfigError: If there is no trained model of a run, or huggingface_hub is not installed.
@@ -62,10 +62,10 @@ def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list
 
 
 def models_of(path: Path) -> list[Path]:
-    """The finished models meant by a run directory, or by one model of a run.
+    """Return the finished models of a run, or the one model that `path` names.
 
     Raises:
-        ConfigError: If there are none, or the model's run is not around it.
+        ConfigError: If there are none, or the model is not in the directory of its run.
     """
     named = [path / name for name in ("sft", *ALGORITHM_NAMES)]
     models = [model for model in named if (model / LINEAGE_FILE).is_file()] or [find_model(path)]
@@ -73,20 +73,20 @@ def models_of(path: Path) -> list[Path]:
     needed = (directory / "config.json", directory / "manifest.json", models[0] / LINEAGE_FILE)
     if not all(file.is_file() for file in needed):
         raise ConfigError(
-            f"{models[0]} lies in no run directory, so there are no records to make a card from; "
-            f"name a run, or write a {CARD_FILE} of your own there"
+            f"{models[0]} is not in a run directory, so there are no records for a card; name a run, or write your own "
+            f"{CARD_FILE} there"
         )
     return [directory / model.name for model in models]
 
 
 def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None, proof: str = "") -> str:
-    """The card of one model of a run: `static/card.md` with the run's figures.
+    """Render the card of a model: `static/card.md` with the results of its run.
 
     Args:
-        run: The run's records.
-        name: The model's directory in it: `sft`, `grpo`, `expert_iteration`, `dpo`, `distill`.
-        teachers: How many of the run's teacher games each teacher played; None or empty: not known.
-        proof: What is known of held-out secrets in training; empty: the card leaves it out.
+        run: The records of the run.
+        name: The model's directory: `sft`, `grpo`, `expert_iteration`, `dpo`, `distill`.
+        teachers: Number of teacher games by teacher; None or empty: unknown.
+        proof: What the audit says about held-out secrets; empty: left out.
 
     Raises:
         ConfigError: If huggingface_hub is not installed.
@@ -130,7 +130,6 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
 
 def _card_data(run: RunRecord, name: str) -> ModelCardData:
-    """The front matter: what the hub reads."""
     from huggingface_hub import EvalResult, ModelCardData
 
     base, word_list = _base_model(run), _word_list(run)
@@ -165,7 +164,6 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
 
 
 def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    """A row of cells for each part of the secrets, greedy and sampled."""
     rows = []
     for part, label in PART_NAMES.items():
         for key, said in ((part, label), (sampled_part(part), f"{label}, T = 1")):
@@ -186,7 +184,6 @@ def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
-    """Purpose, number and players of the teacher games."""
     traces = run.config.get("traces", {})
     given = traces.get("file") is not None
     if teachers:
@@ -201,7 +198,6 @@ def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
 
 
 def _played(run: RunRecord, name: str) -> str:
-    """Number and reward of the model's own games."""
     own, shared = run.config.get(name, {}), run.config.get("rl", {})
     times, groups, where = "rounds", "groups_per_round", ""
     if name == "grpo":  # training by rounds runs in one process only
@@ -219,7 +215,6 @@ def _played(run: RunRecord, name: str) -> str:
 
 
 def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
-    """The reward of the games, or what takes its place."""
     if name == "distill":
         return "no reward: the solver labels every board"
     if name == "expert_iteration":
@@ -231,12 +226,11 @@ def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
 
 
 def _base_model(run: RunRecord) -> str:
-    """The model that the run began with; `tiny`: one made for the run."""
     return str(run.config.get("model", {}).get("path", "tiny"))
 
 
 def _word_list(run: RunRecord) -> str:
-    """The name of the word list; of a directory the last part, since its path means nothing on other machines."""
+    # For a directory only its name: its path means nothing on other machines.
     return Path(str(run.manifest.get("words"))).name
 
 
@@ -258,26 +252,23 @@ def _time(run: RunRecord) -> str:
 
 
 def _of_calls(run: RunRecord, fact: str) -> list[str]:
-    """Values of a fact in the manifest over the calls that made a run, first to last, each once."""
     return list(dict.fromkeys(str(call[fact]) for call in calls(run.manifest) if call[fact]))
 
 
 def _teachers(path: Path) -> dict[str, int]:
-    """Number of games of a traces file by teacher, most first; empty if there is no such file."""
     rows = read_jsonl(path) if path.is_file() else ()
     return dict(Counter(str(row.get("teacher", UNKNOWN_TEACHER)) for row in rows).most_common())
 
 
 def _proof(directory: Path) -> str:
-    """Result of an audit of the run, as a sentence."""
     try:
         found = audit(directory)
         leaks = {secret for _, secret in found.leaks}
         shown = audit_shown(directory).num_secrets
     except (RunError, ConfigError, WordListError) as error:
-        return f"Whether held-out secrets were secrets of training games is not known: {error}."
+        return f"It is unknown whether held-out secrets were trained on: {error}."
     if leaks:
-        return f"{len(leaks)} of the validation and held-out secrets were trained on, so their figures prove nothing."
+        return f"{len(leaks)} validation or held-out secrets were trained on, so results on them prove nothing."
     strict = f" None of the {found.num_strict:,} strict words is named in training." if found.num_strict else ""
     if found.strict_leaks:
         strict = f" {len({word for _, word in found.strict_leaks})} strict words were named in training."

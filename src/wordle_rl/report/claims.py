@@ -1,4 +1,4 @@
-"""Claims in the terminal: held-out figures by stratum, and learning by play beside its controls, as rich tables."""
+"""Claims in the terminal: held-out results by stratum, and RL beside its controls, as rich tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _STRATA_NAMES = {
 
 
 def strata_table(results: Mapping[str, Mapping[str, Mapping[str, Any]]], strata: Strata) -> Table:
-    """Wins on held-out secrets by stratum: a row per stratum, a column per player.
+    """Tabulate wins on held-out secrets: a row per stratum, a column per player.
 
     Args:
         results: Player -> part -> figure -> value.
@@ -48,11 +48,11 @@ def strata_table(results: Mapping[str, Mapping[str, Mapping[str, Any]]], strata:
 
 _TERMINAL_NAMES = {"held out": "held\nout", "board shown": "board\nshown", "board not shown": "not\nshown"}
 _LEFT_OUT = ("training", "p, strict")
-"""Columns that a terminal has no room for; the page has them."""
+"""Columns that only the page has room for."""
 
 
 def control_table(found: ControlTable) -> Table:
-    """Learning by play beside its controls: a row per player and sampling."""
+    """Tabulate RL beside its controls: a row per player and sampling."""
     title = Text(f"{found.model} and its controls, wins in %")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("", overflow="fold", min_width=24)

@@ -1,7 +1,7 @@
-"""The figures of learning by play beside their controls, as one table for page, card and terminal.
+"""Results of RL beside their controls, as one table for page, card and terminal.
 
-A control is what else would have brought a gain: the start on the same words, supervised fine-tuning alone with nothing
-kept from the teacher, and the start drawn at the temperature at which its games are as random as the trained model's.
+A control is another explanation of a gain: the start on the same words, SFT alone with all secrets, and the start
+sampled at the temperature at which its games have the same entropy as those of the trained model.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class ControlTable:
     """Win rates of a trained model and of its controls, in percent.
 
     Attributes:
-        model: The algorithm that trained the model, in prose.
+        model: The algorithm that trained the model, in words.
         columns: Headings after the first: parts of the secrets, then p values of wins against the model.
-        rows: Player and sampling, and a cell for each column; the model's own rows have no p values.
-        missing: The controls that are not there, in words; empty if none is.
+        rows: Player and sampling, then a cell per column; rows of the model itself have no p values.
+        missing: The missing controls, in words.
     """
 
     model: str
@@ -41,17 +41,17 @@ class ControlTable:
 
     @property
     def verdict(self) -> str:
-        """Sentence on the controls that are not there; empty if none is missing."""
+        """A sentence about missing controls; empty if there are none."""
         if not self.missing:
             return ""
         return (
-            f"Without {' and '.join(self.missing)}, no gain of {self.model} is shown to come from learning by play: "
-            "docs/evaluation.md says how to make these controls."
+            f"Without {' and '.join(self.missing)}, nothing shows that a gain of {self.model} comes from learning by "
+            "play: docs/evaluation.md says how to make these controls."
         )
 
 
 def control_table(run: RunRecord) -> ControlTable | None:
-    """The table of a run trained by play; None if it was not, or its games are not there."""
+    """Build the table of a run; None if it has no evaluation after RL."""
     name = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
     if name is None:
         return None
@@ -109,7 +109,7 @@ def _label(run: RunRecord, figure: ControlledFigure) -> str:
 
 
 def _played_otherwise(run: RunRecord, name: str) -> list[Evaluation]:
-    """Return the model's games with limited guesses and at temperature 1; controls played so stand beside them."""
+    # Constrained games, and games at temperature 1, for controls that were played in the same way.
     stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
     return [run.evaluations[stem] for stem in stems if stem in run.evaluations]
 
@@ -134,7 +134,7 @@ def _secrets(run: RunRecord, part: str) -> frozenset[str] | None:
 
 
 def _quoted(run: RunRecord, player: Evaluation, part: str) -> bool:
-    """True unless a figure of all secrets would be one of some of them."""
+    # A figure for all secrets is quoted only if all of them were played.
     return part != "all" or not run.split_of or player.secrets.issuperset(run.split_of)
 
 

@@ -1,4 +1,4 @@
-"""The charts of a stage of training: which metrics share a chart, and what each says, in plain words."""
+"""The charts of a training stage: which metrics share a chart, and what they mean, in plain words."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ STAGE_NAMES = {
     "expert_iteration": "Expert iteration, by round",
     "dpo": "Direct preference optimization, by round",
     "distill": "Distillation, by round",
-    "validation": "Choice of weights, on validation secrets",
-    "blend": "Weights on the way from the start to the last step, on validation secrets",
+    "validation": "Checkpoint selection, on validation secrets",
+    "blend": "Weights interpolated between the start and the last step, on validation secrets",
 }
 
 
@@ -28,9 +28,9 @@ class Chart:
 
     Attributes:
         title: Heading.
-        caption: What is seen, and what a rise or a fall of it means.
+        caption: What it shows, and what a rise or a fall means.
         curves: Metric -> name of its curve.
-        percent: Values are rates of 0 to 1, shown in percent.
+        percent: Show rates of 0 to 1 in percent.
     """
 
     title: str
@@ -210,7 +210,7 @@ NUMBERS = {
     "step_time": "seconds of a step",
     "resident_memory_gib": "resident memory, GiB",
 }
-"""Metrics that need no chart: their first and last values say enough."""
+"""Metrics without a chart; their first and last values are enough."""
 _PREFIXED = (BY_TURN, PASS_AT, "reward/")
 _NOT_CURVES = {"step", "seconds", "epoch", "skipped_steps"}
 _FAR = 20
@@ -218,13 +218,13 @@ _FAR = 20
 
 @dataclass(frozen=True)
 class Drawn:
-    """A chart as the page shows it.
+    """A chart of the page.
 
     Attributes:
         title: Heading.
-        caption: What is seen.
+        caption: What it shows.
         svg: The chart.
-        legend: Of each curve its name, dash pattern, place of its colour, and where its bold line begins and ends.
+        legend: For each curve its name, dash pattern, index of its colour, and first and last value of its bold line.
     """
 
     title: str
@@ -239,10 +239,10 @@ class StageCurves:
 
     Attributes:
         title: Heading.
-        num_steps: Steps logged.
-        num_skipped: Steps that changed nothing because loss or gradient was not finite.
+        num_steps: Number of logged steps.
+        num_skipped: Steps that were skipped because loss or gradient was not finite.
         charts: The charts.
-        numbers: Metrics that never changed or need no chart: name, and value or first and last value.
+        numbers: Metrics that never changed or have no chart: name, and value or first and last value.
         seconds: Mean seconds of the parts of a step.
     """
 
@@ -258,7 +258,7 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
     """Draw the metrics of a stage."""
     rows = list(metrics[stage])
     if stage == "blend" and (validated := metrics.get("validation")):
-        # The ends of the way were validated as steps.
+        # Both ends of the interpolation were validated as steps.
         rows = [{**validated[0], "step": 0}, *rows, {**validated[-1], "step": 100}]
     series = {name: curve for name, curve in series_of(rows).items() if name not in _NOT_CURVES}
     seconds = [
@@ -285,7 +285,7 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
 
 
 def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple[int, int] = (340, 190)) -> Drawn:
-    """Draw a chart; on a logarithmic scale if values lie so far apart that their end could not be seen."""
+    """Draw a chart, on a logarithmic scale if losses differ so much that the end would be invisible."""
     lowest, highest = min(c.values.min() for c in curves), max(c.values.max() for c in curves)
     log = not chart.percent and lowest > 0 and highest > _FAR * lowest and "loss" in chart.curves
     caption = chart.caption
@@ -304,13 +304,12 @@ def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple
 
 
 def ends_text(curve: Series, percent: bool) -> str:
-    """Where the bold line begins and ends; one value if that is the same."""
+    """Format the first and the last value of the bold line; one value if it is flat."""
     first, last = (format_value(float(curve.bold[end]), percent) for end in (0, -1))
     return first if curve.is_flat else f"{first} → {last}"
 
 
 def _curves_of(chart: Chart, series: Mapping[str, Series]) -> list[Series]:
-    """The curves of a chart that a stage has, by the names that they have on it."""
     prefix = _prefix(chart)
     if prefix:
         named = {name: chart.curves[prefix] + name.removeprefix(prefix) for name in series if name.startswith(prefix)}
@@ -326,7 +325,6 @@ def _prefix(chart: Chart) -> str:
 
 
 def _unknown(series: Mapping[str, Series]) -> list[Chart]:
-    """A chart for each metric that no chart names."""
     known = {*NUMBERS, *(name for chart in CHARTS for name in chart.curves)}
     return [
         Chart(name.replace("_", " ").capitalize(), f"As logged: {name}.", {name: name}, percent=name.endswith("_rate"))

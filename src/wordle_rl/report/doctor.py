@@ -1,7 +1,7 @@
-"""Why a training does not learn: known patterns, found in the records of a run.
+"""Find known reasons why a training does not learn in the records of a run.
 
-Each check reads a few columns of metrics.jsonl, or the games of games.jsonl, and says nothing where they are missing.
-Most compare the first fifth of the steps with the last. Thresholds are wide: a run that learns is left alone.
+Each check reads a few columns of metrics.jsonl, or games.jsonl, and is silent if they are missing. Most compare the
+first fifth of the steps with the last. Thresholds are wide, so a run that learns raises no alarm.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from wordle_rl.runs import CHOICE_FILE, is_number, read_jsonl, read_object
 PAGE = "docs/guides/troubleshooting.md"
 STAGES = ("grpo", "expert_iteration", "dpo", "distill")
 FEWEST_STEPS = 5
-"""Steps below which nothing is compared: a fifth of them would be none."""
+"""Compare nothing below this many steps: a fifth of them would be empty."""
 FEWEST_GUESSES = 40
-"""Guesses of either half of the games, below which favourite words are not counted."""
+"""Do not count favourite words with fewer guesses in a half of the games."""
 
 
 class Row(NamedTuple):
-    """A line of a record and its number in the file, from 1."""
+    """A line of a file with its number, from 1."""
 
     line: int
     values: dict[str, Any]
 
     def has(self, *names: str) -> bool:
-        """True if these are numbers here."""
+        """True if all of these are numbers."""
         return all(is_number(self.values.get(name)) for name in names)
 
 
@@ -40,8 +40,8 @@ class Finding:
     """A pattern that a run shows.
 
     Attributes:
-        pattern: Its name.
-        evidence: The line of a file that shows it, with the numbers in it.
+        pattern: Name of the pattern.
+        evidence: A line of a file that shows it, with the numbers.
         meaning: What goes wrong, in a sentence.
     """
 
@@ -51,7 +51,7 @@ class Finding:
 
     @property
     def page(self) -> str:
-        """The section of the documentation that mends it."""
+        """The section of the documentation with the fix."""
         return f"{PAGE}#{self.pattern.replace(' ', '-')}"
 
 
@@ -60,10 +60,10 @@ class Records:
     """What the checks read.
 
     Attributes:
-        steps: Rows of the RL stage in metrics.jsonl, oldest first.
-        validations: Those of greedy play on validation secrets.
-        games: Training games, oldest first.
-        kept_step: Step of the weights that were kept; None: there was no choice.
+        steps: Rows of the RL stage in metrics.jsonl, in order.
+        validations: Rows of validations.
+        games: Training games, in order.
+        kept_step: Step of the selected checkpoint; None without selection.
     """
 
     steps: Sequence[Row]
@@ -72,7 +72,7 @@ class Records:
     kept_step: int | None
 
     def ends(self, *names: str) -> tuple[list[Row], list[Row]] | None:
-        """The first and the last fifth of the steps that have these numbers; None if there are too few steps."""
+        """Return the first and the last fifth of the steps with these numbers; None if there are too few."""
         rows = [row for row in self.steps if row.has(*names)]
         size = len(rows) // 5
         return (rows[:size], rows[-size:]) if len(rows) >= FEWEST_STEPS else None
@@ -80,7 +80,7 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
-    """The findings about a run, and the stage and number of steps that were looked at."""
+    """The findings about a run, its stage, and the number of steps."""
 
     stage: str
     num_steps: int
@@ -88,10 +88,10 @@ class Diagnosis:
 
 
 def diagnose(run_dir: Path) -> Diagnosis:
-    """Look for every pattern in the records of a run.
+    """Check a run for all patterns.
 
     Raises:
-        ReportError: If the directory holds no step of RL.
+        ReportError: If the run has no step of RL.
         RunError: If a record is damaged; the message names the line.
     """
     rows = _rows(run_dir / "metrics.jsonl")
@@ -122,7 +122,7 @@ def _evidence(row: Row, *told: str, file: str = "metrics.jsonl") -> str:
 
 
 def _steps_not_finite(records: Records) -> Finding | None:
-    """One bad step is skipped and forgotten; one in twenty is a training on the edge."""
+    # A single bad step is skipped and forgotten; one in twenty means that the training is unstable.
     bad = [
         row for row in records.steps if row.values.get("skipped_steps") or "loss" in row.values.get("not_finite", ())
     ]
@@ -136,10 +136,8 @@ def _steps_not_finite(records: Records) -> Finding | None:
 
 
 def _dead_groups(records: Records) -> Finding | None:
-    """All games of a group earn the same, so all advantages are zero; from three in four groups on it is worth a word.
-
-    The first draw of a step counts: groups that refills replaced were played for nothing, too.
-    """
+    # Groups whose games all earn the same have zero advantages. The metric is about the first draw of a step: groups
+    # that were redrawn have been played for nothing, too.
     ends = records.ends("zero_variance_share")
     if ends is None or _mean(ends[1], "zero_variance_share") < 0.75:
         return None
@@ -154,7 +152,7 @@ def _dead_groups(records: Records) -> Finding | None:
 
 
 def _format_drift(records: Records) -> Finding | None:
-    """Replies that obey the format get fewer: once in every group nobody gets a mark, there is no way back."""
+    # Once no reply in any group gets marks, nothing pulls the policy back.
     ends = records.ends("format_compliance")
     if ends is None:
         return None
@@ -172,7 +170,7 @@ def _format_drift(records: Records) -> Finding | None:
 
 
 def _entropy_collapse(records: Records) -> Finding | None:
-    """A tenth of the entropy is left, and games are still lost: nothing else is tried, so nothing else is found."""
+    # A tenth of the entropy is left although games are still lost: without exploration nothing better is found.
     ends = records.ends("entropy", "win_rate")
     if ends is None:
         return None
@@ -180,7 +178,7 @@ def _entropy_collapse(records: Records) -> Finding | None:
     if last > first / 10 or _mean(ends[1], "win_rate") > 0.95:
         return None
     lowest = min(ends[1], key=lambda row: row.values["entropy"])
-    told = f"entropy {lowest.values['entropy']:.2g} nats a token", f"{first:.2g} in the first steps"
+    told = f"entropy {lowest.values['entropy']:.2g} nats per token", f"{first:.2g} in the first steps"
     return Finding(
         "entropy collapse",
         _evidence(lowest, *told, f"win_rate {lowest.values['win_rate']:.2f}"),
@@ -189,11 +187,8 @@ def _entropy_collapse(records: Records) -> Finding | None:
 
 
 def _sampler_mismatch(records: Records) -> Finding | None:
-    """Training computes other probabilities than those the tokens were drawn with.
-
-    The same weights in other kernels differ by a hundredth at most. A sampler cut at top_p 0.8 makes the mean ratio
-    0.9, the probability mass it kept.
-    """
+    # With the same weights, other kernels change the mean ratio by 0.01 at most. A sampler with top_p 0.8 gives a mean
+    # ratio of 0.9, the probability mass it kept.
     ends = records.ends("importance_ratio/mean", "sampler_kl")
     if ends is None:
         return None
@@ -205,12 +200,12 @@ def _sampler_mismatch(records: Records) -> Finding | None:
     return Finding(
         "sampler mismatch",
         _evidence(worst, *told),
-        "The engine that plays is not the policy that is trained: other weights, temperature, top_p or numbers.",
+        "The engine samples from another policy than the one in training: other weights, temperature, top_p or dtype.",
     )
 
 
 def _replies_growing(records: Records) -> Finding | None:
-    """Replies half as long again without more wins, or cut at their limit more and more."""
+    # Replies grow by half without more wins, or are cut at their limit more often.
     ends = records.ends("reply_tokens", "win_rate")
     if ends is None:
         return None
@@ -223,12 +218,12 @@ def _replies_growing(records: Records) -> Finding | None:
     return Finding(
         "replies growing",
         _evidence(longest, *told, f"{cut_last:.0%} cut at the limit"),
-        "Length grows and wins do not; soon replies are cut and earn nothing.",
+        "Replies grow but wins do not; soon replies are cut and earn nothing.",
     )
 
 
 def _few_safe_words(records: Records) -> Finding | None:
-    """Five words are half of all later guesses and were not before. The opener is one word in any good play."""
+    # Five words make up half of all guesses after the opener, and did not before. (Good play always has one opener.)
     later: list[tuple[Row, str]] = []
     for row in records.games:
         own = [turn.get("guess") for turn in row.values.get("turns", ())][1:]
@@ -250,12 +245,12 @@ def _few_safe_words(records: Records) -> Finding | None:
             f"{favourites} are {shares[1]:.0%} of the guesses after the first, {shares[0]:.0%} before",
             file="games.jsonl",
         ),
-        "The same words are played whatever the marks say: the reward pays for being safe.",
+        "The policy plays the same words whatever the marks say: the reward pays for being safe.",
     )
 
 
 def _start_better(records: Records) -> Finding | None:
-    """Greedy play of validation secrets is significantly below that of the start, or the start's weights were kept."""
+    # Greedy play on validation secrets is significantly worse than the start, or selection kept the start.
     rows = [row for row in records.validations if row.has("greedy_win_rate")]
     if len(rows) < 2:
         return None
@@ -270,7 +265,7 @@ def _start_better(records: Records) -> Finding | None:
     return Finding(
         "start better than end",
         _evidence(last, *told, *kept),
-        "Greedy play lost what it had: the steps are too large, or the rewards teach something else.",
+        "Greedy play became worse: the steps are too large, or the rewards teach something else.",
     )
 
 
@@ -284,11 +279,11 @@ CHECKS: tuple[Callable[[Records], Finding | None], ...] = (
     _few_safe_words,
     _start_better,
 )
-"""Every pattern, in the order in which to mend them."""
+"""All patterns, in the order in which to fix them."""
 
 
 def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
-    """A diagnosis as lines for a terminal."""
+    """Format a diagnosis for a terminal."""
     seen = f"{diagnosis.num_steps} {'rounds' if diagnosis.stage != 'grpo' else 'steps'} of {diagnosis.stage}"
     if not diagnosis.findings:
         yield f"healthy: none of {len(CHECKS)} patterns in {seen}"

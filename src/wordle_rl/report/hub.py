@@ -1,4 +1,4 @@
-"""Trained models to the Hugging Face hub: which files are sent, and what can go wrong."""
+"""Push trained models to the Hugging Face hub: which files to send, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _NOT_SENT = re.compile(
     r"\..*|checkpoints|epochs|steps|best|tensorboard|runs|training_args\.bin"
     r"|optimizer\.(pt|bin)|(scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json"
 )
-"""Files that may be in a model directory, or in a checkpoint, but are not part of the model."""
+"""Files in a model directory or a checkpoint that are not part of the model."""
 
 
 class HubApi(Protocol):
-    """The calls made to the hub; `huggingface_hub.HfApi` fits."""
+    """What we use of `huggingface_hub.HfApi`."""
 
     def create_repo(self, repo_id: str, *, private: bool | None, exist_ok: bool) -> Any:
-        """Make the repository, or leave the one that is there."""
+        """Create a repository, unless it exists."""
 
     def upload_folder(self, *, repo_id: str, folder_path: Path, allow_patterns: list[str], commit_message: str) -> Any:
-        """Send the files that match, as one commit."""
+        """Push the files that match, as one commit."""
 
 
 def files_of(model: Path) -> list[str]:
-    """The files that make a model, relative to its directory, sorted: no state of a training, nothing hidden."""
+    """List the files of a model relative to its directory, sorted, without training state and hidden files."""
     relative = (path.relative_to(model) for path in model.rglob("*") if path.is_file())
     return sorted(path.as_posix() for path in relative if not any(map(_NOT_SENT.fullmatch, path.parts)))
 
@@ -41,22 +41,23 @@ def files_of(model: Path) -> list[str]:
 def push(
     path: Path, repo: str, *, private: bool = False, dry_run: bool = False, api: HubApi | None = None
 ) -> list[str]:
-    """Send a model with its card to a repository, which is created if it does not exist.
+    """Push a model with its card to a repository, which is created if it does not exist.
 
-    An existing card is sent as it is; a missing one is written first.
+    An existing card is pushed as it is; a missing one is written first.
 
     Args:
-        path: A model directory, or a run: its last model is sent.
+        path: A model directory, or a run, whose last model is pushed.
         repo: USER/NAME.
-        private: Whether a new repository is hidden from others.
-        dry_run: Send and write nothing.
-        api: The hub; None: the one of HF_ENDPOINT, with the token of HF_TOKEN or of the last login.
+        private: Make a new repository private.
+        dry_run: Push and write nothing.
+        api: The hub. None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
 
     Returns:
-        The files sent, or to be sent, the card among them.
+        The files, including the card.
 
     Raises:
-        ConfigError: If there is no such model, no such name or no token, or the hub refuses or cannot be reached.
+        ConfigError: If there is no such model, the name is invalid, there is no token, or the hub refuses or cannot be
+            reached.
     """
     model = find_model(path)
     _check_name(repo)
@@ -71,10 +72,10 @@ def push(
 
 
 def open_repo(repo: str, *, private: bool = False) -> HubApi:
-    """The hub, with a repository that is there and may be written to.
+    """Return the hub after creating the repository, unless it exists.
 
     Raises:
-        ConfigError: If there is no such name or no token, or the hub refuses or cannot be reached.
+        ConfigError: If the name is invalid, there is no token, or the hub refuses or cannot be reached.
     """
     _check_name(repo)
     api = _logged_in()
@@ -95,7 +96,7 @@ def _check_name(repo: str) -> None:
         valid = repo.count("/") == 1
     if not valid:
         raise ConfigError(
-            f"repo {repo!r} is not the name of a repository; give USER/NAME of letters, digits, '-', '_', '.'"
+            f"repo {repo!r} is not the name of a repository; give USER/NAME with letters, digits, '-', '_', '.'"
         )
 
 
@@ -110,13 +111,13 @@ def _library() -> Any:
 def _logged_in() -> HubApi:
     library = _library()
     if not library.get_token():
-        raise ConfigError("no token for the hub: set HF_TOKEN to one that may write, or run `hf auth login`")
+        raise ConfigError("no token for the hub; set HF_TOKEN to one that can write, or run `hf auth login`")
     api: HubApi = library.HfApi()
     return api
 
 
 def send(api: HubApi, model: Path, repo: str, files: list[str], message: str, *, private: bool = False) -> None:
-    """Send files of a model's directory as one commit.
+    """Push files of a model directory as one commit.
 
     Raises:
         ConfigError: If the hub refuses or cannot be reached.
@@ -128,7 +129,6 @@ def send(api: HubApi, model: Path, repo: str, files: list[str], message: str, *,
 
 @contextmanager
 def _refusals(repo: str) -> Iterator[None]:
-    """Report in one line what the hub says no to."""
     from huggingface_hub import errors
 
     try:
@@ -146,7 +146,7 @@ def _refusals(repo: str) -> Iterator[None]:
 def _refusal(error: HfHubHTTPError) -> str:
     status = error.response.status_code
     if status == 401:
-        return "the token is not valid (401); set HF_TOKEN to one that is, or run `hf auth login`"
+        return "the token is invalid (401); set HF_TOKEN to a valid one, or run `hf auth login`"
     if status == 403:
-        return "the token may not write there (403); use one with write access, or a repository of your own"
+        return "the token cannot write there (403); use one with write access, or your own repository"
     return f"status {status}, {error.server_message or 'no reason given'}"

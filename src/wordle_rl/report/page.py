@@ -1,8 +1,8 @@
-"""A run's report: one HTML file that loads nothing from elsewhere.
+"""The report of a run: one HTML file that loads nothing from elsewhere.
 
-What the model plays now, wins over training, the table of results; all else is folded. This file gathers the figures,
-`static/page.html` lays them out, `curves.py` and `plots.py` draw, `page_games.py` packs the games to browse.
-Text that a model wrote is escaped by the template, or reaches the browser as JSON.
+It shows how the model plays now, wins over training and the table of results; the rest is folded. This file collects
+the figures, `static/page.html` lays them out, `curves.py` and `plots.py` draw, and `page_games.py` packs the games.
+Text from a model is escaped by the template, or sent to the browser as JSON.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from wordle_rl.runs import is_number, write_text_atomically
 from wordle_rl.runs.progress import elapsed, in_percent
 
 WATCH_PAGE = "watch.html"
-"""The page that `wordle-rl watch RUN --export RUN/watch.html` writes; a report beside it links to its games."""
+"""The page of `wordle-rl watch RUN --export RUN/watch.html`; a report beside it links to its games."""
 _PARTS = ("all", "train", "held_out", *STRATA, "strict", CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
 _TITLES = {"base": "the base model", "sft": "SFT"} | {str(name): said for name, said in ALGORITHM_NAMES.items()}
 _NUM_BOARDS = 4
@@ -105,7 +105,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         run=run,
         style=_asset("page.css"),
         script=script,
-        # Only this script may run, whatever gets into the page.
+        # Only this script can run, whatever gets into the page.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=_facts(run),
         players=players,
@@ -135,7 +135,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
 
 
 def from_template(text: str, **values: Any) -> str:
-    """Fill in a template of HTML; values are escaped unless it marks them as safe, and are never read as templates."""
+    """Render an HTML template; values are escaped unless it marks them as safe."""
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
@@ -155,7 +155,6 @@ def _asset(name: str) -> str:
 
 
 def _facts(run: RunRecord) -> list[str]:
-    """Model, words, machine and versions, for the line below the name."""
     model, hardware = run.config.get("model"), run.manifest.get("hardware")
     facts = []
     if isinstance(model, dict) and "path" in model:
@@ -171,7 +170,6 @@ def _facts(run: RunRecord) -> list[str]:
 
 
 def _stage_before(player: str | None, run: RunRecord) -> str | None:
-    """The model that a stage started from, if there are figures of it."""
     if player not in ("sft", *ALGORITHM_NAMES):
         return None
     starts = ("base",) if player == "sft" else ("sft", "base")
@@ -179,7 +177,6 @@ def _stage_before(player: str | None, run: RunRecord) -> str | None:
 
 
 def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str, Any]]:
-    """The figures to look at first: win rates of all, of held-out and of strict secrets, then mean guesses."""
     labels = {
         "all": ("of all secrets found", ""),
         "held_out": ("of held-out secrets found", "never a secret in training; often shown as a guess"),
@@ -208,12 +205,9 @@ def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str
 
 
 def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
-    """Finished games of a few secrets, each before and after training, by a rule that favours neither.
-
-    Of the secrets that both played, held-out ones if there are any: by alphabet the first of each outcome (only the
-    trained model won, only its start did, both, neither), then further ones of the most frequent outcome. A run that
-    was not evaluated yet shows its newest training games.
-    """
+    # Show games of a few secrets before and after training, chosen by a rule that favours neither: of the secrets that
+    # both played (held-out ones if there are any), the first of each outcome (only the trained model won, only its
+    # start, both, neither), then more of the most frequent outcome. Without evaluations, show the newest games.
     if not players:
         newest = [row for row in run.games if row.get("stage") != "validation" and row["turns"]][-_NUM_BOARDS:]
         boards = [(str(row["secret"]), [_board("", bool(row.get("won")), row["turns"])]) for row in newest]
@@ -247,12 +241,11 @@ def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
 
 
 def _first_games(evaluation: Evaluation) -> dict[str, GameRecord]:
-    """The first finished game of each secret."""
     return {record.secret: record for record in reversed(evaluation.records) if not record.failed}
 
 
 def _board(player: str, won: bool, turns: Sequence[Any]) -> dict[str, Any]:
-    """A game for the template: a row of letter and mark for each turn, both empty where nothing was scored."""
+    # A row of (letter, mark) pairs per turn, both empty if it was not scored.
     rows = []
     for turn in turns:
         guess, marks = (turn.get(key) if isinstance(turn, dict) else getattr(turn, key) for key in ("guess", "marks"))
@@ -262,7 +255,7 @@ def _board(player: str, won: bool, turns: Sequence[Any]) -> dict[str, Any]:
 
 
 def _wins_chart(run: RunRecord) -> Drawn | None:
-    """Wins of the last training by play over its steps, with those of its validations; the loss where none was."""
+    # Wins over the steps of the RL stage, with those of its validations; without RL, the loss of SFT.
     stage = next((name for name in reversed(list(run.metrics)) if name in ALGORITHM_NAMES), None)
     found = series_of(run.metrics[stage]) if stage else {}
     validated = series_of(run.metrics.get("validation", ()))
@@ -288,7 +281,6 @@ def _wins_chart(run: RunRecord) -> Drawn | None:
 
 
 def _stories(run: RunRecord) -> list[dict[str, Any]]:
-    """What each training of the run does, and what it measured, first and last."""
     validated = series_of(run.metrics.get("validation", ()))
     measured = {"loss": "loss", "validation_loss": "validation loss", "win_rate": f"wins, {_WINS['win_rate']}"}
     stories = []
@@ -338,13 +330,12 @@ def _results(run: RunRecord) -> list[dict[str, Any]]:
 
 
 def _parts(run: RunRecord) -> list[str]:
-    """The parts of the secrets in the order of the page; the last stratum is left out where it is the strict ones."""
+    # If the stratum `never_said` equals the strict secrets, show only one of them.
     is_twice = bool(run.strict) and run.secrets_of("never_said") == run.strict
     return [part for part in _PARTS if not (is_twice and part == "never_said")]
 
 
 def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
-    """The last model against the one it started from on the same secrets, separately for each part of the split."""
     before, after = run.evaluations[start], run.evaluations[last]
     title, start_title = _TITLES[last], _TITLES[start]
     quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
@@ -378,7 +369,6 @@ def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
 
 
 def _guesses(run: RunRecord) -> list[tuple[str, str]]:
-    """Guess distributions of held-out and training secrets: part, chart."""
     charts = []
     for part in ("held_out", "train"):
         counts = {name: parts.get(part, {}).get("guess_distribution") for name, parts in run.results.items()}
@@ -391,7 +381,6 @@ def _guesses(run: RunRecord) -> list[tuple[str, str]]:
 
 
 def _frequent(run: RunRecord) -> list[tuple[str, list[tuple[str, float]], int]]:
-    """Words that each player says most, with the share of its games, and how many different ones it says."""
     rows = []
     for player, evaluation in run.evaluations.items():
         games = [record for record in evaluation.records if record.turns]
@@ -403,11 +392,8 @@ def _frequent(run: RunRecord) -> list[tuple[str, list[tuple[str, float]], int]]:
 
 
 def _weights(config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Weights of the reward, a table for each set of them; none for a run that was not paid by a reward.
-
-    A share is the weight's amount over the sum of all amounts, costs included. Weights used differ from those set
-    where the order of wins and losses had to be kept.
-    """
+    # A table per set of weights. A share is |weight| over the sum of all. The weights used differ from those set if
+    # `Rubric` had to keep order.
     shared = config.get("rl")
     algorithm = config.get("algorithm", "grpo")
     is_paid = algorithm == "grpo" or (algorithm == "dpo" and config.get("dpo", {}).get("judge") == "outcome")
@@ -429,7 +415,7 @@ def _weights(config: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _weight_rows(rubric: Rubric) -> list[tuple[str, str, str | None, float | None]]:
-    """Component, weight as set, weight used, share of all weights."""
+    # Component, weight as set, weight used, share of all weights.
     total = sum(map(abs, rubric.effective_weights.values()))
     return [
         (
@@ -443,14 +429,12 @@ def _weight_rows(rubric: Rubric) -> list[tuple[str, str, str | None, float | Non
 
 
 def _shares(parts: Sequence[tuple[str, float]]) -> list[tuple[str, float, float]]:
-    """Name, amount and share of the whole, largest first; amounts that are not positive are left out."""
     positive = sorted(((name, float(amount)) for name, amount in parts if amount > 0), key=lambda part: -part[1])
     total = sum(amount for _, amount in positive)
     return [(name, amount, amount / total) for name, amount in positive]
 
 
 def _short(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest with the words of the split counted instead of listed."""
     shown = dict(manifest)
     if isinstance(split := shown.get("split"), dict):
         shown["split"] = {k: f"{len(v)} secrets" if isinstance(v, list) else v for k, v in split.items()}

@@ -19,9 +19,9 @@ from wordle_rl.report.read import RunRecord
 from wordle_rl.runs import is_number, without_lone_surrogates
 
 MAX_SAMPLE_GAMES = 2000
-"""Sample games of training kept on the page, the newest, and as many of validation."""
+"""Most sample games of training on the page, the newest, and as many of validation."""
 MAX_REPLY_BYTES = 2_500_000
-"""Room for replies on the whole page, as written there."""
+"""Most bytes of replies on the page."""
 
 Json = dict[str, Any]
 
@@ -49,7 +49,7 @@ def games_payload(run: RunRecord) -> Json:
 
 
 def json_for_script(value: Any) -> str:
-    """JSON that may stand inside a script element: nothing in it can end the element or start a comment.
+    """Encode JSON for a script element, so that nothing in it can end the element or start a comment.
 
     Examples:
         >>> json_for_script("</script>")
@@ -80,7 +80,6 @@ def _shortened(reply: str, limit: int | None) -> str:
 
 
 def _size(turns: list[Json], limit: int | None = None) -> int:
-    """Bytes of the replies on the page, each cut to `limit` characters."""
     return sum(len(json_for_script(_shortened(turn["q"], limit)).encode()) for turn in turns)
 
 

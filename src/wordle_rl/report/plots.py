@@ -1,7 +1,7 @@
 """Charts as SVG, drawn by matplotlib.
 
-A chart of the page takes its colours from the page's style sheet and so follows light and dark mode; a chart that is a
-file of its own is drawn on white. matplotlib is imported with the first chart: it takes most of a second.
+Charts of the page take their colours from its style sheet, so they follow light and dark mode. Charts in files of their
+own are white. matplotlib is imported with the first chart, since that takes most of a second.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLORS = {
     "#5b7aa8": "--c0", "#1a7f3c": "--c1", "#c2571a": "--c2", "#8a4fb0": "--c3", "#a67a10": "--c4", "#c23b5e": "--c5",
     "#16818c": "--c6", "#6a6f76": "--c7",
 }  # fmt: skip
-"""Colour of each series, and the name it has in the style sheet."""
+"""Colour of each series, and its name in the style sheet."""
 _INK, _MUTED, _RULE = "#22262b", "#646b73", "#e2e0d8"
 _THEME = {**COLORS, _INK: "--ink", _MUTED: "--muted", _RULE: "--rule"}
 DASHES = ((), (7, 3), (2, 3), (9, 3, 2, 3), (4, 4), (12, 4), (1, 4), (6, 2, 1, 2, 1, 2))
 """Dash pattern of each series, so that colour is not the only difference."""
 MAX_POINTS = 300
-"""Points drawn per curve; longer ones are averaged down to it."""
+"""Most points per curve; longer curves are averaged."""
 _SMOOTH_FROM = 40
 _STEP = re.compile(r"step[- ](\d+)")
 
@@ -54,12 +54,12 @@ class Series:
 
     @property
     def bold(self) -> Floats:
-        """The values, or of many their running mean: what is drawn as the bold line, shape (n,)."""
+        """The bold line: the running mean of many values, or the values themselves, shape (n,)."""
         return running_mean(self.values) if len(self.values) >= _SMOOTH_FROM else self.values
 
     @property
     def is_flat(self) -> bool:
-        """True if the values differ by less than a thousandth: no axis has room for the digits."""
+        """True if the values differ by less than a thousandth, which no axis can show."""
         return bool(np.ptp(self.values) <= 1e-3 * np.abs(self.values).max())
 
 
@@ -123,10 +123,10 @@ def bar_chart(label: str, groups: Sequence[str], shares: Mapping[str, Sequence[f
 
 
 def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) -> str:
-    """A file of SVG: wins so far, and the win rate against the turn, over the steps of the training that counted wins.
+    """Draw an SVG file with cumulative wins and the win rate by turn over the steps of a training.
 
     Args:
-        metrics: Rows of metrics.jsonl by stage, as `read_run` has them; of any backend.
+        metrics: Rows of metrics.jsonl by stage, as from `read_run`.
         title: Line above the panels.
 
     Raises:
@@ -157,10 +157,10 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
 
 
 def win_rate_plot(runs: Sequence[ComparedPlayer], title: str) -> str:
-    """A file of SVG: a point and its 95 % interval for each evaluation, in their order.
+    """Draw an SVG file with a point and its 95 % interval for each evaluation, in order.
 
-    Where the names in between are steps, `start` stands at step 0 and `end` one place after the last step, apart from
-    the curve, since its weights may be those of another step.
+    If names are steps, `start` is at step 0, and `end` one place after the last step, off the curve, since its weights
+    can be those of another step.
 
     Args:
         runs: At least two players that were compared.
@@ -190,7 +190,7 @@ def win_rate_plot(runs: Sequence[ComparedPlayer], title: str) -> str:
 
 
 def series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
-    """Finite values of each metric of a stage, in the order in which metrics first appear."""
+    """Return the finite values of each metric of a stage, in order of first appearance."""
     points: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         for name, value in row.items():
@@ -200,7 +200,7 @@ def series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:
 
 
 def thinned(curve: Series) -> Series:
-    """At most MAX_POINTS points, each the mean of its neighbours."""
+    """Average a curve down to at most MAX_POINTS points."""
     if len(curve.steps) <= MAX_POINTS:
         return curve
     starts = np.linspace(0, len(curve.steps), MAX_POINTS, endpoint=False).astype(int)
@@ -211,7 +211,7 @@ def thinned(curve: Series) -> Series:
 
 
 def running_mean(values: Floats) -> Floats:
-    """Mean over a centred window of a tenth of the values, shorter at the ends; shape kept."""
+    """Average over a centred window of a tenth of the values, shorter at the ends; same shape."""
     reach = max(1, len(values) // 20)
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
@@ -221,10 +221,10 @@ def running_mean(values: Floats) -> Floats:
 
 
 def format_value(value: float, percent: bool = False) -> str:
-    """A number as a reader wants it: percent as `in_percent` has it, whole numbers whole, others to three digits."""
+    """Format a number: percent as `in_percent`, integers without decimals, others with three digits."""
     if percent:
         return f"{in_percent(value)} %"
-    if abs(value) < 1e-12:  # what rounding leaves of zero
+    if abs(value) < 1e-12:  # a rounding error of zero
         return "0"
     if value == int(value) and abs(value) < 1e7:
         return f"{int(value):,}"
@@ -232,7 +232,7 @@ def format_value(value: float, percent: bool = False) -> str:
 
 
 def _style(label: str) -> Any:
-    """Settings of matplotlib for one chart; its ids depend on `label` alone, so a chart is the same each time."""
+    # Element ids depend only on `label`, so the same data give the same SVG.
     import matplotlib
 
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports the making of its font cache as a warning
@@ -257,7 +257,7 @@ def _style(label: str) -> Any:
 
 
 def _figure(size: tuple[int, int], panels: int = 1, *, right: int = 10, above: int = 8) -> tuple[Figure, list[Axes]]:
-    """A figure with panels one below the other; `right` and `above`: room beside and above each, in pixels."""
+    # Panels one below the other; `right` and `above` are margins of each in pixels.
     from matplotlib.figure import Figure
 
     width, height = size
@@ -274,7 +274,6 @@ def _figure(size: tuple[int, int], panels: int = 1, *, right: int = 10, above: i
 
 
 def _curve(axes: Axes, curve: Series, place: int, *, faint: bool = True, **keywords: Any) -> None:
-    """Draw a curve; one of many values as its running mean, over the values themselves if `faint`."""
     color, dashes = list(COLORS)[place % len(COLORS)], DASHES[place % len(DASHES)]
     if faint and len(curve.values) >= _SMOOTH_FROM:
         axes.plot(curve.steps, curve.values, color=color, linewidth=1, alpha=0.3, clip_on=False)
@@ -285,7 +284,7 @@ def _curve(axes: Axes, curve: Series, place: int, *, faint: bool = True, **keywo
 def _scale(
     axes: Axes, *, percent: bool = False, log: bool = False, from_zero: bool = False, steps: bool = True
 ) -> None:
-    """Round ticks, about four of them; rates stay between nothing and all."""
+    # About four round ticks; rates stay within 0 to 1.
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     if log:
@@ -311,7 +310,7 @@ def _scale(
 
 
 def tick_text(value: float) -> str:
-    """A tick of an axis in few letters.
+    """Format a tick of an axis briefly.
 
     Examples:
         >>> [tick_text(value) for value in (0.25, 12_500, 250_000, -1e-5)]
@@ -324,13 +323,12 @@ def tick_text(value: float) -> str:
 
 
 def _box(axes: Axes, size: tuple[int, int]) -> tuple[float, float, float, float]:
-    """Left, right, bottom and top of the plot in units of the SVG, whose origin is the upper left corner."""
+    # Left, right, bottom and top in units of the SVG, whose origin is the upper left corner.
     box = axes.get_position()
     return box.x0 * size[0], box.x1 * size[0], (1 - box.y0) * size[1], (1 - box.y1) * size[1]
 
 
 def _rate_and_ends(figures: Figures) -> tuple[float, float, float]:
-    """Win rate and the ends of its interval."""
     return figures.win_rate or 0.0, figures.win_rate_low or 0.0, figures.win_rate_high or 0.0
 
 
@@ -342,7 +340,7 @@ def _svg(figure: Figure, *, transparent: bool = False) -> str:
 
 
 def _inline(figure: Figure, label: str, attributes: Mapping[str, str]) -> str:
-    """The chart as an element of a page: colours by name, the page's font, no ids but those it refers to itself."""
+    # For the page: colours from its style sheet, its font, and only ids that the chart itself refers to.
     drawn = _svg(figure, transparent=True)
     drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>") + len("</svg>")]
     drawn = re.sub(r"<defs>\s*<(style|clipPath).*?</\1>\s*</defs>", "", drawn, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Read what a run left behind. Any part may be missing; a part that is there must be sound."""
+"""Read the records of a run. Any part can be missing, but an existing part must be valid."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class RunRecord:
     missing: tuple[str, ...]
 
     def secrets_of(self, part: str) -> frozenset[str]:
-        """The secrets of one part of the split; `held_out` is its `test`, `strict` and the strata are some of it."""
+        """Return the secrets of a part; `held_out` is `test`, and `strict` and the strata are subsets of it."""
         if part == "strict":
             return self.strict
         if part in STRATA:
@@ -81,10 +81,10 @@ class RunRecord:
 
 
 def read_run(run_dir: Path) -> RunRecord:
-    """Gather the parts of a run.
+    """Read all parts of a run.
 
     Raises:
-        ReportError: If there is no such directory, it holds no part of a run, or a part is damaged.
+        ReportError: If there is no such directory, it has no part of a run, or a part is damaged.
         ConfigError: If an earlier development version stored its settings.
         RunError: If a file of JSON, or a line of metrics.jsonl or games.jsonl, is damaged; the message names it.
         EvaluationError: If a file of evaluated games is damaged.
@@ -104,9 +104,7 @@ def read_run(run_dir: Path) -> RunRecord:
     trained = (*(["sft"] if has_sft(config) else []), str(config.get("algorithm", "grpo")))
     missing += [f"eval/{name}.json" for name in trained if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
-        raise ReportError(
-            f"{run_dir} holds no part of a run (results.json, metrics.jsonl, eval/…); name a run directory"
-        )
+        raise ReportError(f"{run_dir} has no part of a run (results.json, metrics.jsonl, eval/…); name a run directory")
     record = RunRecord(
         name=run_dir.resolve().name,
         results=results,
@@ -127,7 +125,7 @@ def read_run(run_dir: Path) -> RunRecord:
 
 
 def kept_weights(run: RunRecord) -> str:
-    """Checkpoint selection of GRPO in words; '' if there was no choice."""
+    """Describe the checkpoint selection of GRPO; '' if there was none."""
     if not run.chosen:
         return ""
     step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", 1.0))
@@ -142,17 +140,16 @@ def kept_weights(run: RunRecord) -> str:
 
 
 def has_sft(config: Mapping[str, Any]) -> bool:
-    """True if a stored config has that stage."""
+    """True if a stored config has an SFT stage."""
     return bool(config.get("sft", {}).get("epochs", 1))
 
 
 def in_order(players: Mapping[str, Any]) -> list[str]:
-    """Names of players: the stages of a run in their order, then the others by name."""
+    """Order the names of players: the stages of a run, then the others by name."""
     return [name for name in MODEL_NAMES if name in players] + sorted(set(players) - set(MODEL_NAMES))
 
 
 def _object(path: Path, missing: list[str]) -> dict[str, Any]:
-    """A JSON object, or an empty one and a note if there is no such file."""
     if not path.is_file():
         missing.append(path.name)
         return {}
@@ -160,7 +157,7 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
 
 
 def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
-    """The figures of the evaluated games, and from results.json those of players without any."""
+    # Figures of the evaluated games; for players without games, those in results.json.
     results: dict[str, dict[str, Mapping[str, Any]]] = {name: dict(parts) for name, parts in run.results.items()}
     for name, games in run.evaluations.items():
         model, variant = model_and_variant(name)
@@ -179,12 +176,10 @@ def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
 
 
 def _is_apart(part: str) -> bool:
-    """True for a part whose games are not those of greedy, unlimited play."""
     return part in (CONSTRAINED_PART, STRICT_CONSTRAINED_PART) or is_sampled_part(part)
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
-    """The figures of each part of the secrets that was played; without a split there is only one part."""
     if not run.split_of:
         return {"all": asdict(games.figures())}
     parts = [*quoted_parts(games.secrets, run.split_of, run.strict), *(STRATA if run.strata is not None else ())]
@@ -197,7 +192,7 @@ def _is_result(value: object) -> bool:
 
 
 def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The rows of a metrics.jsonl by stage, see `RunRecord.metrics`.
+    """Read the rows of a metrics.jsonl by stage, see `RunRecord.metrics`.
 
     Raises:
         ReportError: If a row lacks its stage or step.
@@ -207,7 +202,7 @@ def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def _metrics(path: Path, missing: list[str]) -> dict[str, list[dict[str, Any]]]:
-    """Rows by stage and step; a step that a resumed run logged again counts once, as logged last."""
+    # If a resumed run logged a step again, the last row counts.
     if not path.is_file():
         missing.append(path.name)
         return {}
@@ -231,7 +226,7 @@ def _games(path: Path, missing: list[str]) -> list[dict[str, Any]]:
         if lacking:
             raise ReportError(f"{path}:{number} lacks {' and '.join(lacking)}; delete the line")
         if not all(isinstance(turn, dict) for turn in row["turns"]):
-            raise ReportError(f"{path}:{number} holds a turn that is no JSON object; delete the line")
+            raise ReportError(f"{path}:{number} has a turn that is not a JSON object; delete the line")
         games.append({"id": offset, **row})
     return games
 
@@ -242,13 +237,12 @@ def _strict_of(manifest: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _strata_of(path: Path) -> Strata | None:
-    """The strata that the run stored, if all that was trained on is on record."""
     if not path.is_file():
         return None
     try:
         strata = Strata.from_row(read_object(path))
     except (KeyError, TypeError):
-        raise ReportError(f"{path} holds no strata; delete it, and `wordle-rl report` writes it again") from None
+        raise ReportError(f"{path} has no strata; delete it, and `wordle-rl report` writes it again") from None
     return strata if strata.complete else None
 
 

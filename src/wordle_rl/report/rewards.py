@@ -1,4 +1,4 @@
-"""Rewards of evaluated games and the words guessed most, for the terminal."""
+"""Rewards of evaluated games and the most frequent guesses, for the terminal."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BAR = 24
 
 
 def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
-    """Rewards by part: mean, deviation, range, games below zero; then the histogram of the first part."""
+    """Tabulate rewards by part (mean, std, range, games below zero), with a histogram of the first part."""
     first = next(iter(rewards.values()))
     table = Table(
         title=Text(f"Reward {first.preset!r}"),
@@ -43,7 +43,7 @@ def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
 
 
 def guesses_line(guesses: Sequence[GuessCount]) -> str:
-    """The words guessed most, with how often and in what part of the games.
+    """List the most frequent guesses with their number and the fraction of games.
 
     Examples:
         >>> guesses_line([GuessCount("salet", 9, 0.9), GuessCount("think", 6, 0.2)])

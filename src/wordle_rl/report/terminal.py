@@ -1,7 +1,6 @@
 """Boards, results and comparisons for the terminal, as rich renderables.
 
-Colour is never the only sign: every board also spells its marks, so a log file or a screen without colours says the
-same.
+Every board also spells its marks, so that a log file or a screen without colours shows the same.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ _PART_NAMES = {
     STRICT_CONSTRAINED_PART: "strict, constrained",
 }
 SHORT_NAMES = {"expert_iteration": "expert\niter."}
-"""Players whose own names would make a table wider than a terminal."""
+"""Short names of players whose full names would make tables wider than a terminal."""
 _MISSING = "–"
 
 
 def tiles(guess: str, marks: str | None) -> Text:
-    """A guess as coloured tiles, letters upper case; without marks the tiles stay plain.
+    """Draw a guess as coloured tiles in upper case; plain tiles without marks.
 
     Raises:
         ValueError: If guess and marks differ in length, or a mark is not one of G, Y, X.
@@ -71,7 +70,7 @@ def tiles(guess: str, marks: str | None) -> Text:
 
 
 def board(turns: Sequence[Turn | TurnRecord], *, word_length: int = 5, max_turns: int = 6, num_free: int = 0) -> Table:
-    """The turns so far and the rows still empty.
+    """Draw the turns so far and the empty rows.
 
     Args:
         turns: The turns.
@@ -93,7 +92,7 @@ def board(turns: Sequence[Turn | TurnRecord], *, word_length: int = 5, max_turns
 
 
 def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
-    """A finished game: its board, then how it ended."""
+    """Draw a finished game and how it ended."""
     if record.failed:
         end = Text(f"not finished: {record.error or record.stop_reason}", "italic")
     elif record.won:
@@ -106,7 +105,7 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
 
 
 class _Fitting:
-    """The first of several renderings that is no wider than the terminal; the last, if none is."""
+    """Show the first of several renderings that fits the terminal, or else the last."""
 
     def __init__(self, *renderings: RenderableType) -> None:
         self._renderings = renderings
@@ -169,7 +168,6 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
 
 
 def _pass_text(figures: Figures | None, k: str) -> str:
-    """A pass@k with its interval; a dash for none."""
     if figures is None or k not in figures.pass_at:
         return _MISSING
     rate, low, high = map(in_percent, figures.pass_at[k])
@@ -177,7 +175,7 @@ def _pass_text(figures: Figures | None, k: str) -> str:
 
 
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
-    """Memory of each stage of training, in GiB: a column per stage, a row per component."""
+    """Tabulate the memory of each training stage in GiB: a column per stage, a row per component."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
     table.add_column("GiB", no_wrap=True)
     for stage in memory:
@@ -259,14 +257,14 @@ def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Ren
 def game_progress(
     console: Console, title: str, total: int, kept: Iterable[GameRecord]
 ) -> Iterator[Callable[[GameRecord], None]]:
-    """Show games played, wins, errors and the time left, updated by every game; see `show_progress`."""
+    """Show games played, wins, errors and remaining time; see `show_progress`."""
     before = list(kept)
     with show_progress(console, title, total, done=len(before), transient=True) as tell:
         yield game_counter(tell, total, before)
 
 
 def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord]) -> Callable[[GameRecord], None]:
-    """A function to call with each ended game: it reports how many are done, kept ones included, won and errors."""
+    """Return a function to call with each finished game; it reports games (kept ones included), wins and errors."""
     before = list(kept)
     done, wins, errors = len(before), sum(record.won for record in before), 0
 
@@ -279,10 +277,10 @@ def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord])
 
 
 def comparison_notes(comparison: Comparison) -> list[str]:
-    """Notes to a comparison: differences in prompting and sampling, and games left out; a line each."""
+    """List notes on a comparison: differences in prompting and sampling, and games left out."""
     notes = []
     if comparison.constrain_a != comparison.constrain_b:
-        notes.append("one player's guesses were limited to listed words, the other's were not: no comparison of models")
+        notes.append("only one player's guesses were limited to listed words, so this does not compare models")
     elif comparison.constrain_a != "none":
         notes.append("the guesses of both players were limited to listed words")
     if asked := unlike(comparison.name_a, comparison.conditions_a, comparison.name_b, comparison.conditions_b):
@@ -300,7 +298,7 @@ def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
 
 
 def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows: int) -> list[RenderableType]:
-    """The games whose results differ, those that differ most first."""
+    """Return the games whose results differ, the largest difference first."""
 
     def apart(game: SharedGame) -> int:
         used = [guesses or 99 for guesses in game.guesses]
@@ -319,12 +317,12 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows
 
 
 def percent_text(rate: float | None) -> str:
-    """A rate of 0 to 1 in percent; a dash for none."""
+    """Format a rate of 0 to 1 in percent; a dash for None."""
     return _MISSING if rate is None else in_percent(rate)
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
-    """A number with `digits` decimals; a dash for none."""
+    """Format a number with `digits` decimals; a dash for None."""
     return _MISSING if value is None else f"{value:.{digits}f}"
 
 
@@ -352,7 +350,6 @@ _TURN_ROWS: tuple[_Row, ...] = (
 
 
 def _malformed(figures: Figures) -> str:
-    """Share of malformed turns; of a lenient reading, that of the strict one beside it."""
     shown, strict = percent_text(figures.malformed_rate), figures.strictly_malformed_rate
     return shown if strict is None else f"{shown} (strictly {percent_text(strict)})"
 
@@ -363,7 +360,6 @@ def _difference(estimate: Estimate, scale: float, unit: str) -> str:
 
 
 def _ends(estimate: Estimate, scale: float, digits: int) -> list[str]:
-    """The mean, and the interval's ends, which are dashes if it is uninformative."""
     mean, *ends = (f"{scale * value:+.{digits}f}" for value in estimate)
     return [mean, *(ends if estimate.has_width else [_MISSING] * 2)]
 

@@ -1,4 +1,4 @@
-"""A finished game turn by turn, as its player met it: prompt, completion, parsed guess, feedback, reward, end."""
+"""Print a finished game turn by turn: prompt, completion, parsed guess, feedback, reward, end."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wordle_rl.words import WordList
 def verbose_lines(
     transcript: Transcript, words: WordList, prompter: Prompter, reward: RewardBreakdown, preset: str
 ) -> Iterator[str]:
-    """The game in plain lines.
+    """Yield the game as plain lines.
 
     Args:
         transcript: The game; prefix guesses stand in its first prompt.

@@ -1,11 +1,11 @@
 """Rewards: components over finished games, rubrics that weigh them, presets, and schedules of weights.
 
-components.py     the components; use that a guess makes of clues: clues.py
-rubric.py         weights, and the order of games that they keep
+components.py     the components; how a guess uses clues: clues.py
+rubric.py         weights, and how they keep wins above losses
 presets.py        published sets by name
 schedule.py       a switch of weights
 turn_rewards.py   the reward turn by turn, while a game runs
-attack.py         a search for pay without winning
+attack.py         search for reward without winning
 """
 
 from wordle_rl.reward.clues import letter_scores, with_candidates

@@ -1,4 +1,4 @@
-"""Use that one guess makes of the clues on the board: letters, consistency, information."""
+"""How a guess uses the clues on the board: letters, consistency, information."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver
 
 PLACE_KEPT = 0.2
-"""A letter repeated in its proved place."""
+"""A letter in its known place."""
 LETTER_MOVED = 0.1
-"""A copy known to be in the word, tried in a place where it may be."""
+"""A letter known to be in the word, in a place where it can be."""
 NEW_LETTER = 0.05
-"""A letter, or a further copy of one, about which nothing is known."""
+"""A letter, or a further copy, about which nothing is known."""
 WRONG_PLACE = -0.2
 """A letter of the word in a place where it is known not to be."""
 ABSENT_LETTER = -0.5
-"""A letter, or a further copy of one, that the word is known not to contain."""
+"""A letter, or a further copy, that the word is known not to contain."""
 
 LOWEST_FEEDBACK = 5 * ABSENT_LETTER
 """The lowest `feedback_use` of a turn; the highest is `5 * PLACE_KEPT`, which is 1."""
 
 
 def letter_scores(guess: str, known: Knowledge) -> tuple[float, ...]:
-    """Score every letter of a guess by what was known before it.
+    """Score every letter of a guess by what was known before.
 
-    Each proved copy of a letter is counted once: copies in their proved place first, then the ones still to be
-    placed, from the left. A copy beyond them is new, or absent where the number of copies is known.
+    Each known copy of a letter counts once: copies in their known place first, then those still to be placed, from the
+    left. A copy beyond them is new, or absent if the number of copies is known.
 
     Examples:
         >>> from wordle_rl.game import Outcome, Turn
@@ -61,19 +61,19 @@ def letter_scores(guess: str, known: Knowledge) -> tuple[float, ...]:
 
 
 def feedback_use(turn: Turn, earlier: Sequence[Turn]) -> float:
-    """Five times the mean letter score of a guess, which for five letters is their sum: -2.5 to 1."""
+    """Return five times the mean letter score of a guess, -2.5 to 1; for five letters that is the sum."""
     guess = turn.guess or ""
     scores = letter_scores(guess, knowledge_of(earlier, len(guess)))
     return 5 * sum(scores) / len(scores)
 
 
 def is_consistent(turn: Turn, earlier: Sequence[Turn]) -> bool:
-    """True if a guess could have been the secret by every mark before it."""
+    """True if a guess fits all marks before it."""
     return turn.guess is not None and not violates_clues(turn.guess, earlier)
 
 
 def with_candidates(transcript: Transcript, solver: Solver) -> Iterator[tuple[Turn, NDArray[np.int32]]]:
-    """Each own turn, and the answers that were still possible before it."""
+    """Yield each own turn with the answers that were still possible before it."""
     candidates = solver.candidates(())
     for played in transcript.turns:
         turn = played.turn
@@ -84,10 +84,10 @@ def with_candidates(transcript: Transcript, solver: Solver) -> Iterator[tuple[Tu
 
 
 def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], solver: Solver) -> float:
-    """The bits a guess was expected to bring over the most that any guess would have, 0 to 1.
+    """Return the expected bits of a guess divided by those of the best guess, 0 to 1.
 
-    The winning guess counts as 1, even where one candidate was left and no guess could bring a bit. With no candidate
-    left (a secret outside the answers) any other guess scores 0.
+    The winning guess counts 1, even if one candidate was left and no guess could give information. If no candidate is
+    left (a secret outside the answers), any other guess counts 0.
     """
     if turn.guess is None or turn.marks is None:
         return 0.0

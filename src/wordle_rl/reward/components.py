@@ -1,18 +1,18 @@
-"""Reward components: pure functions of one finished game that give every own turn its share.
+"""Reward components: pure functions of a finished game that give every own turn a share.
 
-A component's value is the sum of its shares and lies in its stated range. There are four kinds:
+The value of a component is the sum of its shares and lies in its stated range. There are four kinds:
 
 - terminal (`win`, `speed`): paid on the winning turn;
-- mean (`format`, `valid_word`, `length`, `consistency`, `feedback`, `information`): each turn's score over the
-  number of own turns, so a longer game collects no more than a short one;
-- cost (`regret`, `quick_regret`, `repeat`, `overlong`): each turn's cost over the number of turns of the game, so
-  every further turn can only add. Costs are positive; a rubric gives them negative weights;
-- latest (`greens`, `yellows`, `variety`): only the last guess counts; a turn's share is the change it made.
+- mean (`format`, `valid_word`, `length`, `consistency`, `feedback`, `information`): each turn's score divided by the
+  number of own turns, so a long game earns no more than a short one;
+- cost (`regret`, `quick_regret`, `repeat`, `overlong`): each turn's cost divided by the maximum number of turns, so
+  every further turn can only add. Costs are positive; rubrics give them negative weights;
+- latest (`greens`, `yellows`, `variety`): only the last guess counts; the share of a turn is the change it made.
 
-A turn that broke the rules gets the worst score of every component. The two exceptions, `format` and `length`,
-grade how it broke them, and give a reply without a readable guess almost nothing. Turns that were never played
-because the token budget ran out count as worst turns too, charged to the last own turn: stopping early never pays.
-Prefix guesses are clues and earn nothing.
+A turn that broke the rules gets the worst score of every component. The exceptions `format` and `length` grade how it
+broke them, and give almost nothing to a reply without a readable guess. Turns that were not played because the token
+budget ran out count as worst turns and are charged to the last own turn, so stopping early never pays. Prefix guesses
+are clues and earn nothing.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import turn_regret
 
 Range = tuple[float, float]
-"""The lowest and the highest value, both included."""
+"""Lowest and highest value, inclusive."""
 
 Shares = tuple[float, ...]
 """One number per own turn, in the order played."""
 
 STRAY_TAGS_SCORE = 0.1
-"""Pay of `format` for a reply with a tag or the right frame but without a word of the right length."""
+"""`format` of a reply with a tag or the right frame, but without a word of the right length."""
 
 FREE_TOKENS = 256
-"""A reply up to this length costs no `overlong`."""
+"""Length up to which a reply costs no `overlong`."""
 
 FULL_COST_TOKENS = 1024
-"""A reply of this length or more costs a whole `overlong`; in between the cost rises evenly."""
+"""Length from which a reply costs a full `overlong`; in between the cost is linear."""
 
 LOWEST_VARIETY = -4.0
-"""One word guessed six times: five earlier uses over one distinct word. Longer games are cut off here."""
+"""One word guessed six times: five earlier uses, one distinct word. Longer games are clipped here."""
 
 
 class RewardError(UserError):
@@ -59,16 +59,16 @@ class RewardError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A named part of a reward and the ranges its value keeps to.
+    """A named part of a reward, and the ranges of its value.
 
     Attributes:
-        name: Its name in rubrics and logs.
-        compute: Transcript and solver to one share per own turn. Most components never ask the solver.
-        loss_range: Range on any lost game, truncated ones included.
-        honest_range: Range on an honest loss: all turns played and no rule broken. Lies within `loss_range`.
-        win_range: Range on a won game.
+        name: Name in rubrics and logs.
+        compute: Maps transcript and solver to one share per own turn.
+        loss_range: Range for any lost game, truncated ones included.
+        honest_range: Range for an honest loss (all turns played, no rule broken); within `loss_range`.
+        win_range: Range for a won game.
         summary: One line for people.
-        asks_solver: True if `compute` asks the solver, which takes milliseconds instead of microseconds.
+        asks_solver: True if `compute` uses the solver, which takes milliseconds instead of microseconds.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Component:
     asks_solver: bool = False
 
     def __call__(self, transcript: Transcript, solver: Solver) -> Shares:
-        """Shares of a game, as by `compute`: an import path may name a component with ranges of its own."""
+        """Return the shares of a game, so that an import path can name a `Component` with its own ranges."""
         return self.compute(transcript, solver)
 
 
@@ -111,7 +111,7 @@ def _format_score(played: PlayedTurn) -> float:
         return 1.0
     if outcome is Outcome.UNLISTED:
         return 0.5
-    # A readable guess of the wrong length at least stood in the right frame.
+    # A readable guess of the wrong length at least had the right frame.
     framed = not isinstance(played.parsed, ParseFailure) or played.parsed.has_tags
     return STRAY_TAGS_SCORE if framed else 0.0
 
@@ -178,7 +178,7 @@ def _overlong(transcript: Transcript, _solver: Solver) -> Shares:
 
 
 def _overlong_cost(played: PlayedTurn) -> float:
-    """From 0 to 1. A reply cut at its limit, or one that broke a rule, pays in full whatever its length."""
+    # A reply that was cut or broke a rule costs the full 1, whatever its length.
     if played.overlong or played.turn.outcome.broke_rules:
         return 1.0
     length = len(played.reply.split()) if played.num_tokens is None else played.num_tokens
@@ -213,7 +213,6 @@ def _mark_share(turn: Turn, mark: str) -> float:
 
 
 def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
-    """Each own turn with every turn before it, prefix guesses included."""
     board = [played.turn for played in transcript.turns]
     for place, played in enumerate(transcript.turns):
         if not played.is_prefix:
@@ -221,7 +220,6 @@ def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
 
 
 def _unplayed(transcript: Transcript) -> int:
-    """Turns left when the token budget ran out; 0 for a game that the rules ended."""
     if transcript.stop_reason is not StopReason.TOKEN_BUDGET:
         return 0
     return max(0, transcript.rules.max_turns - transcript.turns_used)
@@ -233,7 +231,6 @@ def _on_last_turn(transcript: Transcript, value: float) -> Shares:
 
 
 def _mean(transcript: Transcript, scores: list[float], worst: float) -> Shares:
-    """Each score over the number of turns, so that the shares add up to the mean."""
     unplayed = _unplayed(transcript)
     count = len(scores) + unplayed
     shares = [score / count for score in scores]
@@ -242,16 +239,15 @@ def _mean(transcript: Transcript, scores: list[float], worst: float) -> Shares:
 
 
 def _cost(transcript: Transcript, costs: list[float]) -> Shares:
-    """Each cost (0 to 1) over the turns of the game: the limit of turns, or more where refusals were free."""
     unplayed = _unplayed(transcript)
-    count = max(transcript.rules.max_turns, len(costs) + unplayed)
+    count = max(transcript.rules.max_turns, len(costs) + unplayed)  # with free refusals a game has more turns
     shares = [cost / count for cost in costs]
     shares[-1] += unplayed / count
     return tuple(shares)
 
 
 def _latest(transcript: Transcript, values: list[float], worst: float) -> Shares:
-    """The change each turn made, so that the shares add up to the last value."""
+    # Shares are changes, so they add up to the last value.
     if _unplayed(transcript):
         values[-1] = worst
     return (values[0], *(after - before for before, after in pairwise(values)))
@@ -260,8 +256,8 @@ def _latest(transcript: Transcript, values: list[float], worst: float) -> Shares
 def _check_length(solver: Solver, transcript: Transcript, name: str) -> None:
     if solver.words.word_length != len(transcript.secret):
         raise RewardError(
-            f"component {name!r}: the game has {len(transcript.secret)} letters, "
-            f"the solver's list {solver.words.word_length}; build the solver from the game's word list"
+            f"component {name!r}: the game has {len(transcript.secret)} letters, but the solver's list has "
+            f"{solver.words.word_length}; create the solver from the game's word list"
         )
 
 
@@ -334,20 +330,20 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
         )
     }
 )
-"""Every component by name. `win` and `rule_break` are the two whose weights a rubric moves to keep order."""
+"""All components by name. To keep order, a rubric adjusts the weights of `win` and `rule_break`."""
 
 _ROUNDING = 1e-9
 
 
 def find_component(name: str) -> Component:
-    """The component of this name, or one of yours by import path, `module:attribute`.
+    """Return a component by name, or your own by import path, `module:attribute`.
 
-    Yours is a pure function of the finished transcript and the solver that returns one number per own turn. Their sum
-    must lie from 0 to 1 on every game; name a `Component` instead to state other ranges. Every result is checked, since
+    Your own is a pure function of the finished transcript and the solver. It returns one number per own turn, and their
+    sum must lie in 0 to 1 for every game. To state other ranges, name a `Component`. Every result is checked, since
     `Rubric` relies on the ranges to keep losses below wins.
 
     Raises:
-        RewardError: If there is none, or it cannot be called with a transcript and a solver.
+        RewardError: If there is none, or it does not take a transcript and a solver.
     """
     if name in COMPONENTS:
         return COMPONENTS[name]
@@ -356,7 +352,7 @@ def find_component(name: str) -> Component:
         raise RewardError(f"unknown reward component {name!r}; known are {known}, and your own as module:attribute")
     own = resolve(name, "reward component", RewardError, takes="transcript, solver")
     if not isinstance(own, Component):
-        # It may ask the solver; those who prepare one must not rely on the contrary.
+        # It can ask the solver, so callers must prepare one.
         own = Component(name, own, _UNIT, _UNIT, _UNIT, "of your own", asks_solver=True)
     return replace(own, name=name, compute=partial(_checked_shares, name, own))
 
@@ -368,14 +364,14 @@ def _checked_shares(name: str, component: Component, transcript: Transcript, sol
             f"reward component {name!r} must return one finite number per own turn, {len(own_turns)} for this game"
         )
     kept_rules = not any(played.turn.outcome.broke_rules for played in own_turns)
-    # A judge of a running game asks for its worth had it ended here: a loss, but no honest one.
+    # A running game is scored as if it ended now: a loss, but not an honest one.
     played_all = transcript.turns_used >= transcript.rules.max_turns
     lost = component.honest_range if kept_rules and played_all else component.loss_range
     low, high = component.win_range if transcript.won else lost
     value = math.fsum(shares)
     if not low - _ROUNDING <= value <= high + _ROUNDING:
         raise RewardError(
-            f"reward component {name!r} gave {value:g}, outside its range {low:g} to {high:g}; scale it, or name a "
-            "Component that states its ranges"
+            f"reward component {name!r} returned {value:g}, outside its range {low:g} to {high:g}; scale it, or name "
+            "a Component that states its ranges"
         )
     return shares

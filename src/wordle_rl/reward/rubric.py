@@ -1,4 +1,4 @@
-"""`Rubric`: named components with weights, and the order of games that holds for all weights."""
+"""`Rubric`: named components with weights that always rank wins above losses."""
 
 from __future__ import annotations
 
@@ -13,20 +13,17 @@ from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardErro
 from wordle_rl.solver import Solver
 
 ORDER_MARGIN = 0.01
-"""Margin of the worst win over the best loss.
-
-Also the margin of an honest loss over one that broke a rule, where breaking rules would pay otherwise.
-"""
+"""Margin of the worst win over the best loss, and of an honest loss over one that gained by breaking a rule."""
 
 
 @dataclass(frozen=True)
 class RewardBreakdown:
-    """The reward of one game and where it came from.
+    """The reward of a game and its components.
 
     Attributes:
-        components: Unweighted shares by component name, one number per own turn.
-        weights: The weights used, by component name.
-        turn_rewards: Weighted sum of the shares of each own turn, in the order played.
+        components: Unweighted shares by component, one number per own turn.
+        weights: The weights used, by component.
+        turn_rewards: Weighted sum of the shares of each own turn.
         total: Sum of `turn_rewards`.
     """
 
@@ -37,7 +34,7 @@ class RewardBreakdown:
 
     @property
     def values(self) -> dict[str, float]:
-        """Each component's unweighted value: the sum of its shares."""
+        """The unweighted value of each component: the sum of its shares."""
         return {name: math.fsum(shares) for name, shares in self.components.items()}
 
 
@@ -45,19 +42,19 @@ class RewardBreakdown:
 class Rubric:
     """Weights over named components.
 
-    There are three kinds of games: a win; an honest loss (every turn played, no rule broken); a loss in which
-    a rule was broken. Whatever the weights, a win scores above every loss, and a rule-breaking loss never above an
-    honest one: the weight of `win` is raised and that of `rule_break` lowered to the least values that ensure this
-    for the stated ranges of the other components. Where breaking rules can gain nothing, as under a reward for wins
-    alone, all losses may score the same. A component with weight 0 is computed and kept, but counts nothing.
+    There are three kinds of games: a win, an honest loss (all turns played, no rule broken), and a loss in which a rule
+    was broken. Whatever the weights, a win scores above every loss, and a rule-breaking loss never above an honest one.
+    For this, the weight of `win` is raised and that of `rule_break` lowered as little as the stated ranges of the other
+    components require. If breaking rules gains nothing, as with a reward for wins alone, all losses can score the same.
+    A component with weight 0 is computed and logged, but does not count.
 
     Attributes:
-        weights: Weight by component name, or by the import path of one of yours (`find_component`); costs take
-            negative weights.
-        keep_order: False uses the weights exactly as given. Only for reproducing a published set.
+        weights: Weight by component name, or by the import path of your own (`find_component`). Costs need negative
+            weights.
+        keep_order: False uses the weights exactly as given, to reproduce a published set.
 
     Raises:
-        RewardError: If there are no weights, a component cannot be had or a weight is not a finite number.
+        RewardError: If there are no weights, a component is unknown, or a weight is not a finite number.
     """
 
     weights: Mapping[str, float]
@@ -74,7 +71,7 @@ class Rubric:
 
     @cached_property
     def effective_weights(self) -> Mapping[str, float]:
-        """The weights used: as given, or with `win` and `rule_break` moved to keep order.
+        """The weights used: as given, or with `win` and `rule_break` adjusted to keep order.
 
         Examples:
             >>> Rubric({"format": 1.0}).effective_weights
@@ -86,25 +83,25 @@ class Rubric:
 
     @cached_property
     def components(self) -> Mapping[str, Component]:
-        """The components that are computed, by name."""
+        """The components to compute, by name."""
         return {name: find_component(name) for name in self.effective_weights}
 
     def score(self, transcript: Transcript, solver: Solver) -> RewardBreakdown:
         """Reward a finished game.
 
         Args:
-            transcript: The game. One that ran out of tokens is a loss.
-            solver: Of the word list of the game. It computes nothing until a component asks it.
+            transcript: The game; if it ran out of tokens, it is a loss.
+            solver: Solver of the game's word list. It computes nothing until a component asks it.
 
         Raises:
-            RewardError: If a request failed during the game or the policy played no turn of it, since such a game
-                is no evidence about the policy; if a component asks a solver of another word length; or if one of
-                yours returns other than it states.
+            RewardError: If a request failed during the game or the policy played no turn, since such a game says
+                nothing about the policy. Also if a component needs a solver of another word length, or your own returns
+                wrong values.
         """
         if transcript.stop_reason is StopReason.REQUEST_FAILED:
-            raise RewardError("a game whose request failed has no reward; leave it out of the batch")
+            raise RewardError("a game with a failed request has no reward; leave it out of the batch")
         if not transcript.turns or transcript.turns[-1].is_prefix:
-            raise RewardError("a game without a turn of the policy's own has no reward; leave it out of the batch")
+            raise RewardError("a game without a turn of the policy has no reward; leave it out of the batch")
         weights = self.effective_weights
         components = {name: component.compute(transcript, solver) for name, component in self.components.items()}
         turn_rewards = [0.0] * len(next(iter(components.values())))
@@ -116,9 +113,9 @@ class Rubric:
 
 
 def format_compliance(transcripts: Iterable[Transcript]) -> float:
-    """Fraction of own turns whose reply held a readable, listed word of the right length, 0 to 1.
+    """Return the fraction of own turns whose reply is a readable, listed word of the right length, 0 to 1.
 
-    A hint ignored in hard mode is bad play, not bad form, and complies. Without any own turn: 0.
+    Ignoring a hint in hard mode is bad play, not bad form, so it complies. Without own turns it is 0.
     """
     outcomes = [played.turn.outcome for transcript in transcripts for played in transcript.own_turns]
     complying = sum(outcome in (Outcome.SCORED, Outcome.HARD_MODE) for outcome in outcomes)
@@ -126,21 +123,20 @@ def format_compliance(transcripts: Iterable[Transcript]) -> float:
 
 
 def _ordered(given: Mapping[str, float]) -> dict[str, float]:
-    """Raise `win` and lower `rule_break` to the least weights that keep order."""
     shaping = {name: weight for name, weight in given.items() if name not in ("win", "rule_break")}
     components = {name: find_component(name) for name in shaping}
     loss_high = _bounds(shaping, {name: component.loss_range for name, component in components.items()})[1]
     honest_low = _bounds(shaping, {name: component.honest_range for name, component in components.items()})[0]
     win_low = _bounds(shaping, {name: component.win_range for name, component in components.items()})[0]
     gain = loss_high - honest_low
-    # Nothing to gain by breaking rules leaves a purely terminal reward as it is.
+    # If breaking rules gains nothing, a purely terminal reward stays as it is.
     rule_break = min(given.get("rule_break", 0.0), -(gain + ORDER_MARGIN) if gain > 0 else 0.0)
-    # A win in which a rule was broken must still stand above the best loss.
+    # Even a win in which a rule was broken must score above the best loss.
     win = max(given.get("win", 0.0), loss_high - win_low - rule_break + ORDER_MARGIN)
     return {**given, "win": win, "rule_break": rule_break}
 
 
 def _bounds(weights: Mapping[str, float], ranges: Mapping[str, Range]) -> Range:
-    """The lowest and highest weighted sum of components that may take any value of their ranges."""
+    # Lowest and highest weighted sum if each component can take any value in its range.
     ends = [sorted((weight * ranges[name][0], weight * ranges[name][1])) for name, weight in weights.items()]
     return math.fsum(low for low, _ in ends), math.fsum(high for _, high in ends)

@@ -1,7 +1,7 @@
-"""Weights of a training: always the same, or two sets with a switch once the format is learned.
+"""Reward weights of a training: constant, or two sets with a switch once the format is learned.
 
-A schedule has no state: the rubric is a function of the measured format compliance, so that a resumed run continues as
-the interrupted one would have.
+A schedule has no state. The rubric is a function of format compliance, so a resumed run continues like an uninterrupted
+one.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from wordle_rl.reward.rubric import Rubric
 
 @dataclass(frozen=True)
 class Schedule:
-    """The weights `start`, and those of `end`, if there are any, from a format compliance on.
+    """Switch from `start` to `end` weights once format compliance reaches `threshold`.
 
     Attributes:
         start: Weights by component name.
-        end: Weights to switch to; None: `start` throughout.
+        end: Weights to switch to. None: keep `start`.
         threshold: Format compliance at which to switch.
         keep_order: See `Rubric`.
 
     Raises:
-        RewardError: If a set does not make a rubric, or the threshold is not above 0 and at most 1.
+        RewardError: If a set is not a valid rubric, or the threshold is not above 0 and at most 1.
     """
 
     start: Mapping[str, float]
@@ -37,20 +37,20 @@ class Schedule:
         if self.end is not None:
             Rubric(self.end, self.keep_order)
         if not 0.0 < self.threshold <= 1.0:
-            raise RewardError(f"threshold must be above 0 and at most 1, not {self.threshold}")
+            raise RewardError(f"threshold is {self.threshold}; give a number above 0 and at most 1")
 
     def rubric(self, format_compliance: float | None = None) -> Rubric:
-        """The rubric at a format compliance.
+        """Return the rubric at a format compliance.
 
-        A switch is not remembered. A caller that must not switch back passes the best compliance measured so far.
+        A switch is not remembered. To never switch back, pass the best compliance so far.
 
         Args:
-            format_compliance: Measured rate of well-formed completions, 0 to 1; None before the first measurement.
+            format_compliance: Fraction of well-formed completions, 0 to 1. None: not measured yet.
 
         Raises:
-            RewardError: If the compliance lies outside 0 to 1.
+            RewardError: If it is outside 0 to 1.
         """
         if format_compliance is not None and not 0.0 <= format_compliance <= 1.0:
-            raise RewardError(f"format_compliance must lie from 0 to 1, got {format_compliance}")
+            raise RewardError(f"format_compliance is {format_compliance}; give a number from 0 to 1")
         is_learned = format_compliance is not None and format_compliance >= self.threshold
         return Rubric(self.end if self.end is not None and is_learned else self.start, self.keep_order)

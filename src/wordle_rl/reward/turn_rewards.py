@@ -1,4 +1,4 @@
-"""Rewards per turn whose sum is the game's reward, for servers and trainers that pay while a game runs."""
+"""Rewards per turn that sum to the reward of the game, for servers and trainers that pay while a game runs."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ TERMINAL_COMPONENTS = frozenset({"win", "speed"})
 
 
 class TurnRewards:
-    """Rewards of one game, turn by turn.
+    """Rewards of a game, turn by turn.
 
-    The value of the game after each turn is what the rubric would give it had it ended there, unsolved; a turn earns
-    the change. Shares that are final at once (costs, the latest guess, the first broken rule) are thereby paid at once,
-    means are paid as they stand and corrected by later turns, and what only the end knows is paid by the last turn. So
-    the rewards add up to the rubric's reward of the finished game, whatever the weights.
+    After each turn, the game has the value that the rubric would give it if it ended there unsolved. A turn earns the
+    change. So final shares (costs, the latest guess, the first broken rule) are paid at once, means are paid as they
+    stand and corrected later, and the last turn pays what only the end reveals. The sum is always the rubric's reward
+    of the finished game.
 
     Args:
         rubric: Components and weights.
-        solver: Of the word list of the game.
-        secret: Of the game. Known to the judge alone.
-        env: The game, no turn of which was played yet.
+        solver: Solver of the game's word list.
+        secret: The secret of the game.
+        env: The game, before its first turn.
     """
 
     def __init__(self, rubric: Rubric, solver: Solver, secret: str, env: WordleEnv) -> None:
@@ -40,14 +40,14 @@ class TurnRewards:
         """
         num_played = len(self._env.turns)
         if num_played != self._num_judged + 1:
-            raise ValueError(f"{num_played} turns are played and {self._num_judged} judged; judge after every turn")
+            raise ValueError(f"{num_played} turns were played but {self._num_judged} judged; judge after every turn")
         self._num_judged = num_played
         if self._pays_at_end and self._env.stop_reason is None:
             return 0.0
         return self._change()
 
     def rest(self) -> float:
-        """The rest of the reward, perhaps negative, of a game that was truncated after its last turn was judged.
+        """Return the rest of the reward, perhaps negative, of a game that was truncated after its last judged turn.
 
         Raises:
             ValueError: If the game is still running.
@@ -58,7 +58,7 @@ class TurnRewards:
         return self._change()
 
     def breakdown(self) -> RewardBreakdown:
-        """The reward of the game so far and what it is made of, had the game ended here.
+        """Return the reward and its components as if the game ended here.
 
         Raises:
             RewardError: If no turn was played yet.

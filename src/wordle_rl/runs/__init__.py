@@ -1,15 +1,15 @@
 """Run directories: files, metrics, manifest, lineage of models, logs, progress, several processes.
 
-files.py        files that are whole or absent: atomic writes, JSON read with bounds
+files.py        atomic writes; JSON with size limits
 store.py        append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
 run.py          `Run`: one directory with its settings, manifest, metrics and models
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
-lineage.py      what a model carries with it: its game, and the secrets it was trained on
+lineage.py      what is stored beside a model: its game, and the secrets of every training in its past
 audit.py        proof that no held-out word was trained on
 game_traces.py  games as conversations, for trackers
 trackers.py     metrics and sample games in experiment trackers
 progress.py     progress bars, rates as percent
-distributed.py  several processes, one run: ranks, waiting, sharding
+distributed.py  several processes, one run: ranks, barriers, sharding
 """
 
 from wordle_rl.runs.files import (

@@ -1,4 +1,4 @@
-"""Proof from a run's own records: no validation or test secret was a secret in training, no strict word named there."""
+"""Prove from a run's records that no held-out secret was trained on and that training named no strict word."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class Audit:
-    """Records that were searched, and findings.
+    """Result of an audit.
 
-    `num_secrets` counts the training games' secrets per record file; `leaks` holds (file, secret) for each validation
-    or test secret found there, or in the past that a model carries with it, once. `num_strict` is the number of strict
-    words (`words.strict_fraction`), and `strict_leaks` holds (file, word) for each of them that is named anywhere: as a
-    secret, a guess, in a thought or a reply that was trained on, or on an initial state. What a policy says of its own
-    accord in GRPO is not looked at.
+    It does not say whether training games name held-out words that are not strict: a teacher can play them as guesses.
+    `evaluate.strata` counts that.
 
-    That nothing leaked says nothing of what training games show of held-out words that are not strict: a teacher names
-    them as guesses. `evaluate.strata` counts that.
+    Attributes:
+        num_secrets: Number of training secrets per record file.
+        leaks: (file, secret) for each validation or test secret found there, or in the lineage of a model.
+        num_strict: Number of strict words (`words.strict_fraction`).
+        strict_leaks: (file, word) for each strict word that training named: as a secret, a guess, in thinking or a
+            reply that was trained on, or on an initial state. What the policy itself says in GRPO does not count.
     """
 
     num_secrets: dict[str, int]
@@ -36,28 +37,28 @@ class Audit:
 
     @property
     def clean(self) -> bool:
-        """True if no validation or test secret was a secret in training, and no strict word was named there."""
+        """True if nothing leaked."""
         return not (self.leaks or self.strict_leaks)
 
 
 def audit(directory: Path) -> Audit:
-    """Look through a run's teacher games, RL secrets and sample games, and through the past of its models.
+    """Search a run's teacher games, RL secrets and sample games, and the lineage of its models.
 
-    The split is recomputed from the stored config, not read from the manifest. Of what a model was trained on before,
-    in other trainings of this package, every word that may have been a secret there counts.
+    The split is recomputed from the stored config, not read from the manifest. For earlier trainings of a model, every
+    word that can have been a secret counts.
 
     Raises:
-        RunError: If the directory is no run, the word list has changed since, a record is damaged, or no leak was
-            found but a record without which nothing is proven is missing or empty.
+        RunError: If the directory is not a run, the word list has changed since, or a record is damaged. Also if no
+            leak was found but a record that the proof needs is missing or empty.
     """
     stored = directory / "config.json"
     if not stored.is_file():
-        raise RunError(f"{directory} is no run directory: it has no config.json")
+        raise RunError(f"{directory} is not a run directory: it has no config.json; name the directory of a run")
     config = stored_config(stored)
     words = load_words(config.words.source)
     recorded = read_object(directory / "manifest.json").get("fingerprint")
     if recorded != words.fingerprint:
-        raise RunError(f"word list {words.name!r} has changed since {directory} was made; audit it with the old one")
+        raise RunError(f"word list {words.name!r} has changed since {directory} began; audit it with the old list")
     split = config.words.split_of(words)
     never_trained = split.never_trained
     counts: Counter[str] = Counter()
@@ -76,7 +77,6 @@ def audit(directory: Path) -> Audit:
 
 
 def _strict_leaks(directory: Path, config: RunConfig, split: Split) -> Iterator[tuple[str, str]]:
-    """Every strict word that a record of training names, with the file."""
     for name in ("traces.jsonl", VALIDATION_GAMES_FILE, LABELS_FILE, BOARDS_FILE, "games.jsonl", "secrets.jsonl"):
         path = directory / name
         for row in read_jsonl(path) if path.is_file() else ():
@@ -88,7 +88,7 @@ def _strict_leaks(directory: Path, config: RunConfig, split: Split) -> Iterator[
 
 
 def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
-    """All words and texts of a row; of games that the policy sampled, secrets and prefix guesses alone."""
+    # All words and texts of a row. Of games that the policy sampled, only secrets and prefix guesses.
     yield from row.get("secrets", ())
     yield row.get("secret")
     yield from (message.get("content") for message in row.get("messages", ()))
@@ -98,27 +98,27 @@ def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
 
 
 def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int], *, strict: bool) -> None:
-    """Refuse to call a run clean that lacks the records of a stage it finished, or has none at all."""
+    # A finished stage without its record proves nothing.
     taught = config.trained[0] if "traces" in config.chain else "sft"
     for stage, record in ((taught, "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
         if (directory / stage / LINEAGE_FILE).is_file() and not counts[record]:
-            fault = "holds no secret" if (directory / record).is_file() else "is missing"
+            fault = "is empty" if (directory / record).is_file() else "is missing"
             raise RunError(
-                f"{directory} is not proven clean: {stage} was trained, and {record}, which names its secrets, "
-                f"{fault}; put the file back, or train again"
+                f"{directory} is not proven clean: {stage} was trained, but {record} with its secrets {fault}; restore "
+                "the file, or train again"
             )
     by_rounds = config.algorithm != "grpo" and (directory / config.algorithm / LINEAGE_FILE).is_file()
     if strict and by_rounds and not (directory / LABELS_FILE).is_file():
         raise RunError(
-            f"{directory} is not proven clean: {config.algorithm} was trained, and {LABELS_FILE}, which holds what it "
-            "was trained on, is missing; put the file back, or train again"
+            f"{directory} is not proven clean: {config.algorithm} was trained, but {LABELS_FILE} with its labels is "
+            "missing; restore the file, or train again"
         )
     if not counts:
-        raise RunError(f"{directory} has nothing to audit: no model was trained and no secret recorded yet")
+        raise RunError(f"{directory} has nothing to audit yet: no model was trained and no secret was recorded")
 
 
 def _from_before(directory: Path, stage: str, leaks_of: Callable[[Lineage], list[str]]) -> list[str]:
-    """Words that a stage's model may have met in trainings before or outside this run, according to its lineage."""
+    # Words that the model can have met in trainings before or outside this run.
     lineage = lineage_of(directory / stage)
     if lineage is None:
         return []
@@ -126,16 +126,12 @@ def _from_before(directory: Path, stage: str, leaks_of: Callable[[Lineage], list
         return leaks_of(lineage)
     except WordListError as error:
         raise RunError(
-            f"{directory} is not proven clean: {stage} was trained on words that are not here ({error})"
+            f"{directory} is not proven clean: {stage} was trained on a word list that is not available ({error})"
         ) from None
 
 
 def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Every secret a training game had, with the file that says so. Teacher games are what SFT trains on.
-
-    Games by which weights are chosen have validation secrets and are none of training; nor are those on which SFT takes
-    its validation loss, in a file of their own.
-    """
+    # Validation games in games.jsonl select checkpoints and are not trained on, so their secrets do not count.
     for name in ("traces.jsonl", "secrets.jsonl", "games.jsonl"):
         for row, secrets in _rows(directory / name):
             chooses = name == "games.jsonl" and row.get("stage") == "validation"
@@ -145,9 +141,8 @@ def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[
 
 
 def _rows(path: Path) -> Iterator[tuple[dict[str, object], list[str]]]:
-    """Each row of a record with its secrets; none if there is no such file."""
     for number, row in enumerate(read_jsonl(path) if path.is_file() else (), start=1):
         secrets = row.get("secrets") if path.name == "secrets.jsonl" else [row.get("secret")]
         if not isinstance(secrets, list) or not all(isinstance(secret, str) for secret in secrets):
-            raise RunError(f"{path}:{number} names no secret, so nothing is proven; fix the line")
+            raise RunError(f"{path}:{number} has no secret, so nothing is proven; fix the line")
         yield row, secrets

@@ -1,7 +1,7 @@
-"""Several processes, one run: how many, who writes, and how the others wait.
+"""Several processes, one run: ranks, barriers and sharding.
 
-Processes are started by `torchrun` or `accelerate launch`, which set their number in the environment. The first
-one does what is done once (teacher games, evaluation, files) while the others wait for it; training is done together.
+`torchrun` or `accelerate launch` starts the processes and sets their number in the environment. The first one does what
+is done once (teacher games, evaluation, files) while the others wait. They train together.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ _LONGEST_WAIT = timedelta(hours=24)
 
 
 def num_processes() -> int:
-    """Number of processes of this run."""
+    """Return the number of processes."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
 def process_index() -> int:
-    """The number of this process among those of the run, from 0."""
+    """Return the rank of this process, from 0."""
     return int(os.environ.get("RANK", "0"))
 
 
 def is_first() -> bool:
-    """True if this process is the one that writes; a single process is."""
+    """True in the process that writes."""
     return process_index() == 0
 
 
 def num_cores() -> int:
-    """Number of cores this process may use."""
+    """Return the number of cores that this process can use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -41,8 +41,8 @@ class Sharding:
     """How a launch spreads weights, gradients and optimizer over processes.
 
     Attributes:
-        parts: Processes over which they are sharded; 1: each process has all of them.
-        offloaded: They lie in main memory while they are not computed with.
+        parts: Number of processes to shard over; 1: each process holds everything.
+        offloaded: Keep them in main memory while they are not in use.
     """
 
     parts: int = 1
@@ -50,21 +50,21 @@ class Sharding:
 
 
 def sharding() -> Sharding:
-    """Sharding of this launch, as `accelerate launch` leaves it in the environment."""
+    """Read the sharding that `accelerate launch` sets in the environment."""
     if not _is_set("ACCELERATE_USE_FSDP"):
         return Sharding()
     return Sharding(num_processes(), offloaded=_is_set("FSDP_OFFLOAD_PARAMS"))
 
 
 def check_processes(config: RunConfig, stages: Collection[str]) -> None:
-    """Refuse stages that cannot work on the processes that were launched, as far as the launch shows it.
+    """Check that stages can work with the processes that were launched.
 
     Args:
-        config: Every setting.
-        stages: `sft`, and the name of the algorithm; others are ignored.
+        config: All settings.
+        stages: `sft` and the name of the algorithm; others are ignored.
 
     Raises:
-        ConfigError: With the setting and its fix.
+        ConfigError: If not, with the setting and its fix.
     """
     if _is_set("ACCELERATE_USE_DEEPSPEED"):
         raise ConfigError(
@@ -84,21 +84,17 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
 
 
 def check_alone(name: str) -> None:
-    """Refuse an algorithm that trains in one process where there are several.
+    """Check that there is only one process, for algorithms that train in one.
 
     Raises:
-        ConfigError: If there are.
+        ConfigError: If there are several.
     """
     if num_processes() > 1:
-        raise ConfigError(f"{name} trains in one process; start one alone, or set algorithm to grpo")
+        raise ConfigError(f"{name} trains in one process; launch one, or set algorithm to grpo")
 
 
 def check_sharded(optimizer: SFTOptimizerSettings, section: str) -> None:
-    """Refuse an optimizer that cannot work on weights that are sharded over processes.
-
-    Args:
-        optimizer: Optimizer and schedule.
-        section: `sft` or `rl`, for the message.
+    """Check that an optimizer works on sharded weights; `section` is `sft` or `rl`.
 
     Raises:
         ConfigError: If it is Muon.
@@ -106,26 +102,26 @@ def check_sharded(optimizer: SFTOptimizerSettings, section: str) -> None:
     if optimizer.muon_learning_rate is not None:
         raise ConfigError(
             f"{section}.optimizer.muon_learning_rate: Muon needs whole matrices, but the launch file shards them; "
-            "leave it out"
+            "leave out this setting"
         )
 
 
 def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
-    """Refuse GRPO that needs whole weights on each process where they are sharded over processes.
+    """Check that GRPO works on sharded weights.
 
     Raises:
-        ConfigError: If it does.
+        ConfigError: If it needs the whole model on every process.
     """
-    told = "the launch file shards the model (FSDP): "
+    sharded = "the launch file shards the model (FSDP): "
     if not settings.plays_by_vllm:
         raise ConfigError(
-            f"{told}GRPO plays with the whole model on every process; use scripts/launch/ddp.yaml, "
+            f"{sharded}GRPO plays with the whole model on every process; use scripts/launch/ddp.yaml, "
             'with model.lora if memory is short, or set grpo.engine to "vllm"'
         )
     if has_adapters:
-        raise ConfigError(f"{told}GRPO with adapters wants the whole model; use scripts/launch/ddp.yaml")
+        raise ConfigError(f"{sharded}GRPO with adapters needs the whole model; use scripts/launch/ddp.yaml")
     if settings.validate_every_steps:
-        raise ConfigError(f"{told}grpo.validate_every_steps keeps the whole model of a step; set it to 0")
+        raise ConfigError(f"{sharded}grpo.validate_every_steps stores the whole model; set it to 0")
 
 
 def _is_set(name: str) -> bool:
@@ -133,7 +129,7 @@ def _is_set(name: str) -> bool:
 
 
 def wait_for_all() -> None:
-    """Barrier: continue only when every process has come this far."""
+    """Wait until every process has called this."""
     if num_processes() == 1:
         return
     import torch
@@ -142,12 +138,12 @@ def wait_for_all() -> None:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         PartialState(cpu=not torch.cuda.is_available()).wait_for_everyone()
         return
-    # The first process may play teacher games for hours before the others have anything to do.
+    # The first process can play teacher games for hours, far longer than torch's default timeout.
     PartialState(cpu=not torch.cuda.is_available(), timeout=_LONGEST_WAIT).wait_for_everyone()
 
 
 def leave_process_group() -> None:
-    """Leave the group of processes once nothing more is done together."""
+    """Leave the process group once nothing more is done together."""
     if num_processes() == 1:
         return
     import torch

@@ -1,4 +1,4 @@
-"""Sample games as conversations with facts beside them, the form in which trackers show rollouts (`trackio.Trace`)."""
+"""Sample games as conversations with facts, as trackers show rollouts (`trackio.Trace`)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Game = Mapping[str, Any]
 
 
 def messages_of(game: Game, prompter: Prompter) -> list[dict[str, str]]:
-    """The conversation of a game as the policy had it, prefix guesses included.
+    """Rebuild the conversation of a game, prefix guesses included.
 
     Args:
         game: A row of games.jsonl.
-        prompter: Wording of its prompts. One that restates the game every turn gives one prompt before each reply.
+        prompter: Wording of its prompts. In state shape, the whole game is restated before each reply.
     """
     turns = [_turn(turn) for turn in game["turns"]]
     replies = [_reply(turn, prompter) for turn in game["turns"]]
@@ -36,7 +36,7 @@ def messages_of(game: Game, prompter: Prompter) -> list[dict[str, str]]:
 
 
 def facts_of(game: Game) -> dict[str, Any]:
-    """Result, reward and place of a game, and what each turn earned; `status` is `error` where it has no result."""
+    """Return result, reward and origin of a game, and what each turn earned; `status` is `error` without a result."""
     facts = {name: value for name, value in game.items() if name != "turns"}
     kept = ("guess", "marks", "outcome", "given", "reward", "advantage", "components")
     facts["turns"] = [{name: turn[name] for name in kept if name in turn} for turn in game["turns"]]

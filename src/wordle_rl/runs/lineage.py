@@ -1,8 +1,7 @@
-"""Lineage stored beside the weights: rules, word list and training secrets of every training so far.
+"""Lineage of a model, stored beside the weights: rules, word list and split of every training so far.
 
-Held-out figures mean something only for words that no game in the model's past had as its secret. So every training
-leaves beside the weights which word list and which split it drew its secrets from, after those of the model it began
-with, and whoever evaluates, audits or trains the model further reads that.
+Held-out results mean something only for words that were never a secret in the model's past. So every training appends
+its word list and split to the lineage of the model it began with. Evaluation, audit and further trainings read it.
 """
 
 from __future__ import annotations
@@ -18,16 +17,16 @@ from wordle_rl.words import WordList, WordListError, load_words
 from wordle_rl.words.split import Split
 
 LINEAGE_FILE = "wordle_rl.json"
-"""Beside a trained model; it is written last, so that a model with it is whole."""
+"""Written last into the directory of a trained model, so that a model with this file is complete."""
 
 
 class TrainedSecrets(Section):
-    """One training's secrets: the training part of a split of a word list."""
+    """The secrets of a training: the training part of a split of a word list."""
 
     source: str
     """The list, as `words.source` names it."""
     fingerprint: str
-    """Of the list's words."""
+    """Fingerprint of the list."""
     split_seed: int
     """Seed of the split."""
     strict_fraction: float = 0.0
@@ -39,19 +38,19 @@ class TrainedSecrets(Section):
         return WordSettings(source=self.source, split_seed=self.split_seed, strict_fraction=self.strict_fraction)
 
     def secrets(self) -> tuple[str, ...]:
-        """All words a game may have had as its secret: the training secrets, and words outside the answers.
+        """Return all words that can have been a secret: the training secrets, and words outside the answers.
 
         Raises:
-            WordListError: If the list is not there any more, or is another one.
+            WordListError: If the list is missing or has changed.
         """
         words = self._words()
         return (*self.settings.split_of(words).train, *words.outside)
 
     def named(self) -> frozenset[str]:
-        """All words that its games may have named, as secrets or guesses.
+        """Return all words that the games can have named, as secrets or guesses.
 
         Raises:
-            WordListError: As `secrets`.
+            WordListError: If the list is missing or has changed.
         """
         words = self._words()
         return frozenset(words.guesses).difference(self.settings.split_of(words).strict)
@@ -59,12 +58,12 @@ class TrainedSecrets(Section):
     def _words(self) -> WordList:
         words = load_words(self.source)
         if words.fingerprint != self.fingerprint:
-            raise WordListError(f"word list {self.source!r} is not what it was when the model was trained")
+            raise WordListError(f"word list {self.source!r} has changed since the model was trained; use the old list")
         return words
 
 
 def lesson_of(settings: WordSettings, split: Split) -> TrainedSecrets:
-    """Record of a training whose secrets come from a split."""
+    """Record a training whose secrets come from a split."""
     return TrainedSecrets(
         source=settings.source,
         fingerprint=split.fingerprint,
@@ -74,26 +73,26 @@ def lesson_of(settings: WordSettings, split: Split) -> TrainedSecrets:
 
 
 class Lineage(Section):
-    """The game a model was trained for last, and every training in its past that is known, first to last."""
+    """The game a model was trained for last, and all known trainings in its past, in order."""
 
     game: GameSettings
     lessons: tuple[TrainedSecrets, ...] = Field(min_length=1)
 
     def leaks(self, split: Split) -> list[str]:
-        """A split's validation and test secrets that a game in the model's past may have had as its own, sorted.
+        """Return the validation and test secrets of a split that can have been a secret in the past, sorted.
 
         Raises:
-            WordListError: If the words of a training are not known any more.
+            WordListError: If the word list of a training is missing or has changed.
         """
         own = (split.fingerprint, split.seed)
         others = [lesson for lesson in self.lessons if (lesson.fingerprint, lesson.split_seed) != own]
         return sorted(split.never_trained.intersection(secret for lesson in others for secret in lesson.secrets()))
 
     def strict_leaks(self, split: Split) -> list[str]:
-        """A split's strict words that a game in the model's past may have named, sorted.
+        """Return the strict words of a split that a past training can have named, sorted.
 
         Raises:
-            WordListError: If the words of a training are not known any more.
+            WordListError: If the word list of a training is missing or has changed.
         """
         if not split.strict:
             return []
@@ -101,7 +100,7 @@ class Lineage(Section):
 
 
 def lineage_of(model_directory: Path) -> Lineage | None:
-    """Lineage of a model; None if it was not trained here.
+    """Read the lineage of a model; None if it was not trained with this package.
 
     Raises:
         ConfigError: If the file is damaged.
@@ -110,24 +109,24 @@ def lineage_of(model_directory: Path) -> Lineage | None:
     if not path.is_file():
         return None
     try:
-        with fields_only():  # reading a model's past imports no code that it names
+        with fields_only():  # a stored import path must not run code when it is only read
             return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")))
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
     except ValueError as error:
-        raise ConfigError(f"{path} is no JSON: {error}") from None
+        raise ConfigError(f"{path} is not JSON ({error}); restore the file") from None
 
 
 def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> Lineage:
-    """The lineage of a model that began as another and was trained once more.
+    """Return the lineage of a model after one more training.
 
     Args:
-        base: Where the other one lies; it has no past if it was not trained here, or is no directory.
-        game: What it was trained for now.
-        lesson: The training just done, with its secrets.
+        base: Directory of the model that the training began with.
+        game: The game of the training.
+        lesson: The secrets of the training.
 
     Raises:
-        ConfigError: If the file beside the other one is damaged.
+        ConfigError: If the lineage of `base` is damaged.
     """
     before = lineage_of(base)
     earlier = tuple(known for known in before.lessons if known != lesson) if before is not None else ()
@@ -135,10 +134,10 @@ def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> L
 
 
 def leak_warning(model_directory: Path, split: Split) -> str | None:
-    """Reason why held-out figures of a training from this model would prove nothing; None if there is none.
+    """Explain why held-out results of a training from this model would prove nothing; None if they would.
 
     Raises:
-        ConfigError: If the file beside the model is damaged.
+        ConfigError: If the lineage is damaged.
     """
     lineage = lineage_of(model_directory)
     if lineage is None:
@@ -147,22 +146,22 @@ def leak_warning(model_directory: Path, split: Split) -> str | None:
         leaks = lineage.leaks(split)
     except WordListError as error:
         return (
-            f"{model_directory} was trained on words that are not here ({error}), perhaps from validation or test "
-            "secrets"
+            f"{model_directory} was trained on a word list that is not available ({error}), perhaps on validation or "
+            "test secrets"
         )
     if not leaks and (strict := lineage.strict_leaks(split)):
         return (
-            f"{model_directory} may have been trained on {len(strict)} of the strict words, {strict[0]} for one; their "
-            "figures will prove nothing"
+            f"{model_directory} may have been trained on {len(strict)} strict words, for example {strict[0]}; results "
+            "on them will prove nothing"
         )
     if not leaks:
         return None
     return (
-        f"{model_directory} may have been trained on {len(leaks)} of the validation and test secrets, "
-        f"{leaks[0]} for one; held-out figures will prove nothing"
+        f"{model_directory} may have been trained on {len(leaks)} validation or test secrets, for example {leaks[0]}; "
+        "held-out results will prove nothing"
     )
 
 
 def save_lineage(model_directory: Path, lineage: Lineage) -> None:
-    """Store it beside a model."""
+    """Store the lineage beside a model."""
     write_json(model_directory / LINEAGE_FILE, lineage.model_dump(mode="json"))

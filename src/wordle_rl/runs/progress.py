@@ -1,4 +1,4 @@
-"""Progress: a bar in a terminal, and in a log file a plain line now and then."""
+"""Progress: a bar in a terminal, a plain line now and then in a log file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from rich.progress import (
 from rich.text import Text
 
 LINE_EVERY_S = 30.0
-"""Least time between two plain lines, in seconds."""
+"""Seconds between two plain lines, at least."""
 
 ProgressCallback = Callable[[int, int, str], None]
-"""`(done, total, message)`; total 0 = unknown."""
+"""`(done, total, message)`; total 0: unknown."""
 
 
 @contextmanager
@@ -39,13 +39,12 @@ def show_progress(
     """Show progress for as long as the context lasts.
 
     Args:
-        console: A terminal gets a bar; anything else (CI, nohup, Slurm) at most a line every `LINE_EVERY_S`, and a last
-            one.
+        console: A terminal gets a bar; anything else (CI, nohup, Slurm) a line every `LINE_EVERY_S`, and a last one.
         title: Name of the work.
-        total: How much there is to do; 0: not known yet.
-        done: What was done before; it is left out of the estimate of the time that is left.
+        total: Number of units; 0: not known yet.
+        done: Units done before; the estimate of the remaining time ignores them.
         transient: Remove the bar at the end; print the last line only if there were others.
-        clock: Seconds; None: the machine's.
+        clock: Returns seconds. None: the system clock.
     """
     if console.is_terminal or console.is_jupyter:
         with _bar(console, title, total, done, transient, clock) as tell:
@@ -78,15 +77,11 @@ def _bar(
 
 
 class _RateColumn(ProgressColumn):
-    """Measured rate; rich knows one from the second update on."""
-
     def render(self, task: Task) -> Text:
         return Text(_rate(1 / task.speed) if task.speed else "")
 
 
 class _Lines:
-    """Progress as plain lines."""
-
     def __init__(self, console: Console, title: str, total: int, done: int, clock: Callable[[], float]) -> None:
         self._console, self._title, self._clock = console, title, clock
         self._before, self._done, self._total, self._note = done, done, total, ""
@@ -100,7 +95,6 @@ class _Lines:
             self._print()
 
     def close(self, *, always: bool) -> None:
-        """The last line, unless it is there already; `always`: also if there was none before."""
         if not self._is_told and (always or self._printed):
             self._print()
 
@@ -114,15 +108,15 @@ class _Lines:
 
 
 def progress_line(title: str, done: int, total: int, note: str, seconds: float, *, before: int = 0) -> str:
-    """Progress in one line; the rate and the time left appear once two units have been timed.
+    """Format progress in one line; rate and remaining time appear once two units have been timed.
 
     Args:
         title: Name of the work.
-        done: How much is done.
-        total: How much there is to do; 0: not known.
-        note: Current figures; may be empty.
+        done: Units done.
+        total: Units in all; 0: unknown.
+        note: Current figures, or empty.
         seconds: Time it has taken.
-        before: How much of `done` was done before that time.
+        before: Units of `done` that were done before that time.
 
     Examples:
         >>> progress_line("GRPO", 25, 100, "win_rate 0.81", 600.0)
@@ -138,7 +132,7 @@ def progress_line(title: str, done: int, total: int, note: str, seconds: float, 
 
 
 def elapsed(seconds: float) -> str:
-    """Seconds as minutes and seconds.
+    """Format seconds as minutes and seconds.
 
     Examples:
         >>> elapsed(245.2), elapsed(4000)
@@ -149,14 +143,12 @@ def elapsed(seconds: float) -> str:
 
 
 def _rate(seconds_each: float) -> str:
-    """Seconds per unit, or units per second where that is above 1."""
     if seconds_each < 1:
         return f"{1 / seconds_each:,.0f} per s"
     return f"{seconds_each:.1f} s each" if seconds_each < 10 else f"{seconds_each:.0f} s each"
 
 
 def _in_words(seconds: float) -> str:
-    """A time in seconds, minutes or hours, to about a sixtieth."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -168,11 +160,11 @@ _DUST = 1e-9
 
 
 def in_percent(rate: float, digits: int = 1) -> str:
-    """A rate of 0 to 1 in percent, without the sign; it reads as 0 or 100 only if it is.
+    """Format a rate of 0 to 1 in percent, without the sign. It reads as 0 or 100 only if it is exactly that.
 
     Args:
         rate: The rate.
-        digits: Decimals, unless it takes more of them to distinguish the rate from 0 or 100.
+        digits: Decimals; more are used if needed to distinguish the rate from 0 or 100.
 
     Examples:
         >>> in_percent(1999 / 2000), in_percent(1 / 3000), in_percent(1.0), in_percent(0.5)

@@ -21,16 +21,12 @@ from wordle_rl.words.split import Split
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 _OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hardware")
-"""Facts that may differ between the calls that made one run."""
-
-
-def _selected_on(config: RunConfig) -> str | None:
-    """The secrets by whose figures weights were chosen; None: the last weights are kept."""
-    return "val" if config.algorithm == "grpo" and config.grpo.steps and config.grpo.validate_every_steps else None
+"""Facts that can differ between the calls of a run."""
 
 
 def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
-    """All that is needed to reproduce a run: versions, commit, words, split, hardware, command."""
+    """Collect what is needed to reproduce a run: versions, commit, words, split, hardware, command."""
+    selects = config.algorithm == "grpo" and config.grpo.steps and config.grpo.validate_every_steps
     return {
         "wordle_rl": __version__,
         "git_commit": _git_commit(),
@@ -38,7 +34,7 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
         "words": config.words.source,
         "fingerprint": split.fingerprint,
         "seed": config.seed,
-        "selected_on": _selected_on(config),
+        "selected_on": "val" if selects else None,  # None: the last weights are kept
         "reported_on": "test",
         "split": {"seed": split.seed, "train": split.train, "val": split.val, "test": split.test}
         | ({"strict": split.strict} if split.strict else {}),
@@ -49,10 +45,10 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
 
 
 def resumed_manifest(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of a run that another call resumes: the facts of the first call stay, those of this one are added.
+    """Return the manifest of a resumed run: keep the facts of the first call and add those of this one.
 
     Args:
-        stored: The manifest of the run so far.
+        stored: The manifest so far.
         facts: The `manifest` of the new call.
     """
     before = calls(stored)
@@ -63,12 +59,12 @@ def resumed_manifest(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dic
 
 
 def calls(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The calls that made a run, first to last: command, versions, commit and hardware of each."""
+    """List the calls of a run in order: command, versions, commit and hardware of each."""
     return [{name: call.get(name) for name in _OF_A_CALL} for call in (stored, *stored.get("later_calls", ()))]
 
 
 def hardware() -> dict[str, Any]:
-    """Hardware of this machine: processor, cores, memory in GiB, accelerator if any."""
+    """Describe this machine: processor, cores, memory in GiB, accelerator if any."""
     facts: dict[str, Any] = {
         "processor": _processor_name(),
         "cores": num_cores(),
@@ -84,7 +80,7 @@ def hardware() -> dict[str, Any]:
 
 
 def peak_memory_gib() -> float:
-    """The most resident memory this process has had, in GiB (0.0 where the system does not report it)."""
+    """Return the peak resident memory of this process in GiB; 0.0 if the system does not report it."""
     try:
         import resource
     except ImportError:  # Windows has no resource module
@@ -94,7 +90,7 @@ def peak_memory_gib() -> float:
 
 
 def main_memory_bytes() -> int | None:
-    """The main memory this process may use: the machine's, or its container's limit; None if unknown."""
+    """Return the main memory of the machine, or the limit of its container, in bytes; None if unknown."""
     try:
         total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # no such numbers on Windows
@@ -107,7 +103,7 @@ def main_memory_bytes() -> int | None:
 
 
 def resident_memory_gib() -> float | None:
-    """The resident memory of this process now, in GiB; None where the system does not report it."""
+    """Return the resident memory of this process in GiB; None if the system does not report it."""
     try:
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     except OSError:  # no Linux
@@ -124,14 +120,12 @@ def _library_versions() -> dict[str, str]:
 
 
 def _git_commit(source: Path = Path(__file__)) -> str | None:
-    """The commit of this package; None where the repository around it is somebody else's, or there is none."""
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
-        return None  # installed into a project's own environment, say
+        return None  # the repository around it is another project's, for example one with this package in its venv
     return _git(source.parent, "describe", "--always", "--dirty", "--abbrev=12")
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
-    """Output of git in a directory; None if it is empty or git fails."""
     try:
         done = subprocess.run(
             ["git", *arguments], cwd=directory, capture_output=True, text=True, timeout=10, check=False

@@ -1,20 +1,20 @@
-"""The run directory: resolved config, manifest, metrics, games, results. Every file is whole or absent.
+"""The run directory: resolved config, manifest, metrics, games, results. Every file is complete or absent.
 
 runs/NAME/
-  config.json     every setting, resolved
-  manifest.json   versions, git commit, word-list fingerprint, split, hardware, command; those of later calls too
+  config.json     all settings, resolved
+  manifest.json   versions, git commit, word-list fingerprint, split, hardware, command, and those of later calls
   traces.jsonl    teacher games
-  validation_traces.jsonl  teacher games of validation secrets, never trained on: SFT takes its validation loss there
-  boards.jsonl    boards and secrets of rl.starts.file from which groups may start
-  validation_secrets.jsonl  secrets of grpo.validation_file, never trained on
-  sft/ grpo/      trained models, transformers directories with a model card (checkpoints inside while training);
-                  expert_iteration/, dpo/ or distill/ instead of grpo/ where the run has that algorithm
+  validation_traces.jsonl  teacher games of validation secrets, for SFT's validation loss; never trained on
+  boards.jsonl    boards and secrets of rl.starts.file from which groups can start
+  validation_secrets.jsonl  secrets of grpo.validation_file; never trained on
+  sft/ grpo/      trained models in transformers' format with a model card (with checkpoints while training);
+                  expert_iteration/, dpo/ or distill/ instead of grpo/ if the run has that algorithm
   metrics.jsonl   one line per logged step, append-only
-  games.jsonl     sample games of training and of validation, append-only
-  secrets.jsonl   the secrets of all games of training, append-only
-  eval/*.json     every evaluated game
-  results.json    the figures
-  report.html     all of it to look at
+  games.jsonl     sample games of training and validation, append-only
+  secrets.jsonl   secrets of all training games, append-only
+  eval/*.json     all evaluated games
+  results.json    results
+  report.html     the report page
 """
 
 from __future__ import annotations
@@ -35,60 +35,60 @@ from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
 CHOICE_FILE = "selected.json"
-"""Beside GRPO's model: the step its weights are of, alpha (see `BestWeights`), and their costs."""
+"""Beside GRPO's model: step, alpha (see `BestWeights`) and costs of the selected weights."""
 BOARDS_FILE = "boards.jsonl"
-"""The usable boards of rl.starts.file, kept so that a resumed training draws from the same."""
+"""The usable boards of rl.starts.file, stored so that a resumed training draws from the same."""
 VALIDATION_SECRETS_FILE = "validation_secrets.jsonl"
-"""The usable secrets of grpo.validation_file, kept so that a resumed training selects by the same."""
+"""The usable secrets of grpo.validation_file, stored so that a resumed training selects by the same."""
 LABELS_FILE = "labels.jsonl"
-"""Boards and words that rounds trained on, in the row form of games."""
+"""Boards and words that rounds trained on, as rows of games."""
 OWN_TEACHER_FILE = "own_teacher_traces.jsonl"
-"""Every game of a teacher from outside the package; `traces.jsonl` has those that may be trained on."""
+"""All games of your own teacher; `traces.jsonl` has those that can be trained on."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
-"""Teacher games of validation secrets, on which SFT takes its validation loss."""
+"""Teacher games of validation secrets, for SFT's validation loss."""
 STEPS = "steps"
-"""Directory, in that of GRPO's model, of the models that `grpo.save_total_limit` keeps; in `eval`, of their games."""
+"""Directory beside GRPO's model for the models that `grpo.save_total_limit` keeps; in `eval`, for their games."""
 CONTROLS = "controls"
-"""Directory of the evaluations that the figures of a run are quoted beside."""
+"""Directory of the control evaluations of a run."""
 LOCK_FILE = ".lock"
 """Locked by the process that works on a run."""
 BY_TURN = "win_rate_by_turn/"
-"""Begins the names of the win rates of training games against the turn; the turn follows."""
+"""Prefix of the win rates of training games by turn; the turn follows."""
 PASS_AT = "pass_at/"
-"""Begins the names of pass@k of training games, over the groups of a step; k follows."""
+"""Prefix of pass@k of training games over the groups of a step; k follows."""
 VALIDATED = "validation_"
-"""Begins the names of what SFT takes on games of validation secrets, in rows of metrics.jsonl of their own."""
+"""Prefix of SFT's metrics on validation games, in rows of their own in metrics.jsonl."""
 
 
 class Run:
-    """One run's directory and clock."""
+    """The directory and the clock of a run."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.seconds: dict[str, float] = {}
         self.tracking = Tracking.named(directory, None, None)
-        """Names under which trackers file this run."""
+        """Names of this run in trackers."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
-        """Called with each complete checkpoint of SFT and GRPO, and a title such as `grpo step 20`."""
+        """Called with each complete checkpoint and a title such as `grpo step 20`."""
 
     @classmethod
     def create(cls, directory: Path, config: RunConfig, split: Split, *, adds: bool = True) -> Run:
-        """Open a directory for a run: store its resolved config and manifest.
+        """Open a directory for a run and store its resolved config and manifest.
 
         Args:
-            directory: Is made if it is missing.
-            config: Every setting.
+            directory: The directory; created if it is missing.
+            config: All settings.
             split: The run's secrets.
-            adds: Whether this call will add to the run; if not, its manifest stays as it is.
+            adds: Whether this call adds to the run; if not, its manifest stays unchanged.
 
         Raises:
-            RunError: If the directory holds a run of an earlier development version, with another config or with other
-                words, or something that is no run, or cannot be written.
+            RunError: If the directory holds a run of an earlier version, with other settings or other words, or
+                something that is not a run, or if it cannot be written.
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
         if config_path.is_file() and not manifest_path.is_file():
-            raise RunError(f"{directory} holds a config.json that is not a run's; name another --out")
+            raise RunError(f"{directory} has a config.json but is not a run; name another --out")
         remedy = "name another --out, or pass --overwrite to start over"
         resolved, facts = config.stored(), manifest(config, split)
         if config_path.is_file():
@@ -104,12 +104,12 @@ class Run:
                 words = config.words.source
                 raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
             facts = resumed_manifest(stored, facts) if adds else stored
-        write_json(manifest_path, facts)  # first: config.json without manifest.json is refused as no run (see above)
+        write_json(manifest_path, facts)  # first: a config.json without manifest.json is refused above
         write_json(config_path, resolved)
         return cls(directory)
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append one JSON line to `name` (metrics.jsonl or games.jsonl), whole or not at all.
+        """Append one JSON line to a file of the run, atomically.
 
         Raises:
             RunError: If the file cannot be written.
@@ -118,7 +118,7 @@ class Run:
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a stage of the run; the time of an interrupted stage counts too."""
+        """Time a stage of the run, even if it is interrupted."""
         start = time.perf_counter()
         try:
             yield
@@ -127,7 +127,6 @@ class Run:
 
 
 def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """The first three settings that differ, by their dotted names, and how many more there are."""
     was, now = dict(_settings(before)), dict(_settings(after))
     found = [
         f"{name}: {was.get(name, 'not set')}, now {now.get(name, 'not set')}"
@@ -147,7 +146,7 @@ def _settings(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 class BufferedRun(Run):
-    """A run in a process that does not write: rows are held until the writing process takes them."""
+    """A run in a process that does not write; it holds rows until the writing process takes them."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -158,13 +157,13 @@ class BufferedRun(Run):
         self._rows.append((name, dict(row)))
 
     def take(self) -> list[tuple[str, dict[str, Any]]]:
-        """All rows with their files' names; they are held no longer."""
+        """Return all rows with the names of their files, and forget them."""
         rows, self._rows = self._rows, []
         return rows
 
 
 def trained_model(path: Path) -> Path | None:
-    """The model directory meant by a path: itself, or the last trained model of a run; None: there is no model."""
+    """Return the model directory at a path: itself, or the last trained model of a run; None if there is no model."""
     weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
     for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
         if any((candidate / name).is_file() for name in weights):
@@ -173,10 +172,10 @@ def trained_model(path: Path) -> Path | None:
 
 
 def check_place(directory: Path) -> None:
-    """Refuse a file as run directory.
+    """Check that a run directory is not a file.
 
     Raises:
-        RunError: If it is one.
+        RunError: If it is.
     """
     if directory.exists() and not directory.is_dir():
         raise RunError(f"{directory} is a file, not a run directory; name another --out")
@@ -188,7 +187,7 @@ def is_run(directory: Path) -> bool:
 
 
 def parts_of(directory: Path) -> list[Path]:
-    """The paths that a run writes into its directory; last those by which `is_run` knows it."""
+    """List the paths that a run writes into its directory; those that `is_run` checks come last."""
     teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE)
     logs = (
         *teacher,
@@ -205,20 +204,20 @@ def parts_of(directory: Path) -> list[Path]:
 
 
 def check_removable(directory: Path) -> None:
-    """Refuse to start over in a directory that holds something other than a run.
+    """Check that a directory can be started over: it is empty, or a run.
 
     Raises:
-        RunError: If the directory is not empty and holds no run.
+        RunError: If it is something else.
     """
     if directory.exists() and not is_run(directory) and (not directory.is_dir() or any(directory.iterdir())):
-        raise RunError(f"{directory} is no run directory, so it is not removed; name another --out")
+        raise RunError(f"{directory} is not a run directory, so it is not removed; name another --out")
 
 
 def reset_run(directory: Path) -> None:
-    """Remove a run that no other process works on; files in its directory that are not of the run stay.
+    """Remove a run that no other process works on; other files in its directory stay.
 
     Raises:
-        RunError: If there is something that is no run.
+        RunError: If the directory is not a run, or another process works on it.
     """
     check_removable(directory)
     if not directory.exists():

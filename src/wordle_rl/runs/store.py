@@ -1,7 +1,7 @@
-"""Append-only files of JSON lines: whole rows, one writer, repaired after a kill, rewound to a checkpoint.
+"""Append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint.
 
-A killed process, or a machine that loses power, may leave the last line cut off in the middle. A training that resumes
-from a checkpoint goes through its later steps again, and would log them twice.
+A kill or a loss of power can cut the last line, so it is repaired on opening. A training that resumes from a checkpoint
+runs its later steps again, so their rows are removed first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 LOG_FILES = ("metrics.jsonl", "games.jsonl", "secrets.jsonl", "labels.jsonl")
-"""Files of a run that are only appended to."""
+"""Append-only files of a run."""
 _BLOCK = 65536
 _NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
@@ -34,22 +34,22 @@ class OtherSettingsError(RunError):
 
 
 class Store:
-    """One append-only file of JSON lines. Other processes are kept from writing it until `close`.
+    """An append-only file of JSON lines, locked against other writers until `close`.
 
-    Opening a store cuts off a last line that a kill left incomplete. The file is made with its first row.
+    Opening a store removes an incomplete last line. The file is created with its first row.
 
     Args:
         path: The file.
-        settings: All that the rows depend on, as JSON values; they become the first line. None: the file has none.
-        begins: How each row begins; a file whose cut last line begins otherwise is not ours.
-        overwrite: Discard whatever the file holds.
+        settings: Everything the rows depend on, as JSON values; they become the first line. None: no such line.
+        begins: How each row begins, to recognise a file that is not ours by its incomplete last line.
+        overwrite: Discard what the file holds.
 
     Attributes:
-        num_bytes_cut: Length of the incomplete last line; 0: there was none.
+        num_bytes_cut: Length of the incomplete last line that was removed; 0 if there was none.
 
     Raises:
-        OtherSettingsError: If the rows depend on other settings.
-        RunError: If another process writes the file, it is no such file, or it cannot be written.
+        OtherSettingsError: If the rows were made with other settings.
+        RunError: If another process writes the file, it is not such a file, or it cannot be written.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Store:
         """Read the rows.
 
         Raises:
-            RunError: If a line is no JSON object.
+            RunError: If a line is not a JSON object.
         """
         rows = read_jsonl(self.path) if self.path.exists() else iter(())
         return islice(rows, 1 if self._has_settings else 0, None)
 
     def add(self, *rows: Row) -> None:
-        """Append rows, all or none of them.
+        """Append rows, all or none.
 
         Raises:
             RunError: If they cannot be written.
@@ -90,7 +90,7 @@ class Store:
         append_jsonl(self.path, *rows)
 
     def keep_multiple(self, count: int) -> int:
-        """Drop the last rows so that a multiple of `count` rows is left, and return how many rows that is.
+        """Drop the last rows so that a multiple of `count` is left, and return how many are left.
 
         Raises:
             RunError: If the file cannot be written.
@@ -108,10 +108,10 @@ class Store:
         return kept
 
     def finish(self, path: Path) -> None:
-        """Give the file the name `path`, once all its rows are there.
+        """Rename the file to `path`, once all rows are complete.
 
         Raises:
-            RunError: If that cannot be done.
+            RunError: If it cannot be renamed.
         """
         try:
             self.path.replace(path)
@@ -119,7 +119,7 @@ class Store:
             raise _cannot_write(path, error) from error
 
     def discard(self) -> None:
-        """Remove the file, once its rows are stored elsewhere, and close."""
+        """Remove the file and close the store."""
         self.path.unlink(missing_ok=True)
         self.close()
 
@@ -130,12 +130,7 @@ class Store:
 
 
 def _has_first_line(path: Path, settings: Row) -> bool:
-    """True if a store begins with these settings; False if it is empty, or if a kill cut off its first line.
-
-    Raises:
-        OtherSettingsError: If it begins with others.
-        RunError: If it begins with anything else.
-    """
+    # False if the store is empty, or a kill cut its first line; otherwise the first line must hold these settings.
     if not path.exists():
         return False
     with path.open("rb") as file:
@@ -149,7 +144,7 @@ def _has_first_line(path: Path, settings: Row) -> bool:
         row = None
     before = row.get("settings") if isinstance(row, dict) else None
     if not isinstance(before, dict):
-        raise RunError(f"{path} is no file of games, so it is left alone; name another --out")
+        raise RunError(f"{path} is not a file of games, so it is not touched; name another --out")
     now = json.loads(json.dumps(settings))
     for name in [*now, *before]:
         if now.get(name) != before.get(name):
@@ -163,12 +158,12 @@ def _has_first_line(path: Path, settings: Row) -> bool:
 
 @contextmanager
 def unfinished(path: Path, settings: Row) -> Iterator[Store]:
-    """A hidden store beside `path`, which it becomes with `Store.finish`; what other settings began there is removed.
+    """Open a hidden store beside `path` that `Store.finish` renames to it; those of other settings are removed.
 
     Raises:
         RunError: If another process writes it, or the directory cannot be written.
     """
-    # The name carries the settings, as the finished file has no line for them.
+    # The settings are in the name, since the finished file has no line for them.
     mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     hidden = path.with_name(f".{path.name}.{mark}.unfinished")
     for other in path.parent.glob(f".{path.name}.*.unfinished"):
@@ -182,7 +177,7 @@ def unfinished(path: Path, settings: Row) -> Iterator[Store]:
 
 
 def append_jsonl(path: Path, *rows: Row) -> None:
-    """Append JSON lines, all or none of them.
+    """Append JSON lines, all or none.
 
     Raises:
         RunError: If the file cannot be written.
@@ -191,10 +186,10 @@ def append_jsonl(path: Path, *rows: Row) -> None:
     try:
         before = path.stat().st_size if path.exists() else 0
         with path.open("ab", buffering=0) as file:
-            if file.write(lines) < len(lines):  # a full disk takes the first bytes without complaint
+            if file.write(lines) < len(lines):  # a full disk can accept some bytes without an error
                 file.truncate(before)
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-            if len(rows) > 1:  # minutes of work, which a loss of power shall not turn into zeros
+            if len(rows) > 1:  # minutes of work; make sure that a loss of power does not destroy it
                 os.fsync(file.fileno())
     except OSError as error:
         raise _cannot_write(path, error) from error
@@ -202,10 +197,10 @@ def append_jsonl(path: Path, *rows: Row) -> None:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file. On a file system without locks nobody is kept out.
+    """Hold a lock file within this context; on a file system without locks it does nothing.
 
     Raises:
-        RunError: If another process holds it, or it cannot be made.
+        RunError: If another process holds it, or it cannot be created.
     """
     lock = _lock(path, path)
     try:
@@ -215,16 +210,14 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 def _lock(path: Path, written: Path) -> FileLock | None:
-    from filelock import FileLock, Timeout  # takes 0.1 s, which most commands need not pay
+    from filelock import FileLock, Timeout  # importing it takes 0.1 s
 
     lock = FileLock(path, blocking=False, thread_local=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
-        raise RunError(
-            f"{written} is being written by another process; wait for its end or name another --out"
-        ) from None
+        raise RunError(f"another process is writing {written}; wait until it ends, or name another --out") from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise _cannot_write(written, error) from error
@@ -235,8 +228,8 @@ def _lock(path: Path, written: Path) -> FileLock | None:
 def _release(lock: FileLock | None, path: Path) -> None:
     if lock is None:
         return
-    # Removed while it is held, as another process may make it anew once it is not. What cannot be removed (a disk that
-    # became read-only, Windows) keeps nobody out.
+    # Remove the file while it is locked; afterwards another process could own it. If it cannot be removed (a read-only
+    # disk, Windows), it locks nobody out.
     with suppress(OSError):
         path.unlink(missing_ok=True)
     lock.release()
@@ -249,9 +242,9 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
 
 
 def repair_end(path: Path, begins: bytes = b"") -> int:
-    """Make a file of JSON lines end after a whole line, and return how many bytes of an incomplete one were cut off.
+    """Remove an incomplete last line from a file of JSON lines and return its length in bytes.
 
-    A last line that lacks its line break alone gets it. A missing file stays missing.
+    A complete line that only lacks its line break gets one. A missing file stays missing.
 
     Args:
         path: The file.
@@ -270,7 +263,7 @@ def repair_end(path: Path, begins: bytes = b"") -> int:
             if not tail:
                 return 0
             if not begins.startswith(tail[: len(begins)]):
-                raise RunError(f"{path} is no file of games; name another --out")
+                raise RunError(f"{path} is not a file of games; name another --out")
             try:
                 whole = isinstance(parse_json(tail), dict)
             except ValueError:
@@ -285,8 +278,7 @@ def repair_end(path: Path, begins: bytes = b"") -> int:
 
 
 def _last_line_start(file: BinaryIO, size: int) -> int:
-    """Offset of the last line; the file's size if the file ends with a line break."""
-    end = size
+    end = size  # search backwards in blocks for the last line break
     while end > 0:
         begin = max(0, end - _BLOCK)
         file.seek(begin)
@@ -298,34 +290,31 @@ def _last_line_start(file: BinaryIO, size: int) -> int:
 
 
 def repair_logs(directory: Path) -> list[str]:
-    """Repair all logs of a run directory; a sentence for each that ended in the middle of a line.
-
-    Files that a kill left half written beside their place are removed; none of them was read.
-    """
+    """Repair all logs of a run, remove partial files, and return a sentence for each log that was repaired."""
     for partial in directory.glob(".*.partial"):
-        if partial.is_file():  # a directory is a model, which is written again
+        if partial.is_file():  # a directory is a model, which will be written again
             partial.unlink()
     cut = {name: repair_end(directory / name) for name in LOG_FILES}
     return [repaired(directory / name, count) for name, count in cut.items() if count]
 
 
 def repaired(path: Path, num_bytes: int) -> str:
-    """The report of a repair."""
-    return f"{path} ended in the middle of a line, which was cut off ({num_bytes} bytes)"
+    """Describe a repair."""
+    return f"{path} ended in the middle of a line; removed the incomplete line ({num_bytes} bytes)"
 
 
 def rewind(directory: Path, firsts: Mapping[str, Mapping[str, int]]) -> int:
-    """Remove from the logs of a run the rows that a resumed training will write again.
+    """Remove the rows from a run's logs that a resumed training will write again.
 
     Args:
         directory: The run directory.
-        firsts: By file, then by the stage that a row names: the first step whose rows are removed.
+        firsts: By file and stage, the first step whose rows are removed.
 
     Returns:
-        How many rows were removed.
+        Number of rows removed.
 
     Raises:
-        RunError: If a line is no JSON object, or a file cannot be written.
+        RunError: If a line is not a JSON object, or a file cannot be written.
     """
 
     def is_ahead(row: Row, by_stage: Mapping[str, int]) -> bool:
@@ -336,7 +325,7 @@ def rewind(directory: Path, firsts: Mapping[str, Mapping[str, int]]) -> int:
     for name, by_stage in firsts.items():
         path = directory / name
         num_ahead = sum(is_ahead(row, by_stage) for row in read_jsonl(path)) if path.is_file() else 0
-        if num_ahead:  # else the file is not touched
+        if num_ahead:
             write_jsonl(path, (row for row in read_jsonl(path) if not is_ahead(row, by_stage)))
         removed += num_ahead
     return removed

@@ -1,11 +1,11 @@
 """Experiment trackers: metrics and sample games to trackio, Weights & Biases (wandb) and TensorBoard.
 
-    check_trackers   refuse, before a run, a tracker that could not be opened
+    check_trackers   check before a run that all trackers can be opened
     open_trackers    the trackers of one stage, each with a run of its own
     GameLog          sample games, to games.jsonl and to open trackers
 
-The trackers' packages are optional and imported only where `report_to` names them. Metrics get the names that
-transformers' trainers give them, so a dashboard made for those shows our runs too.
+The packages are optional and imported only if `report_to` names them. Metrics have the names that transformers'
+trainers use, so their dashboards work for our runs as well.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from wordle_rl.runs.run import Run  # which holds a `Tracking`
 
 Game = Mapping[str, Any]
-"""A row of games.jsonl: stage, step, secret, won, turns, how many were spent, and the reward where one was given."""
+"""A row of games.jsonl: stage, step, secret, won, turns, turns used, and the reward if there is one."""
 
 COLUMNS = ("step", "stage", "secret", "won", "guesses", "reward", "components", "board")
 """The columns of a table of games."""
 
 WANDB_ID_FILE = ".wandb_run"
-"""In a stage's directory: the id of its wandb run. Hidden, so it is not sent to the hub with the model."""
+"""Holds the id of a stage's wandb run. Hidden, so it is not pushed to the hub with the model."""
 
 _PACKAGES = {
     "trackio": ("trackio", "pandas"),
@@ -49,19 +49,19 @@ _PACKAGES = {
 
 _DEFAULT_PROJECT = "huggingface"  # as transformers names it
 _GLOBAL_STEP = "train/global_step"
-_VALIDATION = ("validation_", "eval_")  # as metrics.jsonl and as transformers name what is taken on held-out games
+_VALIDATION = ("validation_", "eval_")  # prefix of held-out metrics in metrics.jsonl, and in transformers
 
 _SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """Names under which trackers file a run.
+    """Names of a run in trackers.
 
     Attributes:
-        run: Name of the run; each stage adds its own.
-        project: Name of the project; None: the tracker's own.
-        space: Space of the hub that shows trackio's runs; None: none.
+        run: Name of the run; each stage appends its own.
+        project: Name of the project. None: the tracker's default.
+        space: Hub Space that shows trackio's runs. None: none.
     """
 
     run: str
@@ -70,7 +70,7 @@ class Tracking:
 
     @classmethod
     def named(cls, directory: Path, project: str | None, space: str | None) -> Tracking:
-        """Names from the settings: `project` may be PROJECT/RUN; without RUN the run is named for its directory.
+        """Derive names from the settings: `project` can be PROJECT/RUN; without RUN the directory gives the name.
 
         Examples:
             >>> Tracking.named(Path("runs/mine"), "wordle/first", None)
@@ -82,7 +82,7 @@ class Tracking:
         return cls(run or directory.resolve().name, in_project or None, space)
 
     def run_name(self, stage: str) -> str:
-        """Name of a stage's run, such as `first-grpo`."""
+        """Return the name of a stage's run, such as `first-grpo`."""
         return f"{self.run}-{stage}"
 
 
@@ -96,18 +96,18 @@ class Tracker(Protocol):
         """Show games, at least one and all of one stage."""
 
     def close(self) -> None:
-        """Send what is left and end the run; nothing may be logged afterwards."""
+        """Send what is left and end the run."""
 
 
 def check_trackers(report_to: Sequence[str], tracking: Tracking) -> None:
-    """Refuse a tracker that could not be opened. Nothing is created, on this machine or elsewhere.
+    """Check that all trackers can be opened, without creating anything.
 
-    The network is used for wandb's key, unless WANDB_MODE switches wandb off or offline, and for a Space's token. In a
-    terminal, wandb asks for a key if there is none.
+    This uses the network for wandb's key (unless WANDB_MODE is disabled or offline) and for a Space's token. In a
+    terminal, wandb asks for a missing key.
 
     Raises:
-        ConfigError: If a package is missing, wandb has no valid key, `tracking.space` is not USER/SPACE, or the hub
-            cannot be reached with a token that may write there. All problems in one line.
+        ConfigError: If a package is missing, wandb has no valid key, `tracking.space` is not USER/SPACE, or the token
+            cannot write there. One line names all problems.
     """
     problems = []
     for name in dict.fromkeys(report_to):
@@ -132,21 +132,21 @@ def open_trackers(
     config: Mapping[str, Any] | None = None,
     prompter: Prompter | None = None,
 ) -> list[Tracker]:
-    """Open a run in each tracker. A training that is resumed continues its runs.
+    """Open a run in each tracker; a resumed training continues its runs.
 
     Args:
         report_to: Names of trackers: `trackio`, `wandb`, `tensorboard`.
         tracking: Names of project and run.
-        stage: The stage that is tracked, such as `sft`.
-        directory: The stage's directory. TensorBoard's files go into it, and the id by which wandb resumes.
-        config: Settings, shown beside the run.
-        prompter: Wording of the games' prompts, with which trackio shows conversations; None: tables only.
+        stage: The stage, such as `sft`.
+        directory: Directory of the stage, for TensorBoard's files and the id of the wandb run.
+        config: Settings to show with the run.
+        prompter: Wording of the games' prompts, for conversations in trackio. None: tables only.
 
     Returns:
-        The open trackers. Only the first of several processes opens any.
+        The open trackers; none in processes other than the first.
 
     Raises:
-        ConfigError: If one cannot be opened; those already open are closed.
+        ConfigError: If one cannot be opened; the others are closed.
     """
     if not is_first():
         return []
@@ -172,7 +172,7 @@ def open_trackers(
 def opened_trackers(
     run: Run, report_to: Sequence[str], stage: str, directory: Path, prompter: Prompter | None = None
 ) -> Iterator[list[Tracker]]:
-    """The trackers of a stage, in the first process, for as long as the context lasts."""
+    """Open the trackers of a stage in the first process, for as long as the context lasts."""
     trackers: list[Tracker] = []
     if report_to and is_first():
         settings = run.directory / "config.json"
@@ -186,12 +186,7 @@ def opened_trackers(
 
 
 class GameLog:
-    """Writes sample games to games.jsonl and to trackers.
-
-    Args:
-        run: Their run, whose games.jsonl gets every game.
-        trackers: Get the same games.
-    """
+    """Write sample games to games.jsonl of a run and to trackers."""
 
     def __init__(self, run: Run, trackers: Sequence[Tracker] = ()) -> None:
         self.run, self._trackers = run, tuple(trackers)
@@ -206,15 +201,15 @@ class GameLog:
                 tracker.add_games(step, rows)
 
     def detach_trackers(self) -> None:
-        """Write to games.jsonl alone from now on, as the trackers' own runs have ended."""
+        """Write only to games.jsonl from now on, since the trackers' runs have ended."""
         self._trackers = ()
 
 
 class WandbTracker:
     """A Weights & Biases run, with a table of games per step.
 
-    The project is that of `tracking`, else that of WANDB_PROJECT. A run that your own program opened before is used
-    instead, and stays open.
+    The project is that of `tracking`, or WANDB_PROJECT. If your program has already opened a run, it is used instead
+    and stays open.
     """
 
     def __init__(self, tracking: Tracking, stage: str, directory: Path, config: Mapping[str, Any]) -> None:
@@ -229,7 +224,7 @@ class WandbTracker:
                 resume="allow",
             )
         self._run.config.update(dict(config), allow_val_change=True)
-        # wandb counts calls of `log`, two of which may be of one step; charts are to go by our steps
+        # By default wandb's x-axis counts calls of `log`, and a step can have two. Use our steps instead.
         self._run.define_metric(_GLOBAL_STEP)
         self._run.define_metric("*", step_metric=_GLOBAL_STEP, step_sync=True)
 
@@ -238,7 +233,7 @@ class WandbTracker:
         self._run.log({**metric_names(numbers), _GLOBAL_STEP: step})
 
     def add_games(self, step: int, games: Sequence[Game]) -> None:
-        """Send a table."""
+        """Send a table of games."""
         table = self._wandb.Table(columns=list(COLUMNS), data=table_rows(games))
         self._run.log({_tag(games): table, _GLOBAL_STEP: step})
 
@@ -249,7 +244,7 @@ class WandbTracker:
 
 
 class TrackioTracker:
-    """A trackio run, with a table of games per step, and a trace per game where the release has traces."""
+    """A trackio run, with a table of games per step, and a trace per game if the release has traces."""
 
     def __init__(self, tracking: Tracking, stage: str, config: Mapping[str, Any], prompter: Prompter | None) -> None:
         self._trackio, self._pandas = importlib.import_module("trackio"), importlib.import_module("pandas")
@@ -269,8 +264,8 @@ class TrackioTracker:
         self._trackio.log({**metric_names(numbers), _GLOBAL_STEP: step})
 
     def add_games(self, step: int, games: Sequence[Game]) -> None:
-        """Send a table and traces."""
-        # older releases read no columns but data frames
+        """Send a table of games and their traces."""
+        # Older releases accept only data frames.
         frame = self._pandas.DataFrame(table_rows(games), columns=list(COLUMNS))
         shown = {_tag(games): self._trackio.Table(dataframe=frame), _GLOBAL_STEP: step}
         if self._make_trace is not None and self._prompter is not None:
@@ -285,19 +280,19 @@ class TrackioTracker:
 
 
 class TensorBoardTracker:
-    """TensorBoard's files, with a page of games per step.
+    """TensorBoard files, with a page of games per step.
 
-    They are in `tensorboard/` of the stage's directory, or where TENSORBOARD_LOGGING_DIR says, under the run's name.
+    They go to `tensorboard/` in the stage's directory, or to TENSORBOARD_LOGGING_DIR under the name of the run.
     """
 
     def __init__(self, tracking: Tracking, stage: str, directory: Path, config: Mapping[str, Any]) -> None:
         writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
         place = os.environ.get("TENSORBOARD_LOGGING_DIR")
-        if place:  # text, not a Path, which would break gs://bucket
+        if place:  # a string, since a Path would break gs://bucket
             place = f"{os.path.expanduser(place)}/{tracking.run_name(stage)}"  # noqa: PTH111
         with _refused("report_to 'tensorboard' cannot be opened", OSError, ValueError):
             self._writer = writer(log_dir=place or str(directory / "tensorboard"))
-        if config:  # Markdown draws indented lines as code
+        if config:  # indented lines are code in Markdown
             lines = json.dumps(config, indent=2).splitlines()
             self._writer.add_text("config", "\n".join(f"    {line}" for line in lines))
 
@@ -318,7 +313,7 @@ class TensorBoardTracker:
 
 
 def metric_names(numbers: Mapping[str, float]) -> dict[str, float]:
-    """Metrics under the names that transformers gives them in trackers.
+    """Rename metrics as transformers names them in trackers.
 
     Examples:
         >>> metric_names({"loss": 0.5, "validation_loss": 0.7, "eval_mean_token_accuracy": 0.8})
@@ -332,7 +327,7 @@ def metric_names(numbers: Mapping[str, float]) -> dict[str, float]:
 
 
 def table_rows(games: Sequence[Game]) -> list[list[Any]]:
-    """Games as rows under COLUMNS; the reward is None where none was given."""
+    """Convert games to rows of COLUMNS; the reward is None if there is none."""
     return [
         [
             game["step"],
@@ -349,7 +344,7 @@ def table_rows(games: Sequence[Game]) -> list[list[Any]]:
 
 
 def board_text(game: Game) -> str:
-    """A game as lines of text, the marks spelled and drawn.
+    """Format a game as lines of text, with marks as letters and squares.
 
     Examples:
         >>> print(board_text({"turns": [{"guess": "crane", "marks": "XYGXX", "outcome": "scored"}]}))
@@ -359,7 +354,7 @@ def board_text(game: Game) -> str:
 
 
 def components_text(game: Game) -> str:
-    """The reward's components, summed over the turns, before their weights; those that come to 0 are left out.
+    """Format the reward components, unweighted and summed over turns; those that are 0 are left out.
 
     Examples:
         >>> components_text({"turns": [{"components": {"win": 0.0}}, {"components": {"win": 1.0, "speed": 0.5}}]})
@@ -373,7 +368,7 @@ def components_text(game: Game) -> str:
 
 
 def as_markdown(game: Game) -> str:
-    """A game as a heading and its board."""
+    """Format a game as a heading and its board."""
     end = f"won in {game['turns_used']}" if game["won"] else "lost"
     facts = [end]
     if game.get("alpha", 1.0) < 1:
@@ -397,14 +392,6 @@ def _tag(games: Sequence[Game]) -> str:
 
 
 def _package(tracker: str) -> Any:
-    """Import what a tracker needs.
-
-    Returns:
-        The tracker's own package.
-
-    Raises:
-        ConfigError: If there is no such tracker, or a package is missing or broken.
-    """
     if tracker not in _PACKAGES:
         raise ConfigError(f"report_to {tracker!r} is not a tracker; choose from {', '.join(_PACKAGES)}")
     modules = []
@@ -414,29 +401,26 @@ def _package(tracker: str) -> Any:
         try:
             module = importlib.import_module(package)
         except ModuleNotFoundError as error:
-            if error.name not in (name, package):  # something that the package itself needs
+            if error.name not in (name, package):  # a dependency of the package is missing
                 raise ConfigError(f"report_to {tracker!r}: {name} cannot be imported ({error})") from None
             raise ConfigError(missing) from None
         except ImportError as error:
             raise ConfigError(f"report_to {tracker!r}: {name} cannot be imported ({_first_line(error)})") from None
-        if getattr(module, "__file__", None) is None:  # a folder `wandb/` of an earlier run, imported as a namespace
+        if getattr(module, "__file__", None) is None:  # a folder `wandb/` of an earlier run is a namespace package
             raise ConfigError(missing)
         modules.append(module)
     return modules[0]
 
 
 def _check_wandb_key(wandb: Any) -> None:
-    """Refuse a missing or invalid key; recent releases ask the server, older ones only look for one."""
+    # Recent releases ask the server whether the key is valid; older ones only look for one.
     if is_first() and wandb.run is None:
         with _refused("report_to 'wandb' has no valid key", wandb.Error, OSError, ValueError):
             wandb.login()
 
 
 def _check_space(space: str) -> None:
-    """Refuse a name that is not USER/SPACE, an unreachable hub, and a token that may not write there.
-
-    trackio itself falls back to files on this machine where it cannot make the Space, with no more than a warning.
-    """
+    # If trackio cannot create the Space, it only warns and writes local files. So check name and token beforehand.
     import huggingface_hub
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is, though its module does not say so
 
@@ -447,12 +431,12 @@ def _check_space(space: str) -> None:
         is_valid = False
     if not is_valid:
         raise ConfigError(
-            f"report_to trackio:{space} is not the name of a Space; give USER/SPACE of letters, digits, '-', '_', '.'"
+            f"report_to trackio:{space} is not the name of a Space; give USER/SPACE with letters, digits, '-', '_', '.'"
         )
     with _refused(f"report_to trackio:{space} cannot be checked on the hub", *_hub_errors()):
         user = huggingface_hub.HfApi().whoami()
     if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
-        raise ConfigError(f"report_to trackio:{space}: the token may only read; set HF_TOKEN to one that may write")
+        raise ConfigError(f"report_to trackio:{space}: the token can only read; set HF_TOKEN to one that can write")
     owners = [user["name"], *(organization["name"] for organization in user.get("orgs", []))]
     if space.partition("/")[0].lower() not in map(str.lower, owners):
         raise ConfigError(
@@ -461,7 +445,7 @@ def _check_space(space: str) -> None:
 
 
 def _hub_errors() -> tuple[type[Exception], ...]:
-    """Errors of a hub that is not reached, refuses, or has no token; the HTTP library differs among its releases."""
+    # The HTTP library differs between releases of huggingface_hub.
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of the HTTP library it uses
 
     return OSError, HTTPError
@@ -469,11 +453,10 @@ def _hub_errors() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def _refused(problem: str, *failures: type[Exception]) -> Iterator[None]:
-    """Report these failures of a tracker or of the hub as a problem with a setting, in one line."""
     try:
         yield
     except failures as error:
-        raise ConfigError(f"{problem} ({_first_line(error)}); mend that, or leave the setting out") from error
+        raise ConfigError(f"{problem} ({_first_line(error)}); fix that, or leave out the setting") from error
 
 
 def _first_line(error: Exception) -> str:
@@ -482,10 +465,8 @@ def _first_line(error: Exception) -> str:
 
 
 def _wandb_id(name: str, directory: Path) -> str:
-    """Return the id of the stage's wandb run: made from its name at first, then kept in its directory.
-
-    A name alone would have a new training, with --overwrite or in another directory, continue an old run.
-    """
+    # The id is created once and kept in the directory. A name alone would let a new training (--overwrite, or another
+    # directory) continue an old run.
     file = directory / WANDB_ID_FILE
     if not file.is_file():
         directory.mkdir(parents=True, exist_ok=True)

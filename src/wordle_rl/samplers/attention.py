@@ -1,7 +1,7 @@
-"""Attention while sampling: query heads that share keys and values read them in place.
+"""Grouped-query attention for sampling, without copies of the cache.
 
-The library's attention copies all cached keys and values once per query head of a group, for every new token.
-Here the heads of a group are further rows of one matrix product instead: the same formula, without the copies.
+For every new token, transformers' attention copies all cached keys and values once per query head of a group. Here the
+heads of a group are rows of one matrix product: the same formula, no copies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def grouped_attention(
     scaling: float,
     **_options: Any,
 ) -> tuple[Tensor, None]:
-    """Softmax attention without dropout, in the form transformers asks for.
+    """Softmax attention without dropout, with the signature that transformers asks for.
 
     Args:
         query: Shape (rows, heads, new, head_dim).
@@ -40,14 +40,14 @@ def grouped_attention(
         scaling: Factor of the scores.
 
     Returns:
-        Shape (rows, new, heads, head_dim), and None for the weights, which are not returned.
+        Output of shape (rows, new, heads, head_dim), and None in place of the weights.
     """
     rows, heads, new, head_dim = query.shape
     folded = query.reshape(rows, key.shape[1], -1, head_dim)  # (rows, kv_heads, group x new, head_dim)
     scores = torch.matmul(folded, key.transpose(2, 3)).mul_(scaling).view(rows, heads, new, -1)
     if attention_mask is not None:
-        # Not in place: under bfloat16 autocast float32's minimum becomes -inf, and softmax over an all-padding row
-        # gives NaN.
+        # Not in place. Under bfloat16 autocast the float32 minimum in the mask would become -inf, and the softmax of an
+        # all-padding row NaN.
         scores = scores + attention_mask
     weights = scores.softmax(dim=-1, dtype=torch.float32).to(query.dtype).view(*folded.shape[:3], -1)
     mixed = torch.matmul(weights, value).view(rows, heads, new, -1)
@@ -60,7 +60,7 @@ AttentionMaskInterface.register(NAME, eager_mask)
 
 @contextmanager
 def grouped(model: PreTrainedModel) -> Iterator[None]:
-    """Let a model of plain attention use `grouped_attention` for a while; on a GPU torch's own attention stays."""
+    """Let a model with plain attention use `grouped_attention` within this context."""
     if not _fits(model):
         yield
         return
@@ -73,7 +73,8 @@ def grouped(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _fits(model: PreTrainedModel) -> bool:
-    """True if the model takes any attention function and adds nothing of its own to the formula."""
+    # The model must accept any attention function and add nothing to the formula. On a GPU, torch's fused kernel (sdpa)
+    # is faster and stays.
     config = model.config.get_text_config()
     return (
         config._attn_implementation in ({"eager", "sdpa"} if model.device.type == "cpu" else {"eager"})

@@ -1,4 +1,4 @@
-"""Interface between a rollout and a player."""
+"""The interface between rollouts and players."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ from wordle_rl.prompt import Message
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """Request for the next completion of one game.
+    """A request for the next completion of one game. It never holds the secret.
 
-    `messages` is the whole prompt as text, `prompt_ids` the same as token ids (empty for a sampler without
-    a codec), `turns` the board so far. Nothing here holds the secret.
+    Attributes:
+        game_id: The game; the same over all its turns.
+        messages: The whole prompt as text.
+        turns: The board so far.
+        prompt_ids: The prompt as token ids; empty for a sampler without a codec.
     """
 
     game_id: int
@@ -30,11 +33,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """Completion of one turn.
+    """The completion of one turn.
 
-    `token_ids` are exactly the sampled tokens, the closing one included; `sampler_logprobs` their natural
-    log-probabilities under the sampling distribution. `overlong`: cut at the token limit. `error`: the player
-    could not be asked, and why; such a game is no loss.
+    Attributes:
+        text: The reply.
+        token_ids: The tokens exactly as sampled, including the closing one.
+        sampler_logprobs: Their natural log-probabilities under the sampling distribution.
+        overlong: The reply was cut at the token limit.
+        error: Why sampling failed. Such a game is an error, never a loss.
     """
 
     text: str
@@ -43,31 +49,37 @@ class Completion:
     overlong: bool = False
     error: str | None = None
 
+    @classmethod
+    def of_tokens(cls, codec: ChatCodec, token_ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
+        """Build a completion from sampled tokens; it is overlong if the last one does not end the turn."""
+        overlong = token_ids[-1] not in codec.stop_ids
+        return cls(codec.text_of(token_ids), tuple(token_ids), tuple(logprobs), overlong)
+
 
 class Sampler(Protocol):
     """A player for many games at once."""
 
     @property
     def codec(self) -> ChatCodec | None:
-        """Its tokenizer and template; None for players that read text, not tokens."""
+        """The player's tokenizer and template; None if it reads text instead of tokens."""
 
     def begin(self) -> None:
-        """Forget all earlier games; ids may be used again."""
+        """Forget all earlier games, so that ids can be used again."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One completion per request, in order. Ids stay the same over a game's turns."""
+        """Return one completion per request, in order."""
 
 
 Ask = Callable[[Request], Awaitable[Completion]]
-"""Asks for one turn of one game; a failure is a completion with an `error`, never an exception."""
+"""Asks for one turn of one game. A failure is a completion with an `error`, never an exception."""
 
 
 @runtime_checkable
 class ConcurrentSampler(Protocol):
-    """A player that can be asked about every game on its own, many at once, such as a server."""
+    """A player that takes a request for each game on its own, many at once, such as a server."""
 
     def session(self) -> AbstractAsyncContextManager[Ask]:
-        """Open what asking needs, such as connections, for as long as the context lasts."""
+        """Open connections for as long as the context lasts."""
 
 
 @runtime_checkable
@@ -80,15 +92,15 @@ class TokenSampler(Protocol):
 
     @property
     def sampled_by(self) -> EngineName:
-        """Engine that draws them."""
+        """The engine that draws the tokens."""
 
 
 @runtime_checkable
 class MemoryBound(Protocol):
-    """A player whose games wait in the memory of this machine between their turns."""
+    """A player that keeps running games in the memory of this machine."""
 
     def room_for(self, num_tokens: int) -> int:
-        """Games of this many tokens that memory has room for now; at least 1."""
+        """Return how many games of this many tokens fit into memory now; at least 1."""
 
 
 @runtime_checkable
@@ -96,32 +108,28 @@ class Closable(Protocol):
     """A player that holds something large, such as an engine."""
 
     def close(self) -> None:
-        """Free it; the player can play no more."""
+        """Free what the player holds; it cannot play afterwards."""
 
 
 WORD_BEAM = 16
-"""Beginnings of a guess that are followed at once where the likeliest listed word is looked for."""
+"""Width of the beam search for the likeliest listed word."""
 
 
 def word_beam(engine: EngineName | None, temperature: float | None, *, constrained: bool) -> int | None:
-    """Number of beginnings of a guess that a player follows at once; None: no words are looked for.
+    """Return the width of the beam search for the likeliest listed word; None if a player does not search.
 
-    That is so where guesses are not limited to listed words, and where they are limited one token after the other:
-    where tokens are drawn at random, and by engines that are asked for one token at a time.
+    Only greedy, constrained play by transformers searches. Otherwise the constraint acts one token at a time.
     """
     return WORD_BEAM if constrained and engine == "transformers" and temperature == 0 else None
 
 
 def check_vllm(wanted_by: str) -> None:
-    """Refuse what needs vLLM where there is none.
-
-    Args:
-        wanted_by: The settings that ask for it, for the message.
+    """Check that vLLM is installed; `wanted_by` names the settings that need it.
 
     Raises:
         ConfigError: If it is not installed.
     """
     if find_spec("vllm") is None:
         raise ConfigError(
-            f'{wanted_by} needs a package that is not installed: pip install "wordle-rl[vllm]", or use "transformers"'
+            f'{wanted_by} needs vLLM, which is not installed; pip install "wordle-rl[vllm]", or use "transformers"'
         )

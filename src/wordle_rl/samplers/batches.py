@@ -1,4 +1,4 @@
-"""Batching of games while they are sampled: which share a cache, and which a row of it."""
+"""Batches of games in play: which games share a cache, and which share a row of it."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from wordle_rl.samplers.kv_cache import GameCache, joined
 
 
 class Batch:
-    """The games that share one cache; those that read the same so far share a row of it."""
+    """Games that share a cache. Games with the same tokens so far share a row of it."""
 
     def __init__(self) -> None:
         self.cache: GameCache | None = None
         self.row_of: dict[int, int] = {}
-        self.fed: dict[int, list[int]] = {}  # the token ids of each game that the cache holds
-        self.unread: list[list[int]] = []  # what each row reads next
+        self.fed: dict[int, list[int]] = {}  # the token ids of each game in the cache
+        self.unread: list[list[int]] = []  # the token ids that each row reads next
 
     def can_absorb(self, other: Batch) -> bool:
         """True if both batches are in the same phase (prefill or decode)."""
         return (self.cache is None) == (other.cache is None)
 
     def absorb(self, other: Batch) -> None:
-        """Add the games of another batch as further rows."""
+        """Append the rows of another batch."""
         first = len(self.unread)
         if self.cache is not None and other.cache is not None:
             self.cache = joined(self.cache, other.cache)
@@ -37,11 +37,11 @@ class Batches:
     """All games in play, in batches.
 
     Args:
-        size: Rows of a batch that a forward pass handles well.
-        max_games: Most games of a batch, however many of them share a row.
+        size: Number of rows that a forward pass handles well.
+        max_games: Most games of a batch, even if they share rows.
         max_completion_tokens: Token limit of a completion.
-        window: Width of the model's sliding window in tokens, which a cache must not outgrow, holes included; None:
-            there is none.
+        window: Width of the model's sliding window in tokens. A cache must not outgrow it, holes included. None: the
+            model has no window.
     """
 
     def __init__(self, size: int, max_games: int, max_completion_tokens: int, window: int | None) -> None:
@@ -57,11 +57,10 @@ class Batches:
         self._batch_of.clear()
 
     def arrange(self, requests: Sequence[Request]) -> dict[Batch, list[Request]]:
-        """The batches to sample this turn, each with its rows lined up, and what is asked of each.
-
-        A batch none of whose games asks is dropped with its cache.
-        """
-        self._place(requests)
+        """Return the batches to sample this turn, with their requests; batches without a request are dropped."""
+        new = [request.game_id for request in requests if request.game_id not in self._batch_of]
+        for start in range(0, len(new), self.size):
+            self._batch_of.update(dict.fromkeys(new[start : start + self.size], Batch()))
         present: dict[Batch, list[Request]] = {}
         for request in requests:
             present.setdefault(self._batch_of[request.game_id], []).append(request)
@@ -71,28 +70,19 @@ class Batches:
         self._batch_of = {game: batch for game, batch in self._batch_of.items() if batch in batches}
         return batches
 
-    def _place(self, requests: Sequence[Request]) -> None:
-        """Put new games into new batches."""
-        new = [request.game_id for request in requests if request.game_id not in self._batch_of]
-        for start in range(0, len(new), self.size):
-            batch = Batch()
-            self._batch_of.update(dict.fromkeys(new[start : start + self.size], batch))
-
     def _line_up(self, batch: Batch, requests: Sequence[Request]) -> None:
-        """Give every game its row: games that read the same so far, and read the same next, share one.
-
-        The cache is dropped where prompts do not continue what it holds, or where it could outgrow the window.
-        """
-        goes_on = all(
+        # Give each game its row. The cache can only be kept if every prompt continues its cached tokens.
+        continues = all(
             request.game_id in batch.row_of
             and len(fed := batch.fed[request.game_id]) < len(request.prompt_ids)
             and list(request.prompt_ids[: len(fed)]) == fed
             for request in requests
         )
-        if batch.cache is None or not goes_on or not self._within_window(batch, requests):
+        if batch.cache is None or not continues or not self._within_window(batch, requests):
             batch.cache = None
             batch.fed = {request.game_id: [] for request in requests}
             batch.row_of = dict.fromkeys(batch.fed, 0)
+        # Games with the same cached tokens and the same next tokens share a row, as all do at the first turn.
         rows: dict[tuple[int, tuple[int, ...]], int] = {}
         row_of = {}
         for request in requests:
@@ -103,7 +93,6 @@ class Batches:
         batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
 
     def _within_window(self, batch: Batch, requests: Sequence[Request]) -> bool:
-        """True if the cache stays inside the model's sliding window over the coming turn, holes included."""
         if self._window is None:
             return True
         fed = max(len(batch.fed[request.game_id]) for request in requests)
@@ -111,7 +100,7 @@ class Batches:
         return fed + unread + self._max_completion_tokens <= self._window
 
     def _joined(self, present: Mapping[Batch, list[Request]]) -> Iterator[tuple[Batch, list[Request]]]:
-        """Join neighbouring batches that fit into one, as few games are left or many of them read the same."""
+        # Merge neighbours as games end, so that forward passes stay large.
         waiting: tuple[Batch, list[Request]] | None = None
         for batch, requests in present.items():
             if waiting is not None:
@@ -127,16 +116,12 @@ class Batches:
             yield waiting
 
     def _fit_together(self, a: Batch, b: Batch) -> bool:
-        """True if two batches make one of a good size.
-
-        That is at most `size` games; or at most `max_games` games that now share at most half of `size` rows, since
-        games that share a row may need rows of their own before the turn ends.
-        """
         if self._window is not None and a.cache is not None and b.cache is not None:
             width = max(len(batch.cache.mask[0]) for batch in (a, b) if batch.cache is not None)
             unread = max(len(ids) for batch in (a, b) for ids in batch.unread)
-            if width + unread + self._max_completion_tokens > self._window:  # holes count
+            if width + unread + self._max_completion_tokens > self._window:  # a window counts holes, too
                 return False
+        # Games that share a row can split before the turn ends, so leave half of the rows free for that.
         num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
         share_rows = a.cache is not None and 2 * num_rows <= self.size
         return num_games <= self.size or (share_rows and num_games <= self._max_games)

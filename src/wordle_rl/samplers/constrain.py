@@ -1,10 +1,9 @@
-"""Replies whose guess can only be a listed word, for any tokenizer.
+"""Constrained decoding: the guess of a reply can only be a listed word, with any tokenizer.
 
-Once a reply has opened its guess, only those tokens may follow that spell a listed word, close the guess and end the
-turn; the text before it stays free. A token may hold several letters, a tag together with letters, or
-part of a tag, and a word may be cut into tokens in any way. So a reply is followed character by character, and the
-tokens that may follow are found by walking two tries at once: one over the words, one over the texts of the tokens.
-In the spelled style, `c r a n e`, a reply is inside its guess from its first character on.
+The text before the guess is free. Once the reply opens its guess, only tokens are allowed that spell a listed word,
+close the guess and end the turn. A token can hold several letters, a tag with letters, or part of a tag, and a word can
+be split into tokens in any way. So the grammar reads characters, and the allowed tokens come from walking two tries at
+once: one over words, one over token texts. In the spelled style, `c r a n e`, the whole reply is the guess.
 
     <think>maybe a</think><gue  ss>cr  ane  </guess>  <end>
     free ...................... limited ...................
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _MAX_SPACES = 2
-"""White space that may stand in a row around the word and after the guess; the grammar of replies skips it."""
+"""Most consecutive spaces around the word and after the guess; the parser of replies skips them."""
 _END = ""
-"""The key under which a trie keeps what ends at a node."""
+"""Trie key for the ids that end at a node."""
 
 TokenIds = npt.NDArray[np.int64]
 
 
 class Phase(Enum):
-    """Position of a reply in its grammar."""
+    """Position of a reply in the grammar."""
 
     TALKING = auto()
     THINKING = auto()
@@ -48,7 +47,7 @@ class Phase(Enum):
 
 
 class State(NamedTuple):
-    """A phase, and the text in it that still matters: an unfinished tag, the letters so far, or white space."""
+    """A phase and the text in it that still matters: an unfinished tag, the letters so far, or white space."""
 
     phase: Phase
     text: str = ""
@@ -58,16 +57,14 @@ START = State(Phase.TALKING)
 
 
 class WordConstraint:
-    """Tokens that may follow in a reply.
+    """The tokens that can follow in a reply; `start` is the state in which a reply begins.
 
     Args:
         words: The listed words, in lower case.
-        tags: What opens and what closes a guess; both empty: the reply is the guess, a space between its letters.
-        texts: The text of each token, by its id.
-        stop_ids: The tokens that end a turn.
-        opened: The beginning of a reply that its prompt already holds, such as an opened thought.
-
-    `start` is the state in which a reply begins.
+        tags: Opening and closing tag of a guess. If both are empty, the reply is the guess, spelled with spaces.
+        texts: Text of each token, by id.
+        stop_ids: Tokens that end a turn.
+        opened: Beginning of the reply that the prompt already holds, such as an opened thought.
 
     Raises:
         ConfigError: If the tokens cannot spell any of the words.
@@ -86,7 +83,7 @@ class WordConstraint:
         self._prefixes = frozenset(word[:length] for word in self._words for length in range(len(word) + 1))
         self._texts = texts
         self._stops = np.array(sorted(stop_ids), dtype=np.int64)
-        spelling = _Alphabet(self._words, self._close)
+        spelling = _Alphabet(self._words, self._close)  # keeps most of a large vocabulary out of the trie
         self._tokens = _trie((text, i) for i, text in enumerate(texts) if text and spelling.may_hold(text))
         self._openers = [i for i, text in enumerate(texts) if self._open and self._open[-1] in text]
         self._allowed: dict[State | None, TokenIds | None] = {}
@@ -95,18 +92,18 @@ class WordConstraint:
         self.start = self._follow(START if self._open else State(Phase.BEFORE_WORD), opened)
         if not self._ends(State(Phase.BEFORE_WORD)):
             raise ConfigError(
-                'constrain "words" cannot work: the tokenizer has no tokens that spell a listed word and end the guess'
+                'constrain "words" cannot work: no tokens of this tokenizer spell a listed word and close the guess'
             )
 
     def limit(self, state: State | None, logits: Any) -> Any:
-        """Forbid in place what may not follow a state of the reply.
+        """Set the logits of forbidden tokens to minus infinity, in place.
 
         Args:
-            state: Where the reply is; None: astray.
+            state: State of the reply; None if it can no longer be a guess.
             logits: A NumPy array or a torch tensor, shape (vocabulary,).
 
         Returns:
-            The same array, minus infinity at tokens that may not follow.
+            The same array.
         """
         allowed = self.allowed(state)
         if allowed is not None:
@@ -116,26 +113,26 @@ class WordConstraint:
         return logits
 
     def after(self, state: State | None, token: int) -> State | None:
-        """The state after a token; None if the reply can no longer be a guess of a listed word."""
+        """Return the state after a token; None if the reply can no longer be a guess of a listed word."""
         return None if state is None else self._follow(state, self._texts[token] if token < len(self._texts) else "")
 
     def allowed(self, state: State | None) -> TokenIds | None:
-        """The tokens that may follow, ascending; None: all of them.
+        """Return the allowed tokens in ascending order; None: all.
 
-        Where a reply can no longer be a guess, only the tokens that end it.
+        If the reply can no longer be a guess, these are the tokens that end the turn.
         """
         if state not in self._allowed:
             self._allowed[state] = self._find_allowed(state)
         return self._allowed[state]
 
     def opening(self, state: State, tag: str) -> TokenIds:
-        """The tokens that open a guess from a state before it, ascending; some spell the beginning of a word, too.
+        """Return the tokens that open a guess, in ascending order; some also hold letters of a word.
 
         Args:
-            state: Where the reply is.
-            tag: What is missing of the tag, and of the text before it, see `tag_in`.
+            state: State of the reply before the guess.
+            tag: The rest of the tag and of the text before it, see `tag_in`.
         """
-        if (state, tag) not in self._opening and self.is_inside(state):  # a spelled guess, which nothing opens
+        if (state, tag) not in self._opening and self.is_inside(state):  # the spelled style has no opening tag
             self._opening[state, tag] = self._inside(state)
         if (state, tag) not in self._opening:
             said = [(token, self._texts[token]) for token in self._openers if self._texts[token].startswith(tag)]
@@ -146,7 +143,7 @@ class WordConstraint:
         return self._opening[state, tag]
 
     def tag_in(self, state: State, token: int) -> str:
-        """The text of a token that opens the guess, up to the end of the tag; '' if nothing opens it."""
+        """Return the text of a token up to the end of the opening tag; '' in the spelled style."""
         if self.is_inside(state):
             return ""
         here: State | None = state
@@ -158,19 +155,19 @@ class WordConstraint:
 
     @staticmethod
     def is_inside(state: State) -> bool:
-        """True from the end of the tag that opens the guess on."""
+        """True after the opening tag of the guess."""
         return state.phase not in (Phase.TALKING, Phase.THINKING)
 
     def _find_allowed(self, state: State | None) -> TokenIds | None:
         if state is None:
             return self._stops
         if not self.is_inside(state):
+            # Before the guess only a token that opens it can be wrong: the letters it adds must begin a word.
             astray = [i for i in self._openers if not self._may_say(state, self._texts[i])]
             return np.delete(np.arange(len(self._texts)), astray) if astray else None
         return self._inside(state)
 
     def _inside(self, state: State) -> TokenIds:
-        """The tokens that may follow a state inside the guess, ascending."""
         found = [token for token, end in self._spelling(state) if self._ends(end)]
         return np.union1d(found, self._stops if state.phase is Phase.CLOSED else []).astype(np.int64)
 
@@ -179,7 +176,7 @@ class WordConstraint:
         return end is not None and (not self.is_inside(end) or self._ends(end))
 
     def _spelling(self, state: State) -> Iterable[tuple[int, State]]:
-        """Every token that continues a state inside the guess, and where it leads."""
+        # Depth-first through the token trie and the grammar at once: each token that fits, with the state after it.
         paths: list[tuple[State, dict[str, Any]]] = [(state, self._tokens)]
         while paths:
             here, node = paths.pop()
@@ -190,7 +187,8 @@ class WordConstraint:
                     paths.append((then, below))
 
     def _ends(self, state: State) -> bool:
-        """True if tokens lead from a state inside the guess to the end of the turn. Every path is finite."""
+        # Can tokens lead from here to the end of the turn? Without this check a reply could get stuck in a word that
+        # the tokenizer cannot finish. The recursion ends, because spaces and letters are limited.
         if state.phase is Phase.CLOSED:
             return True
         if state not in self._can_end:
@@ -198,7 +196,6 @@ class WordConstraint:
         return self._can_end[state]
 
     def _follow(self, state: State, text: str) -> State | None:
-        """Read some text from a state on."""
         here: State | None = state
         for char in text:
             if here is None:
@@ -207,7 +204,6 @@ class WordConstraint:
         return here
 
     def _step(self, state: State, char: str) -> State | None:
-        """Read one character."""
         phase, text = state
         if phase in (Phase.TALKING, Phase.THINKING):
             return self._talk(phase, text + char)
@@ -229,6 +225,7 @@ class WordConstraint:
         for tag, then in tags.items():
             if text.endswith(tag):
                 return State(then)
+        # Keep only the longest suffix that could become a tag, so that the number of states stays small.
         starts = (text[i:] for i in range(len(text)) if any(tag.startswith(text[i:]) for tag in tags))
         return State(phase, next(starts, ""))
 
@@ -248,10 +245,9 @@ class WordConstraint:
 
 
 class ReplyProcessor:
-    """A logits processor of one reply, `(token_ids, logits) -> logits`, as vLLM and other engines take one.
+    """A logits processor for one reply, `(token_ids, logits) -> logits`, for vLLM and other engines.
 
-    It is called with the ids of the reply so far, more each time, and the logits of the next token; it keeps its place
-    in the grammar, so that no token is read twice.
+    Each call passes all ids of the reply so far. The processor remembers its state and reads only the new ones.
     """
 
     def __init__(self, constraint: WordConstraint) -> None:
@@ -260,7 +256,7 @@ class ReplyProcessor:
         self._num_read = 0
 
     def __call__(self, token_ids: Sequence[int], logits: Any) -> Any:
-        """Forbid in place what may not follow; logits as in `WordConstraint.limit`."""
+        """Set the logits of forbidden tokens to minus infinity, in place; shape (vocabulary,)."""
         for token in token_ids[self._num_read :]:
             self._state = self._constraint.after(self._state, token)
         self._num_read = len(token_ids)
@@ -268,15 +264,13 @@ class ReplyProcessor:
 
 
 class _Alphabet:
-    """The characters and letter sequences of tokens inside a guess; other tokens stay out of the trie."""
-
     def __init__(self, words: Iterable[str], close: str) -> None:
         spelt = [*words, "".join(char for char in close if char.isalpha())]
         self._pieces = {text[i:j] for text in spelt for i in range(len(text)) for j in range(i + 1, len(text) + 1)}
         self._signs = {char for char in close if not char.isalpha()}
 
     def may_hold(self, text: str) -> bool:
-        """True if a text could stand inside a guess; sometimes true for one that cannot."""
+        # A cheap filter: it lets some texts through that cannot be part of a guess, but drops none that can.
         if any(not (char in self._signs or char.isspace() or (char.isascii() and char.isalpha())) for char in text):
             return False
         letters = text.strip().lower()
@@ -284,7 +278,7 @@ class _Alphabet:
 
 
 def make_constraint(words: WordList, prompter: Prompter, codec: ChatCodec) -> WordConstraint:
-    """Limit guesses to the listed words.
+    """Create the constraint that limits guesses to the listed words.
 
     Raises:
         ConfigError: If the tokenizer cannot spell any listed word.
@@ -294,11 +288,11 @@ def make_constraint(words: WordList, prompter: Prompter, codec: ChatCodec) -> Wo
 
 
 def token_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
-    """The text that each token adds in the middle of a reply, by its id.
+    """Return the text that each token adds in the middle of a reply, by id.
 
-    A token is decoded behind another one, since decoders treat the first token of a text in ways of their own; half a
-    character of several bytes reads as a replacement character.
+    Part of a multi-byte character becomes a replacement character.
     """
+    # Decode each token after another one: decoders treat the first token of a text differently.
     anchor = tokenizer("a", add_special_tokens=False)["input_ids"][-1:]
     before = tokenizer.decode(anchor, skip_special_tokens=False)
     pairs = tokenizer.batch_decode([[*anchor, i] for i in range(len(tokenizer))], skip_special_tokens=False)
@@ -306,7 +300,6 @@ def token_texts(tokenizer: PreTrainedTokenizerBase) -> list[str]:
 
 
 def _trie(texts: Iterable[tuple[str, int]]) -> dict[str, Any]:
-    """Nested dicts over characters; under `_END` the ids that end there."""
     root: dict[str, Any] = {}
     for text, token in texts:
         node = root

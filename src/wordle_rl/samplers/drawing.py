@@ -1,4 +1,4 @@
-"""Drawing the next token of every row from its logits."""
+"""Draw the next token of every row from its logits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,16 @@ from wordle_rl.samplers.constrain import State, WordConstraint
 
 
 def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw one token per row of logits (rows, vocabulary); its id and log-probability, each of shape (rows,)."""
+    """Draw one token per row.
+
+    Args:
+        logits: Shape (rows, vocabulary).
+        settings: Temperature (0: greedy) and top_p.
+        generator: The random stream.
+
+    Returns:
+        Token ids and their log-probabilities, each of shape (rows,).
+    """
     temperature = settings.temperature
     if temperature == 0:
         chosen = logits.argmax(dim=-1)
@@ -26,11 +35,12 @@ def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator)
 
 
 def limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State | None], running: Tensor) -> Tensor:
-    """Logits, shape (rows, vocabulary), with minus infinity at tokens that may not follow in a running row's reply."""
+    """Return logits, shape (rows, vocabulary), with minus infinity at forbidden tokens of running rows."""
     allowed = [constraint.allowed(state) if on else None for state, on in zip(states, running.tolist(), strict=True)]
     limited = [row for row, ids in enumerate(allowed) if ids is not None]
     if not limited:
         return logits
+    # One mask for all rows: a scatter for each row would cost more than the forward pass of a small model.
     kept = [ids for ids in allowed if ids is not None]
     mask = torch.zeros_like(logits)
     mask[limited] = float("-inf")
@@ -40,7 +50,7 @@ def limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State |
 
 
 def keep_top_p(logprobs: Tensor, top_p: float) -> Tensor:
-    """Renormalise over the smallest set of tokens whose probability reaches `top_p`; shape kept."""
+    """Renormalise over the smallest set of tokens whose probability reaches `top_p`; same shape."""
     ordered, order = logprobs.sort(dim=-1, descending=True)
     probability_before = ordered.exp().cumsum(-1) - ordered.exp()
     kept = torch.zeros_like(logprobs, dtype=torch.bool).scatter(1, order, probability_before < top_p)
@@ -48,17 +58,15 @@ def keep_top_p(logprobs: Tensor, top_p: float) -> Tensor:
 
 
 def pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one column per row, shape (rows,), as often as `probabilities` (rows, columns) say; never one of zero.
-
-    On a CPU by one random number per row, the first column at which the running total exceeds it: `multinomial` draws
-    one per column there, one after the other, which takes a tenth of a small model's time.
-    """
+    """Draw one column per row, shape (rows,), from `probabilities`, shape (rows, columns); never one of zero."""
     if probabilities.device.type != "cpu":
         return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+    # On a CPU, `multinomial` draws a random number per column, which takes a tenth of a small model's time. Inverting
+    # the cumulative distribution needs one number per row.
     totals = probabilities.cumsum(dim=-1, dtype=torch.float64)
     end = totals[:, -1:]
     if not end.isfinite().all():
-        raise RuntimeError("the probability tensor is not finite: the weights are lost; go back to a checkpoint")
+        raise RuntimeError("probabilities are not finite: the weights are broken; go back to a checkpoint")
     point = torch.rand(len(totals), 1, dtype=torch.float64, generator=generator) * end
     point = torch.minimum(point, end.nextafter(torch.zeros_like(end)))  # rounding must not reach the end
     return torch.searchsorted(totals, point, right=True)[:, 0]

@@ -1,9 +1,9 @@
-"""Sampling from models whose layers remember otherwise than by keys and values: transformers' own `generate`.
+"""Sampling by transformers' own `generate`, for models that `GameCache` cannot hold.
 
-Linear-attention, state-space and convolution layers (Qwen3.5, LFM2, Granite 4, Nemotron) sum up what they read, and
-chunked attention (Llama 4) counts its chunks from the first token. Neither can be cut or continued after padding, as
-`GameCache` does with keys and values. So `generate` reads a whole prompt every turn, with the cache class that
-transformers has for the model: slower, and right for every model that it can play.
+Linear-attention, state-space and convolution layers (Qwen3.5, LFM2, Granite 4, Nemotron) keep a running summary, and
+chunked attention (Llama 4) counts chunks from the first token. Such a state can neither be cut nor continued after
+padding, as `GameCache` does with keys and values. So `generate` reads the whole prompt every turn with transformers'
+cache for the model. That is slower, but correct for every model.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _KNOWN_LAYERS = {"full_attention", "sliding_attention"}
 _ONE_LENGTH = {"minimax"}
-"""Models that read padding as if it were text; only prompts of one length are read together."""
+"""Models that read padding like text, so that only prompts of the same length can share a batch."""
 
 Choose = Callable[[Tensor], Tensor]
-"""From logits, shape (rows, vocabulary), to the next token of each row, shape (rows,)."""
+"""Chooses the next token of each row, shape (rows,), from logits, shape (rows, vocabulary)."""
 
 
 def needs_generate(model: PreTrainedModel) -> bool:
-    """True if some layer of the model has no plain keys and values, so that `GameCache` cannot hold it."""
+    """True if some layer of the model has no plain keys and values."""
     layers = set(getattr(model.config.get_text_config(), "layer_types", None) or ())
     return bool(layers - _KNOWN_LAYERS) or bool(getattr(model, "_is_stateful", False))
 
@@ -41,44 +41,50 @@ def generate(
     pad_id: int,
     choose: Choose,
 ) -> None:
-    """Read prompts and let `choose` pick every next token until each row has stopped, or there are `max_tokens`.
+    """Read prompts and let `choose` pick every next token, until each row has stopped or has `max_tokens`.
 
-    `choose` sees all rows at every token; it ignores those that have stopped.
+    `choose` sees all rows at every token, including those that have stopped.
     """
-    width = max(map(len, prompts))
-    tokens = [[pad_id] * (width - len(ids)) + [*ids] for ids in prompts]
-    alive = [[0] * (width - len(ids)) + [1] * len(ids) for ids in prompts]
+    tokens, alive = left_padded(prompts, pad_id, model.device)
     settings = GenerationConfig(
         max_new_tokens=max_tokens, do_sample=False, eos_token_id=sorted(stops) or None, pad_token_id=pad_id
     )
     with _whole_model(model, settings) as plain:
         plain.generate(
-            torch.tensor(tokens, device=model.device),
-            attention_mask=torch.tensor(alive, device=model.device),
+            tokens,
+            attention_mask=alive,
             generation_config=settings,
             logits_processor=LogitsProcessorList([_Chosen(choose)]),
         )
 
 
+def left_padded(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return rows of token ids padded on the left, and a mask with 1 on tokens; both of shape (rows, longest)."""
+    width = max(map(len, rows))
+    tokens = [[pad_id] * (width - len(ids)) + [*ids] for ids in rows]
+    alive = [[0] * (width - len(ids)) + [1] * len(ids) for ids in rows]
+    return torch.tensor(tokens, device=device), torch.tensor(alive, device=device)
+
+
 def read_alike(model: PreTrainedModel, lengths: Sequence[int]) -> list[list[int]]:
-    """Places of prompts that may be read together, by their lengths in tokens."""
+    """Group prompts that can share a batch, given their lengths in tokens."""
     if model.config.model_type not in _ONE_LENGTH:
         return [list(range(len(lengths)))]
     return [[place for place, each in enumerate(lengths) if each == length] for length in sorted(set(lengths))]
 
 
 class RereadCache:
-    """Stands in for a `GameCache` in searches: it keeps the tokens of each row and reads all of them every time."""
+    """A stand-in for `GameCache` in searches that keeps tokens and reads all of them again every time."""
 
     def __init__(self, rows: int) -> None:
         self._rows: list[list[int]] = [[] for _ in range(rows)]
 
     def keep(self, rows: Tensor) -> None:
-        """Keep these rows, in this order; a row named more than once is copied."""
+        """Keep these rows in this order; a row named more than once is copied."""
         self._rows = [[*self._rows[row]] for row in rows.tolist()]
 
     def read(self, model: PreTrainedModel, tokens: Tensor, alive: Tensor) -> Tensor:
-        """Logits after the last of these further tokens, as `next_logits` returns them."""
+        """Append tokens and return the logits after the last of them, see `next_logits`."""
         for row, new, on in zip(self._rows, tokens.tolist(), alive.tolist(), strict=True):
             row += [token for token, is_token in zip(new, on, strict=True) if is_token]
         found: list[Tensor] = [torch.empty(0)] * len(self._rows)
@@ -97,7 +103,7 @@ class RereadCache:
 
 
 class _Chosen(LogitsProcessor):
-    """Leaves a single token of each row, so that greedy search takes what was chosen here."""
+    # Leaves one possible token per row, so that greedy search takes the one that `choose` picked.
 
     def __init__(self, choose: Choose) -> None:
         self._choose = choose
@@ -109,9 +115,9 @@ class _Chosen(LogitsProcessor):
 
 @contextmanager
 def _whole_model(model: PreTrainedModel, settings: GenerationConfig) -> Iterator[Any]:
-    """The model itself, adapters inside, without its makers' settings of sampling, such as a repetition penalty."""
     unwrapped: Any = getattr(model, "get_base_model", None)
     plain: Any = model if unwrapped is None else unwrapped()
+    # A published generation config can set a repetition penalty and the like; sampling must not depend on it.
     published = plain.generation_config
     plain.generation_config = settings
     try:

@@ -1,8 +1,7 @@
-"""The guesses that a model is likeliest to make next, with their probabilities.
+"""The guesses that a model is likeliest to make, with their probabilities.
 
-The probability of a guess is that of its tokens, given the prompt and all of the reply before it, thinking
-included, up to the tag that opens the guess. Spellings in different tokens add up. Guesses are found token by token,
-the likeliest beginnings first, listed or not:
+The probability of a guess is that of its tokens, given the prompt and the whole reply up to the opening tag, including
+the thinking. Different tokenizations of a word add up. A beam search finds guesses, listed or not:
 
     <think>maybe a</think><guess>  cr  ane  </guess>
     given ......................|  one spelling of "crane"
@@ -31,15 +30,15 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _BEAM = 48
-"""Beginnings of guesses that are followed at once."""
+"""Width of the beam."""
 _TOKENS_EACH = 64
-"""Likeliest next tokens of a beginning that are looked at."""
+"""Next tokens to look at for each beginning, the likeliest ones."""
 _LEAST = math.log(1e-6)
-"""Log-probability under which a beginning is not followed."""
+"""Drop beginnings with a lower log-probability."""
 _LEAST_SHARE = 0.05
-"""Share of the least of the guesses returned, under which a further spelling is not looked for."""
+"""Drop beginnings with less than this fraction of the probability of the last guess that would be returned."""
 _MAX_TOKENS = 16
-"""Tokens of a guess and its closing tag."""
+"""Most tokens of a guess with its closing tag."""
 _SPELLED = re.compile(r"\s{0,2}([A-Za-z](?: [A-Za-z])*)")
 _SPELLED_SO_FAR = re.compile(r"\s{0,2}(?:[A-Za-z](?: [A-Za-z])* ?)?")
 _SPELT = re.compile(r"\s{0,2}([A-Za-z]{0,16})(.*)", re.DOTALL)
@@ -47,7 +46,7 @@ _SPELT = re.compile(r"\s{0,2}([A-Za-z]{0,16})(.*)", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class LikelyGuess:
-    """A guess in lower case, and its probability at temperature 1; of any length, listed or not."""
+    """A guess in lower case, listed or not, and its probability at temperature 1."""
 
     guess: str
     probability: float
@@ -59,7 +58,7 @@ class GuessProbabilities:
     Args:
         model: Any causal language model that `TransformersSampler` takes.
         codec: Its tokenizer and chat template.
-        tags: The tags around a guess; both empty: a reply is a guess, a space between its letters.
+        tags: The tags around a guess. If both are empty, a reply is a guess with spaces between letters.
     """
 
     def __init__(self, model: PreTrainedModel, codec: ChatCodec, tags: tuple[str, str]) -> None:
@@ -69,7 +68,7 @@ class GuessProbabilities:
 
     @torch.no_grad()
     def likeliest(self, prompt_ids: Sequence[int], completion: Sequence[int], count: int = 10) -> list[LikelyGuess]:
-        """The likeliest guesses where a completion opened its own, most likely first.
+        """Return up to `count` guesses at the place where a completion opened its own, most likely first.
 
         Args:
             prompt_ids: The prompt of the turn.
@@ -77,7 +76,7 @@ class GuessProbabilities:
             count: Most guesses to return.
 
         Returns:
-            At most `count` guesses; none if the completion opens no guess outside its thinking.
+            The guesses; none if the completion opens no guess outside its thinking.
         """
         opening = self._opening(completion)
         if opening is None:
@@ -89,7 +88,7 @@ class GuessProbabilities:
         return [LikelyGuess(guess, probability) for guess, probability in best]
 
     def _opening(self, completion: Sequence[int]) -> tuple[int, str] | None:
-        """Tokens before the guess, and the rest of the opening tag where one token holds tag and letters."""
+        # The number of tokens before the guess, and the rest of the tag if one token holds both tag and letters.
         text = self.codec.frame.opened
         for place, token in enumerate(completion):
             before, text = text, text + self._text(token)
@@ -110,7 +109,7 @@ class GuessProbabilities:
         for _ in range(_MAX_TOKENS):
             grown = self._grown(beams, logits, pending, found)
             bound = heapq.nlargest(count, found.values())[-1] if len(found) >= count else 0.0
-            kept = [beam for beam in heapq.nlargest(_BEAM, grown) if _probability(beam[0]) > bound * _LEAST_SHARE]
+            kept = [beam for beam in heapq.nlargest(_BEAM, grown) if math.exp(beam[0]) > bound * _LEAST_SHARE]
             if not kept:
                 break
             cache.keep(torch.tensor([row for _, row, _, _ in kept], device=device))
@@ -122,25 +121,25 @@ class GuessProbabilities:
     def _grown(
         self, beams: Sequence[tuple[float, str]], logits: Tensor, pending: str, found: dict[str, float]
     ) -> list[tuple[float, int, int, str]]:
-        """Every beginning, a token longer: log-probability, its row, the token, its text. Whole guesses are counted."""
+        # Extend every beginning by a token: (log-probability, row, token, text). Complete guesses go into `found`.
         scores, tokens = logits.log_softmax(-1).topk(min(_TOKENS_EACH, logits.shape[-1]))  # (rows, tokens each)
         grown = []
         for row, (score, text) in enumerate(beams):
             for more, token in zip(scores[row].tolist(), tokens[row].tolist(), strict=True):
                 longer = text + self._text(token)
                 if not self._close and token in self.codec.stop_ids and (spelled := _SPELLED.fullmatch(text)):
-                    found[spelled[1].replace(" ", "").lower()] += _probability(score + more)
+                    found[spelled[1].replace(" ", "").lower()] += math.exp(score + more)
                 if score + more < _LEAST or token in self.codec.stop_ids or longer == text:
                     continue
                 word = self._read(longer, pending)
                 if word:
-                    found[word] += _probability(score + more)
+                    found[word] += math.exp(score + more)
                 elif word is not None:
                     grown.append((score + more, row, token, longer))
         return grown
 
     def _read(self, text: str, pending: str) -> str | None:
-        """The guess that a text spells and begins to close; '' if it may still grow; None if it is none."""
+        # The guess, once the text begins to close it; '' if it can still grow; None if it is not a guess.
         if len(text) < len(pending):
             return "" if pending.startswith(text) else None
         if not self._close:
@@ -159,12 +158,8 @@ class GuessProbabilities:
         return self._texts[token] if token < len(self._texts) else ""
 
 
-def _probability(score: float) -> float:
-    return math.exp(score)
-
-
 def _end_of_tag(text: str, tag: str) -> int | None:
-    """Index behind the first tag that stands outside the thinking; None if there is none."""
+    # Index after the first tag outside the thinking.
     start = 0
     if (thought := text.find(THINK_TAGS[0])) >= 0 and (text.find(tag) < 0 or thought < text.find(tag)):
         closed = text.find(THINK_TAGS[1], thought)

@@ -1,4 +1,4 @@
-"""A key/value cache that lives as long as a game: rows of finished games are dropped, holes are removed."""
+"""A key/value cache that lives as long as a game. Rows of finished games are dropped and holes are removed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from wordle_rl.samplers.generate import RereadCache, needs_generate
 
 
 def num_shared_layers(text_config: PreTrainedConfig) -> int:
-    """Number of layers, the last ones, that read the keys and values of earlier layers and have none."""
+    """Return how many layers at the end reuse the keys and values of earlier layers."""
     return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
 
 
 class GrowingLayer(DynamicLayer):
-    """One layer's keys and values in buffers with room to spare, so that a new token or row copies no other."""
+    """Keys and values of one layer, in buffers with spare room, so that adding a token or a row copies nothing else."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
@@ -29,7 +29,7 @@ class GrowingLayer(DynamicLayer):
         self.length = 0
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        """Append the states of new tokens, shape (rows, heads, new, head_dim), and return all of them."""
+        """Append states of new tokens, shape (rows, heads, new, head_dim), and return all states."""
         self.is_initialized = True
         self.dtype, self.device = key_states.dtype, key_states.device
         self._rows, end = len(key_states), self.length + key_states.shape[2]
@@ -50,7 +50,7 @@ class GrowingLayer(DynamicLayer):
         return grown
 
     def states(self) -> tuple[Tensor, Tensor]:
-        """Keys and values: the part of the buffers in use."""
+        """Return keys and values as views of the used part of the buffers."""
         assert self._key_buffer is not None
         assert self._value_buffer is not None
         self.keys = self._key_buffer[: self._rows, :, : self.length]
@@ -58,7 +58,7 @@ class GrowingLayer(DynamicLayer):
         return self.keys, self.values
 
     def fork(self, rows: Tensor) -> None:
-        """Add copies of these rows below the last one."""
+        """Append copies of these rows."""
         assert self._key_buffer is not None
         assert self._value_buffer is not None
         self._key_buffer = self._with_copies(self._key_buffer, rows)
@@ -76,17 +76,24 @@ class GrowingLayer(DynamicLayer):
         return buffer
 
     def copy_of(self, rows: Tensor, columns: Tensor, length: int) -> GrowingLayer:
-        """A separate layer that holds what `take` would keep."""
+        """Return a new layer with what `take` would keep."""
         layer = GrowingLayer()
         layer.__dict__.update(self.__dict__)
         layer.take(rows, columns, length)
         return layer
 
     def take(self, rows: Tensor, columns: Tensor, length: int) -> None:
-        """Keep these rows, and of each these columns, shape (kept rows, columns); those from `length` on are spare."""
+        """Keep these rows and columns.
+
+        Args:
+            rows: Rows to keep.
+            columns: Columns to keep of each row, shape (kept rows, columns); those from `length` on are spare room.
+            length: Number of columns in use.
+        """
         assert self._key_buffer is not None
         assert self._value_buffer is not None
-        rows, columns = rows.to(self._key_buffer.device), columns.to(self._key_buffer.device)  # layers may lie apart
+        # Layers can be on different devices.
+        rows, columns = rows.to(self._key_buffer.device), columns.to(self._key_buffer.device)
         self._key_buffer = _taken(self._key_buffer, rows, columns)
         self._value_buffer = _taken(self._value_buffer, rows, columns)
         self._rows, self.length = len(rows), length
@@ -96,7 +103,8 @@ class GrowingLayer(DynamicLayer):
 class GameCache:
     """The cache of a batch of games.
 
-    `mask` has shape (rows, cached tokens): 1 for a token of the game, 0 for a hole that attention must skip.
+    `mask`, shape (rows, cached tokens), is 1 for a token of the game and 0 for a hole that attention must skip. Holes
+    come from padding, since rows read different numbers of tokens.
     """
 
     def __init__(self, num_layers: int, rows: int, device: torch.device) -> None:
@@ -106,25 +114,22 @@ class GameCache:
 
     @classmethod
     def of_model(cls, model: PreTrainedModel, rows: int) -> GameCache:
-        """An empty cache for a model's layers."""
+        """Create an empty cache for the layers of a model."""
         text_config = model.config.get_text_config()
         return cls(text_config.num_hidden_layers - num_shared_layers(text_config), rows, model.device)
 
     def append_mask(self, new: Tensor) -> tuple[Tensor, Tensor]:
-        """Announce new tokens, shape (rows, new), 0 for padding.
+        """Append the mask of new tokens, shape (rows, new), 0 for padding.
 
         Returns:
             The whole mask, shape (rows, all tokens), and the positions of the new tokens, shape (rows, new).
         """
-        read = self.mask.sum(dim=1, keepdim=True)
+        read = self.mask.sum(dim=1, keepdim=True)  # positions count tokens, not columns
         self.mask = torch.cat([self.mask, new], dim=1)
         return self.mask, (read + new.cumsum(dim=1) - 1).clamp(min=0)
 
     def keep(self, rows: Tensor) -> None:
-        """Keep these rows, in this order, and squeeze out holes by moving every row's tokens to the right.
-
-        A row named more than once is copied.
-        """
+        """Keep these rows in this order, and remove holes; a row named more than once is copied."""
         mask = self.mask[rows]
         width = int(mask.sum(dim=1).max())
         everyone = torch.arange(self.mask.shape[0], device=rows.device)
@@ -132,6 +137,7 @@ class GameCache:
             return
         columns = torch.arange(mask.shape[1], device=rows.device).expand(len(rows), -1)
         if width < mask.shape[1]:
+            # A stable sort moves holes to the left and keeps the order of tokens; then cut columns that are all holes.
             columns = mask.argsort(dim=1, stable=True)[:, mask.shape[1] - width :]
             mask = mask.gather(1, columns)
         with_room = torch.cat([columns, columns.new_zeros(len(rows), _room(width))], dim=1)
@@ -140,13 +146,13 @@ class GameCache:
         self.mask = mask
 
     def fork(self, rows: Tensor) -> None:
-        """Add copies of these rows below the last one."""
+        """Append copies of these rows."""
         self.mask = torch.cat([self.mask, self.mask[rows]])
         for layer in self._layers:
             layer.fork(rows)
 
     def part(self, rows: Tensor) -> GameCache:
-        """A separate cache with some of the rows."""
+        """Copy some rows into a new cache."""
         width = self.mask.shape[1]
         columns = torch.arange(width + _room(width), device=rows.device) % width
         part = GameCache(0, 0, rows.device)
@@ -156,17 +162,18 @@ class GameCache:
         return part
 
     def take_back(self, part: GameCache, rows: Tensor) -> None:
-        """Append the tokens `part` read to its source rows; other rows get masked columns."""
+        """Append the tokens that `part` has read to the rows it was copied from; other rows get holes."""
         width = self.mask.shape[1]
         new = self.mask.new_zeros(self.mask.shape[0], part.mask.shape[1] - width)
         new[rows] = part.mask[:, width:]
         self.mask = torch.cat([self.mask, new], dim=1)
         for layer, read in zip(self._layers, part._layers, strict=True):
-            layer.update(*(_spread(states[:, :, width:], rows, len(new)) for states in read.states()))
+            added = (states[:, :, width:] for states in read.states())
+            layer.update(*(each.new_zeros(len(new), *each.shape[1:]).index_copy_(0, rows, each) for each in added))
 
 
 def joined(first: GameCache, second: GameCache) -> GameCache:
-    """Both caches as one, the rows of the second below those of the first, all ending in the same column."""
+    """Stack two caches; rows of the shorter one get holes on the left, so that all end in the same column."""
     width = max(first.mask.shape[1], second.mask.shape[1])
     both = GameCache(0, 0, first.mask.device)
     both.mask = torch.cat([pad(cache.mask, (width - cache.mask.shape[1], 0)) for cache in (first, second)])
@@ -182,18 +189,12 @@ def _stacked(a: Tensor, b: Tensor, width: int) -> Tensor:
     return torch.cat([pad(states, (0, 0, width - states.shape[2], 0)) for states in (a, b)])
 
 
-def _spread(states: Tensor, rows: Tensor, num_rows: int) -> Tensor:
-    """States of some rows among zeros for the others."""
-    return states.new_zeros(num_rows, *states.shape[1:]).index_copy_(0, rows, states)
-
-
 def _room(tokens: int) -> int:
-    """Spare columns to allocate for a number of tokens."""
-    return max(32, tokens // 2)
+    return max(32, tokens // 2)  # spare columns; growing by half makes appending a token cheap on average
 
 
 def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    """Rows and their columns of a buffer (rows, heads, capacity, head_dim), in one pass over what is taken."""
+    # Gather rows and columns of a (rows, heads, capacity, head_dim) buffer in one pass, without an intermediate copy.
     _, heads, capacity, head_dim = buffer.shape
     starts = (rows[:, None] * heads + torch.arange(heads, device=rows.device)) * capacity  # (taken, heads)
     places = starts[:, :, None] + columns[:, None, :]  # (taken, heads, columns)
@@ -201,27 +202,27 @@ def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def bytes_per_token(model: PreTrainedModel) -> int:
-    """Bytes that a token of a game takes in a cache, the room kept free for the next ones included."""
+    """Return the bytes per token of a game in a cache, including spare room."""
     text = model.config.get_text_config()
     heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)
     kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
     head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
     num_layers = int(text.num_hidden_layers) - num_shared_layers(text)
-    return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys and values, and half as much room
+    return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys, values, and half of both as spare room
 
 
 def search_cache(model: PreTrainedModel, rows: int) -> GameCache | RereadCache:
-    """An empty cache for a search, for any model."""
+    """Create an empty cache for a search, for any model."""
     return RereadCache(rows) if needs_generate(model) else GameCache.of_model(model, rows)
 
 
 def next_logits(model: PreTrainedModel, cache: GameCache | RereadCache, tokens: Tensor, alive: Tensor) -> Tensor:
-    """Read tokens into a cache; the logits after each row's last one.
+    """Read tokens into a cache and return the logits after the last one of each row.
 
     Args:
-        model: In inference mode.
-        cache: What was read so far; grows by the tokens.
-        tokens: Ids, padded on the left, shape (rows, new).
+        model: A model in inference mode.
+        cache: The tokens read so far; the new ones are appended.
+        tokens: Token ids, padded on the left, shape (rows, new).
         alive: 1 on tokens, 0 on padding, same shape.
 
     Returns:

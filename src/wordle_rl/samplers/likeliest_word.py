@@ -1,8 +1,8 @@
-"""The likeliest listed word where a greedy reply names its guess, by a beam search.
+"""Beam search for the likeliest listed word in a greedy reply.
 
-A greedy reply that is limited token by token may be led astray: its likeliest first letters may begin no listed word
-that the model would name, and the rest has to follow them. Here several beginnings of listed words are followed at
-once, and the reply becomes the one whose tokens are likeliest together:
+Constraining a greedy reply token by token can lead it astray: the likeliest first letters may begin no word that the
+model would name, and the rest must follow them. Beam search follows several beginnings of listed words at once and
+takes the word whose tokens are likeliest together:
 
     <think>maybe a</think>  <guess>  cr  ane  </guess>  <end>
     as sampled ...........| searched ........................
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from wordle_rl.samplers.constrain import State, TokenIds, WordConstraint
-from wordle_rl.samplers.generate import RereadCache
+from wordle_rl.samplers.generate import RereadCache, left_padded
 from wordle_rl.samplers.kv_cache import GameCache, next_logits, search_cache
 
 if TYPE_CHECKING:
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 class Opening(NamedTuple):
-    """Place in a reply before the token that opens its guess.
+    """The place in a reply before the token that opens the guess.
 
     Attributes:
-        token_ids: Prompt and reply before the token that opens it.
-        state: Where the reply is there.
-        tag: What that token adds to the tag; letters of the word may follow in the same token.
-        num_reply_tokens: How many of the tokens are the reply's.
+        token_ids: Prompt and reply up to that place.
+        state: State of the reply there.
+        tag: What the opening token adds to the tag; letters of the word can follow in the same token.
+        num_reply_tokens: How many of `token_ids` belong to the reply.
     """
 
     token_ids: tuple[int, ...]
@@ -43,7 +43,7 @@ class Opening(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """Tokens from the one that opens the guess to the end of the turn, and the model's log-probability of each."""
+    """The tokens from the opening of the guess to the end of the turn, and the log-probability of each."""
 
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...]
@@ -58,7 +58,7 @@ class _Beginning(NamedTuple):
 
 
 def opening_of(prompt_ids: Sequence[int], reply_ids: Sequence[int], constraint: WordConstraint) -> Opening | None:
-    """Place at which a reply opens its guess; None: it does not."""
+    """Find the place where a reply opens its guess; None if it opens none."""
     state: State | None = constraint.start
     for place, token in enumerate(reply_ids):
         before, state = state, constraint.after(state, token)
@@ -70,14 +70,14 @@ def opening_of(prompt_ids: Sequence[int], reply_ids: Sequence[int], constraint: 
 
 
 class WordSearch:
-    """Finds the likeliest listed words of a model.
+    """Search for the likeliest listed words of a model.
 
     Args:
-        model: In inference mode while it is asked.
+        model: The model; it must be in inference mode during a search.
         constraint: The words, and how tokens spell them.
         stop_ids: Tokens that end a turn.
-        pad_id: Fills up prompts.
-        beam: Beginnings of a guess that are followed at once. With as many as there are beginnings the search is exact.
+        pad_id: Token id of the padding.
+        beam: Width of the beam. If it is the number of all beginnings, the search is exact.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class WordSearch:
 
     @torch.no_grad()
     def search(self, openings: Sequence[Opening], max_tokens: int, max_rows: int) -> list[Ending | None]:
-        """The likeliest ending of each reply whose guess is a listed word; None: none is short enough.
+        """Return the likeliest ending of each reply with a listed word; None if none is short enough.
 
         Args:
             openings: Where the replies open their guesses; equal ones are searched once.
@@ -114,7 +114,7 @@ class WordSearch:
         logprobs = self._read(cache, [opening.token_ids for opening in openings])
         beams = [self._opened(opening, row, logprobs[row].numpy(), max_tokens) for row, opening in enumerate(openings)]
         while True:
-            # What grows on only gets less likely, so a whole guess that comes first is the likeliest.
+            # Log-probabilities only fall as a beginning grows. So once a complete guess leads its beam, it has won.
             unsettled = [beam for beam in beams if beam and not beam[0].is_whole]
             going = [beginning for beam in unsettled for beginning in beam if not beginning.is_whole]
             if not going:
@@ -132,33 +132,23 @@ class WordSearch:
             ]
 
     def _read(self, cache: GameCache | RereadCache, unread: Sequence[Sequence[int]]) -> Tensor:
-        """Read each row's tokens; log-probabilities of the next one, shape (rows, vocabulary)."""
-        width = max(map(len, unread))
-        padding = [width - len(ids) for ids in unread]
-        tokens = [[self._pad_id] * holes + [*ids] for holes, ids in zip(padding, unread, strict=True)]
-        alive = [[0] * holes + [1] * (width - holes) for holes in padding]
-        device = self._model.device
-        logits = next_logits(
-            self._model, cache, torch.tensor(tokens, device=device), torch.tensor(alive, device=device)
-        )
-        return logits.log_softmax(-1).cpu()
+        padded = left_padded(unread, self._pad_id, self._model.device)
+        return next_logits(self._model, cache, *padded).log_softmax(-1).cpu()  # (rows, vocabulary)
 
     def _opened(self, opening: Opening, row: int, logprobs: np.ndarray, max_tokens: int) -> list[_Beginning]:
-        """The likeliest beginnings of one token; none if the reply has no room for it."""
-        if opening.num_reply_tokens >= max_tokens:
+        if opening.num_reply_tokens >= max_tokens:  # no room for a guess
             return []
         start = _Beginning(0.0, row, opening.state, Ending((), ()))
         return [*self._continued(start, self._constraint.opening(opening.state, opening.tag), logprobs)]
 
     def _grown(self, beam: list[_Beginning], logprobs: Tensor, max_tokens: int) -> list[_Beginning]:
-        """The likeliest of a token more, and of those that are whole."""
         if not beam or beam[0].is_whole:
             return beam
         grown = [beginning for beginning in beam if beginning.is_whole]
         for beginning in beam:
             if not beginning.is_whole and len(beginning.ending.token_ids) < max_tokens:
                 following = self._constraint.allowed(beginning.state)
-                assert following is not None  # inside a guess some tokens may not follow
+                assert following is not None  # inside a guess some tokens are always forbidden
                 grown += self._continued(beginning, following, logprobs[beginning.row].numpy())
         return heapq.nlargest(self._beam, grown, key=lambda beginning: beginning.score)
 

@@ -1,4 +1,4 @@
-"""Asynchronous work from ordinary code, also where an event loop is already running, as in a notebook."""
+"""Run asynchronous code from synchronous code, even inside a running event loop, as in a notebook."""
 
 from __future__ import annotations
 
@@ -14,21 +14,13 @@ T = TypeVar("T")
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return its result.
 
-    Inside a running loop the work gets a thread and a loop of its own, and the caller waits. An interrupt (Ctrl-C)
-    cancels the work either way, and is raised once the work has tidied up.
+    Inside a running loop, the coroutine gets a thread and a loop of its own. Ctrl-C cancels it and is raised once it
+    has cleaned up.
     """
-    return _run_in_thread(work) if _inside_a_loop() else asyncio.run(work)
-
-
-def _inside_a_loop() -> bool:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
-
-
-def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(work)
     started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
 
     async def announced() -> T:
@@ -40,6 +32,7 @@ def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
         try:
             return outcome.result()
         except BaseException:
+            # Ctrl-C interrupts only this thread. Cancel the task, or leaving the pool would wait for it to finish.
             loop, task = started.result()
             if task is not None and not outcome.done():
                 with suppress(RuntimeError):  # the loop ended by itself in the meantime

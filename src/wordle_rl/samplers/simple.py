@@ -1,4 +1,4 @@
-"""Players without a model: the solver, two baselines that guess at random, and players of your own."""
+"""Players without a model: the solver, two random baselines, and your own."""
 
 from __future__ import annotations
 
@@ -15,14 +15,12 @@ from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList
 
 PLAYER_NAMES = ("solver", "consistent", "random")
-"""The players of this file, by the names that commands take."""
+"""Names of the players in this file, as commands take them."""
 RANDOM_PLAYERS = ("consistent", "random")
-"""Those whose every draw depends on all draws before it, so that a game cannot be repeated alone."""
+"""Players whose draws depend on all earlier draws, so that no game can be repeated alone."""
 
 
 class _WithoutModel:
-    """A prompter that words the guesses, and a random stream."""
-
     def __init__(self, prompter: Prompter, seed: int) -> None:
         self.codec = None
         self._prompter = prompter
@@ -33,17 +31,20 @@ class _WithoutModel:
         """Restart the random stream, so that the same games are played again."""
         self._rng = random.Random(self._seed)
 
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one reply per request, without thinking."""
+        return [Completion(self._prompter.reply(self._guess(request), "")) for request in requests]
+
+    def _guess(self, request: Request) -> str:
+        raise NotImplementedError
+
 
 class SolverSampler(_WithoutModel):
-    """Plays the guess the solver thinks best; with no answer left it names a random listed word."""
+    """Play the solver's best guess, or a random listed word if no answer fits."""
 
     def __init__(self, solver: Solver, prompter: Prompter, seed: int = 0) -> None:
         super().__init__(prompter, seed)
         self._solver = solver
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One best guess per request."""
-        return [Completion(self._prompter.reply(self._guess(request), "")) for request in requests]
 
     def _guess(self, request: Request) -> str:
         seen = [(turn.guess, turn.marks) for turn in request.turns if turn.guess and turn.marks]
@@ -55,7 +56,7 @@ class SolverSampler(_WithoutModel):
 
 
 class ConsistentSampler(_WithoutModel):
-    """Names any answer that fits the marks, each as likely as another; with none left, a random listed word.
+    """Play a random answer that fits the marks, or a random listed word if none fits.
 
     The usual baseline: it uses every clue and plans nothing.
     """
@@ -65,29 +66,24 @@ class ConsistentSampler(_WithoutModel):
         self._words = solver.words
         self._fitting = fitting_answers(solver)
 
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One random consistent answer per request."""
-        return [Completion(self._prompter.reply(self._guess(request), "")) for request in requests]
-
     def _guess(self, request: Request) -> str:
         fitting = self._fitting(request.turns)
         return self._words.answers[self._rng.choice(fitting)] if len(fitting) else self._rng.choice(self._words.guesses)
 
 
 class RandomSampler(_WithoutModel):
-    """Names any listed word, whatever the board: the floor under every figure."""
+    """Play a random listed word, whatever the board: the floor for all results."""
 
     def __init__(self, words: WordList, prompter: Prompter, seed: int = 0) -> None:
         super().__init__(prompter, seed)
         self._words = words
 
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One random listed word per request."""
-        return [Completion(self._prompter.reply(self._rng.choice(self._words.guesses), "")) for _ in requests]
+    def _guess(self, _request: Request) -> str:
+        return self._rng.choice(self._words.guesses)
 
 
 Play = Callable[[Sequence[Sequence[Turn]]], Sequence[str]]
-"""A player of your own: boards, each with its turns so far, to a guess (letters alone) or a whole reply for each."""
+"""Your own player: takes the boards (the turns so far) and returns a guess or a whole reply for each."""
 
 
 def is_own_player(name: str) -> bool:
@@ -96,20 +92,20 @@ def is_own_player(name: str) -> bool:
 
 
 class OwnSampler:
-    """Asks a player of your own, from outside the package.
+    """Ask your own player, from outside the package.
 
-    The import path names a function, which is called with all boards of a turn, or a class, which is made once with the
-    word list and a seed and whose instance is called. Boards are all that it gets: it cannot know the secret.
+    The import path names a function that takes all boards of a turn, or a class. A class is created once with the word
+    list and a seed, and its instance is called. The player sees only boards, so it cannot know the secret.
 
     Args:
         path: `module:attribute`.
-        setting: Name of the setting, for messages.
+        setting: Name of the setting, for error messages.
         words: The word list.
-        prompter: Words a guess as a reply.
+        prompter: Turns a guess into a reply.
         seed: Seed for the class.
 
     Raises:
-        ConfigError: If there is no such function or class, or it cannot be called so.
+        ConfigError: If there is no such function or class, or it takes other arguments.
     """
 
     def __init__(self, path: str, setting: str, words: WordList, prompter: Prompter, seed: int = 0) -> None:
@@ -121,18 +117,18 @@ class OwnSampler:
             check_call(found, self._shown, ConfigError, takes="words, seed")
             found = found(words, seed)
         if not callable(found):
-            raise ConfigError(f"{self._shown} has no __call__; give it one that takes boards")
+            raise ConfigError(f"{self._shown} cannot be called; give its class a __call__ that takes boards")
         check_call(found, self._shown, ConfigError, takes="boards")
         self._play: Play = found
 
     def begin(self) -> None:
-        """Nothing to forget: every call brings whole boards."""
+        """Do nothing: every call passes whole boards."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One reply per request.
+        """Return one reply per request.
 
         Raises:
-            ConfigError: If the player returns anything but as many texts.
+            ConfigError: If the player does not return one text per board.
         """
         replies = self._play([request.turns for request in requests])
         if (

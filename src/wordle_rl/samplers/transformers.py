@@ -1,10 +1,11 @@
-"""Sampling from a transformers model with a key/value cache kept across the turns of a game.
+"""Sampling from a transformers model, with a key/value cache kept across the turns of a game.
 
-A turn costs one forward pass over the feedback message and one per new token; nothing is read twice.
-Works for every causal model of transformers whose layers attend to keys and values, since it only uses
-`attention_mask`, `position_ids` and a cache. A sliding window counts cached tokens, holes included; once a batch may
-outgrow the window, it is therefore read afresh each turn. Models with other layers are sampled by transformers' own
-`generate` (see `generate.py`), which reads the whole prompt each turn.
+A turn costs one forward pass over the feedback message and one per new token; nothing is read twice. This needs only
+`attention_mask`, `position_ids` and a cache, so it works for every causal model whose layers have keys and values.
+Models with other layers use transformers' own `generate` (generate.py), which reads the whole prompt every turn.
+
+A sliding window counts cached tokens, holes included. A batch that could outgrow the window is therefore read afresh
+every turn.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wordle_rl.samplers.base import Completion, Request, word_beam
 from wordle_rl.samplers.batches import Batch, Batches
 from wordle_rl.samplers.constrain import State, WordConstraint
 from wordle_rl.samplers.drawing import draw, limited
-from wordle_rl.samplers.generate import generate, needs_generate, read_alike
+from wordle_rl.samplers.generate import generate, left_padded, needs_generate, read_alike
 from wordle_rl.samplers.kv_cache import GameCache, bytes_per_token, next_logits
 from wordle_rl.samplers.likeliest_word import WordSearch, opening_of
 
@@ -35,19 +36,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _LOGITS = 24
-"""Bytes a game takes for each word of the vocabulary while a token is drawn."""
+"""Bytes per game and vocabulary entry while a token is drawn."""
 _CPU_BATCH = 256
-"""Rows at once on a CPU: enough for its matrix products to run at full speed, few enough for its caches."""
+"""Rows per batch on a CPU: enough for fast matrix products, few enough for its caches."""
 _WORTH_A_PASS = 256
-"""Tokens that reading a shared beginning first must save."""
+"""Read a shared prefix in a pass of its own only if that saves this many tokens."""
 
 
 class _Replies:
-    """Token buffer of one turn's completions.
-
-    `running`, shape (games,): whether the completion of each game in play (of the last `narrow`) continues. Tokens
-    are gathered on the device and read from it when a set of games is left, since every read waits for the device.
-    """
+    # The completions of one turn. `running`, shape (games,), says which of the games since the last `narrow` continue.
+    # Tokens stay on the device until a set of games is finished, since every read waits for the device.
 
     def __init__(self, num_games: int, stops: Tensor) -> None:
         self.ids: list[list[int]] = [[] for _ in range(num_games)]
@@ -63,19 +61,19 @@ class _Replies:
         self._scores: list[Tensor] = []
 
     def add(self, tokens: Tensor, logprobs: Tensor) -> None:
-        """Add one token to every running reply; shape (games,), of which those of replies that are done are ignored."""
+        """Append one token per game, shape (games,); those of finished replies are ignored."""
         self._tokens.append(tokens)
         self._scores.append(logprobs)
         self._lengths += self.running
         self.running = self.running & ~torch.isin(tokens, self._stops)
 
     def narrow(self, kept: Tensor) -> None:
-        """Keep only these of the games in play."""
+        """Continue with these games only."""
         self.finish()
         self._play([self._games[place] for place in kept.tolist()])
 
     def finish(self) -> None:
-        """Put what was added into `ids` and `logprobs`."""
+        """Move the tokens into `ids` and `logprobs`."""
         tokens, scores = torch.stack(self._tokens, 1).tolist(), torch.stack(self._scores, 1).tolist()
         for game, row, row_scores, end in zip(self._games, tokens, scores, self._lengths.tolist(), strict=True):
             self.ids[game] += row[:end]
@@ -83,15 +81,15 @@ class _Replies:
 
 
 class TransformersSampler:
-    """Samples replies from a model in this process.
+    """Sample replies from a model in this process.
 
     Args:
-        model: Any causal language model; it is put into evaluation mode while it samples.
+        model: Any causal language model; in evaluation mode while it samples.
         codec: Its tokenizer and chat template.
-        settings: How tokens are drawn.
-        seed: Seed of the sampler's own random stream, which runs on over all games.
-        constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow. A greedy reply
-            names the likeliest of them (`likeliest_word`).
+        settings: How to draw tokens.
+        seed: Seed of the sampler's random stream, which continues over all games.
+        constraint: Limits guesses to listed words, see `make_constraint`. Greedy replies then name the likeliest word
+            (`likeliest_word`). None: any token can follow.
     """
 
     sampled_by: EngineName = "transformers"
@@ -116,7 +114,7 @@ class TransformersSampler:
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
         self._size, self._keeps_caches = size, True
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
-        # A search has a cache of its own, beside that of the games.
+        # The beam search needs memory for a second cache.
         self._search_rows = size if model.device.type == "cpu" else size // 4
         self._word_beam = word_beam(self.sampled_by, self.settings.temperature, constrained=constraint is not None)
 
@@ -134,8 +132,8 @@ class TransformersSampler:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request; games seen before continue from their cache.
 
-        When memory runs out, every cache is dropped, and from then on batches of half the size are read from their
-        start each turn, one after the other.
+        If memory runs out, all caches are dropped. From then on batches have half the size and are read from the start
+        every turn.
         """
         completions: dict[int, Completion] = {}
         with sampling_mode(self.model):
@@ -149,11 +147,10 @@ class TransformersSampler:
                     self._keeps_caches = False
                     self._batches.clear()
                     self._batches.size = self._size
-                    logger.warning("out of memory: %d games are played at once from now on", self._size)
+                    logger.warning("out of memory: only %d games at a time from now on", self._size)
         return [completions[request.game_id] for request in requests]
 
     def _sample_into(self, completions: dict[int, Completion], requests: Sequence[Request]) -> None:
-        """Add the completion of each request."""
         if self._by_generate:
             self._generate_into(completions, requests)
             return
@@ -171,12 +168,11 @@ class TransformersSampler:
         replies, rows = self._reply(batch.cache, logits, rows)
         batch.row_of = {request.game_id: row for request, row in zip(requests, rows.tolist(), strict=True)}
         for request, ids in zip(requests, replies.ids, strict=True):
-            # The last sampled token was never fed back, so the cache ends one token before it.
+            # The last sampled token was never read, so the cache ends before it.
             batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
         return dict(zip((request.game_id for request in requests), self._completions(requests, replies), strict=True))
 
     def _generate_into(self, found: dict[int, Completion], requests: Sequence[Request]) -> None:
-        """Add the completion of each request by transformers' `generate`, each prompt read from its start."""
         stops = torch.tensor(sorted(self.codec.stop_ids), device=self.model.device)
         for places in read_alike(self.model, [len(request.prompt_ids) for request in requests]):
             for first in range(0, len(places), self._size):
@@ -199,18 +195,10 @@ class TransformersSampler:
 
     def _completions(self, requests: Sequence[Request], replies: _Replies) -> list[Completion]:
         self._name_likeliest(requests, replies)
-        return [
-            Completion(
-                text=self.codec.text_of(ids),
-                token_ids=tuple(ids),
-                sampler_logprobs=tuple(logprobs),
-                overlong=ids[-1] not in self.codec.stop_ids,
-            )
-            for ids, logprobs in zip(replies.ids, replies.logprobs, strict=True)
-        ]
+        return [Completion.of_tokens(self.codec, *reply) for reply in zip(replies.ids, replies.logprobs, strict=True)]
 
     def _name_likeliest(self, requests: Sequence[Request], replies: _Replies) -> None:
-        """Let greedy replies that are limited to listed words name the likeliest, whatever their first letters."""
+        # Replace the guess of each constrained greedy reply by the likeliest listed word.
         if self._word_beam is None or self._constraint is None:
             return
         found = {}
@@ -225,43 +213,30 @@ class TransformersSampler:
                 replies.ids[game][kept:], replies.logprobs[game][kept:] = ending.token_ids, ending.logprobs
 
     def _open(self, prompts: list[list[int]]) -> tuple[GameCache, Tensor]:
-        """Read whole prompts, all different, into a new cache; a long beginning that all share is read once."""
-        device = self.model.device
-        shared = min(_same_start(min(prompts), max(prompts)), min(map(len, prompts)) - 1)
+        # Read prompts into a new cache, a long common prefix only once. In lexical order the first and the last prompt
+        # differ most, so their common prefix is that of all.
+        first, last = min(prompts), max(prompts)
+        same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        shared = min(same, min(map(len, prompts)) - 1)  # every row must read at least one token for its logits
         longest = max(map(len, prompts)) + self.settings.max_completion_tokens
         if shared * (len(prompts) - 1) < _WORTH_A_PASS or (self._window is not None and longest > self._window):
             shared = 0
         cache = GameCache.of_model(self.model, 1 if shared else len(prompts))
         if shared:
             self._read(cache, [prompts[0][:shared]])
-            cache.keep(torch.zeros(len(prompts), dtype=torch.long, device=device))
+            cache.keep(torch.zeros(len(prompts), dtype=torch.long, device=self.model.device))
         return cache, self._read(cache, [prompt[shared:] for prompt in prompts])
 
     def _read(self, cache: GameCache, unread: list[list[int]]) -> Tensor:
-        """Read each row's tokens; the logits after its last one, shape (rows, vocabulary)."""
-        device = self.model.device
-        width = max(len(ids) for ids in unread)
-        tokens = torch.tensor([[self.codec.pad_id] * (width - len(ids)) + ids for ids in unread], device=device)
-        alive = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for ids in unread], device=device)
-        return next_logits(self.model, cache, tokens, alive)
+        padded = left_padded(unread, self.codec.pad_id, self.model.device)
+        return next_logits(self.model, cache, *padded)  # (rows, vocabulary)
 
     def _reply(self, cache: GameCache, logits: Tensor, rows: Tensor) -> tuple[_Replies, Tensor]:
-        """Sample from the first logits on, until every game has closed its turn or used up its tokens.
-
-        Games share a row of the cache until their tokens differ. Once half of the rows are done, the others move to
-        a smaller cache, which is merged back at the end.
-
-        Args:
-            cache: What was read so far.
-            logits: For the next token of each row, shape (rows, vocabulary).
-            rows: The row of each game, shape (games,).
-
-        Returns:
-            The replies, and the row of each game at their end.
-        """
+        # Sample until every game has closed its turn or used up its tokens. `logits`, shape (rows, vocabulary), are for
+        # the first token; `rows`, shape (games,), is the row of each game. Games share a row until their tokens differ.
         replies = _Replies(len(rows), torch.tensor(sorted(self.codec.stop_ids), device=logits.device))
         states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(rows)
-        left_behind: list[tuple[GameCache, Tensor, Tensor]] = []  # a cache, its row of each game, rows that went on
+        left_behind: list[tuple[GameCache, Tensor, Tensor]] = []  # a cache, the row of each game, rows that went on
         for tokens_left in reversed(range(self.settings.max_completion_tokens)):
             chosen, logprobs = self._choose(logits[rows], states, replies.running)
             replies.add(chosen, logprobs)
@@ -272,6 +247,7 @@ class TransformersSampler:
             going = replies.running.nonzero()[:, 0]
             no_row_is_shared = len(going) == int(alive.sum())
             if no_row_is_shared and 2 * len(going) <= len(alive):
+                # Half of the rows are done: continue with the others in a smaller cache, which is merged back below.
                 taken = rows[going]
                 left_behind.append((cache, rows, taken))
                 cache, rows = cache.part(taken), torch.arange(len(going), device=going.device)
@@ -286,21 +262,19 @@ class TransformersSampler:
         return replies, rows
 
     def _after(self, states: Sequence[State | None], tokens: Tensor) -> Sequence[State | None]:
-        """Grammar positions of the replies after one more token."""
         if self._constraint is None:
             return states
         return [self._constraint.after(*pair) for pair in zip(states, tokens.tolist(), strict=True)]
 
     def _branch(self, cache: GameCache, rows: Tensor, chosen: Tensor, running: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Give games that shared a row and now differ rows of their own; games that are done count as one choice.
-
-        Returns:
-            The row of each game, and for each row the token it reads next and 1, or padding and 0; shape (rows, 1).
-        """
+        # Give games that share a row but chose different tokens rows of their own. Returns the row of each game and,
+        # per row, the next token and 1, or padding and 0; shape (rows, 1). A (row, token) pair is encoded as one
+        # integer; finished games count as one more token, `beyond`.
         beyond = int(chosen.max()) + 1
         choices = rows * (beyond + 1) + chosen.masked_fill(~running, beyond)
-        branches, branch_of = choices.unique(return_inverse=True)  # by row, then by choice
+        branches, branch_of = choices.unique(return_inverse=True)  # sorted by row, then by token
         row_of, choice_of = branches // (beyond + 1), branches % (beyond + 1)
+        # The first branch keeps the row, the others get copies of it.
         further = torch.cat([row_of.new_zeros(1, dtype=torch.bool), row_of[1:] == row_of[:-1]])
         if further.any():
             first_new = len(cache.mask)
@@ -318,14 +292,9 @@ class TransformersSampler:
         return draw(logits, self.settings, self._generator)
 
 
-def _same_start(a: Sequence[int], b: Sequence[int]) -> int:
-    """Length of the common prefix of two prompts, in tokens."""
-    return next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
-
-
 @contextmanager
 def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
-    """The model in evaluation mode with grouped attention; its mode is restored on exit."""
+    """Put the model into evaluation mode with grouped attention within this context."""
     was_training = model.training
     model.eval()
     try:
@@ -336,7 +305,6 @@ def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
 
 
 def _sliding_window(text_config: PreTrainedConfig) -> int | None:
-    """The width of the model's sliding window in tokens, None if every layer sees everything."""
     layer_types = getattr(text_config, "layer_types", None)
     if layer_types is not None and "sliding_attention" not in layer_types:
         return None
@@ -344,7 +312,7 @@ def _sliding_window(text_config: PreTrainedConfig) -> int | None:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that games may take on a device; None if unknown. Of main memory a fifth stays free."""
+    """Return the bytes that games can use on a device; None if unknown. A fifth of main memory stays free."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused

@@ -1,7 +1,7 @@
-"""Sampling from a vLLM engine in this process: token ids in, the sampled ids with their log-probabilities out.
+"""Sampling from a vLLM engine in this process: token ids in; sampled ids and their log-probabilities out.
 
-The engine keeps what it has read (prefix caching), so that a turn costs its new tokens here too. It is a separate
-one for an evaluation (`make_engine`), or the one that TRL colocates with a training (see train/vllm.py).
+The engine caches prefixes, so a turn costs only its new tokens here too. An evaluation has its own engine
+(`make_engine`); in training it is the one that TRL colocates (train/vllm.py).
 """
 
 from __future__ import annotations
@@ -22,33 +22,32 @@ if TYPE_CHECKING:
     from vllm import RequestOutput, SamplingParams
 
 _FREE_SHARE = 0.9
-"""Fraction of a GPU's free memory that an engine of our own takes."""
+"""Fraction of free GPU memory for an engine of our own."""
 _CONSTRAIN = "wordle_rl_constrain"
-"""The extra argument by which a request asks for listed words only."""
+"""The extra argument of a request that asks for listed words only."""
 
 
 class TokenGenerator(Protocol):
-    """Token generator as `vllm.LLM` implements it; its log-probabilities are the processed ones."""
+    """What we use of `vllm.LLM`; log-probabilities must be the processed ones."""
 
     def generate(
         self, prompts: Any, sampling_params: Sequence[SamplingParams], *, use_tqdm: bool
     ) -> Sequence[RequestOutput]:
-        """One output per prompt, in order."""
+        """Return one output per prompt, in order."""
 
 
 class VLLMSampler:
-    """Samples replies from an engine, those of all games of a turn in one call.
+    """Sample the replies of all games of a turn in one call of an engine.
 
-    Every request draws from a random stream of its own, so what is sampled does not depend on how the engine
-    batches requests.
+    Every request has its own random stream, so results do not depend on how the engine batches requests.
 
     Args:
-        engine: The engine, with the weights that are to play.
+        engine: The engine, with the weights that play.
         codec: Tokenizer and chat template of its model.
-        settings: How tokens are drawn.
-        seed: Seed of the streams, which run on over all games.
-        max_length: The most tokens the engine takes. A longer prompt is an error, never a loss. None: no bound.
-        constrained: Apply the constraint that the engine was made with.
+        settings: How to draw tokens.
+        seed: Seed of the streams, which continue over all games.
+        max_length: Most tokens of prompt and reply. A longer prompt is an error, never a loss. None: no limit.
+        constrained: Apply the constraint that the engine was created with.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
@@ -69,29 +68,26 @@ class VLLMSampler:
         self._max_length, self._constrained = max_length, constrained
 
     def begin(self) -> None:
-        """The engine knows tokens, not games: there is nothing to forget."""
+        """Do nothing: the engine knows tokens, not games."""
 
     def close(self) -> None:
-        """Stop the engine and give its memory back."""
+        """Stop the engine and free its memory."""
         close_engine(self._engine)
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request."""
-        fitting = [request for request in requests if self._max_length is None or self._fits(request)]
+        fits = [self._max_length is None or len(request.prompt_ids) < self._max_length for request in requests]
+        fitting = [request for request, ok in zip(requests, fits, strict=True) if ok]
         params = [self._params() for _ in fitting]
         prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in fitting]
         outputs = iter(self._engine.generate(prompts, params, use_tqdm=False) if fitting else ())
-        asked = {id(request) for request in fitting}
+        too_long = "a prompt of {} tokens is too long: the engine takes {} with the reply"
         return [
-            self._completion(next(outputs)) if id(request) in asked else self._too_long(request) for request in requests
+            self._completion(next(outputs))
+            if ok
+            else Completion("", error=too_long.format(len(request.prompt_ids), self._max_length))
+            for request, ok in zip(requests, fits, strict=True)
         ]
-
-    def _fits(self, request: Request) -> bool:
-        return len(request.prompt_ids) < (self._max_length or 0)
-
-    def _too_long(self, request: Request) -> Completion:
-        message = f"a prompt of {len(request.prompt_ids)} tokens, the engine takes {self._max_length} with the reply"
-        return Completion("", error=message)
 
     def _params(self) -> SamplingParams:
         from vllm import SamplingParams
@@ -102,9 +98,9 @@ class VLLMSampler:
             top_p=settings.top_p,
             max_tokens=settings.max_completion_tokens,
             seed=self._seeds.getrandbits(31),
-            logprobs=0,  # of the sampled token alone
+            logprobs=0,  # only of the sampled token
             stop_token_ids=sorted(self.codec.stop_ids),
-            ignore_eos=True,  # else those that the model's generation_config.json names would stop it too
+            ignore_eos=True,  # otherwise the stops of the model's generation_config.json would count, too
             detokenize=False,
             extra_args={_CONSTRAIN: True} if self._constrained else None,
         )
@@ -113,13 +109,9 @@ class VLLMSampler:
         reply = output.outputs[0]
         ids = tuple(int(token) for token in reply.token_ids)
         if reply.logprobs is None or len(reply.logprobs) != len(ids):
-            raise RuntimeError("the vLLM engine gave no log-probability for each token it sampled")
-        return Completion(
-            text=self.codec.text_of(ids),
-            token_ids=ids,
-            sampler_logprobs=tuple(float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)),
-            overlong=ids[-1] not in self.codec.stop_ids,
-        )
+            raise RuntimeError("vLLM did not return a log-probability for each sampled token")
+        logprobs = [float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)]
+        return Completion.of_tokens(self.codec, ids, logprobs)
 
 
 def make_engine(
@@ -129,29 +121,32 @@ def make_engine(
     constraint: WordConstraint | None = None,
     seed: int = 0,
 ) -> VLLMSampler:
-    """Load a model directory into a separate engine and return its sampler.
+    """Load a model directory into an engine of its own and return its sampler.
 
-    The engine runs in this process, so it ends with it, and takes nine tenths of the GPU memory that is free. It
-    computes in the type that vLLM chooses on a GPU (16 bits), in float32 on a CPU.
+    The engine runs in this process and takes nine tenths of the free GPU memory. On a GPU vLLM chooses the data type
+    (16 bits), on a CPU it is float32.
 
     Args:
-        directory: A whole model; adapters must be merged before.
+        directory: A complete model; merge adapters first.
         codec: Its tokenizer and chat template.
-        settings: How tokens are drawn.
-        constraint: Limits guesses to listed words, see `make_constraint`; None: any token may follow.
+        settings: How to draw tokens.
+        constraint: Limits guesses to listed words, see `make_constraint`. None: any token can follow.
         seed: Seed of everything drawn at random.
 
     Raises:
         ConfigError: If vLLM cannot serve the model on this machine.
     """
     quiet_vllm()
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process: nothing is left behind when it ends
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process, so that nothing is left running afterwards
     if constraint is not None:
-        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # the newer one does not know processors of single requests
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # the newer one has no logits processors per request
     import torch
     from vllm import LLM
+    from vllm.distributed import parallel_state
 
-    _forget_groups()
+    # An earlier engine of this process, such as that of a training, may have left its process groups behind.
+    if parallel_state.model_parallel_is_initialized():
+        parallel_state.cleanup_dist_env_and_memory()
     on_gpu = torch.cuda.is_available()
     extra: dict[str, Any] = {"gpu_memory_utilization": _free_share()} if on_gpu else {"dtype": "float32"}
     if constraint is not None:
@@ -169,14 +164,14 @@ def make_engine(
     except (ValueError, RuntimeError, OSError) as error:
         first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f'vLLM cannot serve {directory}: {first_line}; use engine "transformers", or fix that'
+            f'vLLM cannot serve {directory}: {first_line}; fix that, or use engine "transformers"'
         ) from error
     length = int(llm.llm_engine.model_config.max_model_len)
     return VLLMSampler(llm, codec, settings, seed, length, constrained=constraint is not None)
 
 
 def close_engine(llm: Any) -> None:
-    """Stop an engine of this process, a `vllm.LLM`, and give its memory back."""
+    """Stop a `vllm.LLM` of this process and free its memory."""
     import torch
 
     llm.llm_engine.engine_core.shutdown()
@@ -186,23 +181,15 @@ def close_engine(llm: Any) -> None:
 
 
 def quiet_vllm() -> None:
-    """Have vLLM log errors only, to standard error; variables that the user set stay."""
+    """Let vLLM log only errors, to standard error; variables that are already set stay."""
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
     os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
 
 
-def _forget_groups() -> None:
-    """Destroy the process groups that an earlier engine of this process left, such as that of a training."""
-    from vllm.distributed import parallel_state
-
-    if parallel_state.model_parallel_is_initialized():
-        parallel_state.cleanup_dist_env_and_memory()
-
-
 def _free_share() -> float:
-    """The fraction of the GPU's whole memory to take, from what is free."""
     import torch
 
+    # vLLM wants a fraction of the total memory, of which other processes may already use a part.
     gc.collect()
     torch.cuda.empty_cache()
     free, total = torch.cuda.mem_get_info()
@@ -210,7 +197,7 @@ def _free_share() -> float:
 
 
 def _listed_words(constraint: WordConstraint) -> type[Any]:
-    """The class that vLLM asks for: its object makes a logits processor for each request that wants one."""
+    # vLLM wants a class; its instance creates a logits processor for each request that asks for one.
     from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
 
     class ListedWords(AdapterLogitsProcessor):  # type: ignore[misc]  # vllm is not there when types are checked

@@ -1,7 +1,7 @@
-"""Sampling from a vLLM server over HTTP: token ids in, the sampled ids with their log-probabilities out.
+"""Sampling from a vLLM server over HTTP: token ids in; sampled ids and their log-probabilities out.
 
-Each process asks the server itself, once per game and turn; the server batches what it is asked at the same time.
-Nothing is gathered over processes while games run, so a process whose games end early waits for nobody.
+Each process sends one request per game and turn, and the server batches concurrent requests. Nothing is gathered over
+processes while games run, so a process whose games end early never blocks the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.samplers.endpoint.retry import Backoff, is_passing
 
 _MOST_AT_ONCE = 256
-"""Requests of one process that are on their way at once; each holds a thread."""
+"""Concurrent requests of one process; each holds a thread."""
 _TRIES = 4
 _TIMEOUT_S = 600.0
 _LOOK_S = 10.0
@@ -33,19 +33,19 @@ _LOOK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class ServedModel:
-    """A model of a vLLM server: its name there, and the most tokens it takes, a reply included."""
+    """A model of a vLLM server: its name there, and the most tokens of prompt and reply."""
 
     name: str
     max_length: int
 
 
 def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.0) -> list[ServedModel] | None:
-    """The models of a vLLM server; None if none answers there.
+    """List the models of a vLLM server; None if no server answers.
 
     Args:
-        server: Its address, without `/v1`.
-        timeout_s: Time for one try, in seconds.
-        wait_s: Time the server has to come up, in seconds.
+        server: Address without `/v1`.
+        timeout_s: Timeout of one attempt, in seconds.
+        wait_s: How long to wait for the server to come up, in seconds.
     """
     deadline = time.monotonic() + wait_s
     while True:
@@ -59,18 +59,17 @@ def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.
 
 
 def check_takes_weights(server: str) -> None:
-    """Refuse a server that takes no weights, or whose log-probabilities are not those it samples by.
+    """Check that a server takes weights and returns the log-probabilities that it samples from.
 
     Raises:
-        ConfigError: With the option of `vllm serve` that is missing.
+        ConfigError: If not; it names the missing option of `vllm serve`.
     """
     try:
         found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json", _LOOK_S)["vllm_config"]
         transfer, mode = found["weight_transfer_config"], found["model_config"]["logprobs_mode"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         raise ConfigError(
-            f"{server} does not say how it was started; start it with VLLM_SERVER_DEV_MODE=1, as "
-            "scripts/vllm_server.sh does"
+            f"{server} does not tell its settings; start it with VLLM_SERVER_DEV_MODE=1, as scripts/vllm_server.sh does"
         ) from None
     if transfer is None:
         raise ConfigError(
@@ -79,7 +78,7 @@ def check_takes_weights(server: str) -> None:
         )
     if mode != "processed_logprobs":
         raise ConfigError(
-            f"{server} gives {mode}; start it with --logprobs-mode processed_logprobs, as scripts/vllm_server.sh does"
+            f"{server} returns {mode}; start it with --logprobs-mode processed_logprobs, as scripts/vllm_server.sh does"
         )
 
 
@@ -89,16 +88,16 @@ def _json_of(url: str, timeout_s: float) -> Any:
 
 
 class ServerSampler:
-    """Samples the replies of all games of a turn, each by a request with a seed of its own.
+    """Sample the replies of all games of a turn, each with a request and a seed of its own.
 
-    A request that keeps failing makes its game an error, never a loss.
+    If a request keeps failing, its game is an error, never a loss.
 
     Args:
         server: Address of the server, without `/v1`.
-        model: The model, by its name there.
+        model: The model on the server.
         codec: Its tokenizer and chat template.
-        settings: How tokens are drawn.
-        seed: Seed of the requests' seeds, which run on over all games.
+        settings: How to draw tokens.
+        seed: Seed of the requests' seeds, which continue over all games.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
@@ -112,7 +111,7 @@ class ServerSampler:
         self._backoff = Backoff()
 
     def begin(self) -> None:
-        """The server knows tokens, not games: there is nothing to forget."""
+        """Do nothing: the server knows tokens, not games."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request."""
@@ -122,7 +121,6 @@ class ServerSampler:
             return list(pool.map(self._ask, requests, seeds))
 
     def _ask(self, request: Request, seed: int) -> Completion:
-        """One completion, after as many tries as allowed."""
         body = json.dumps(self._body(request, seed)).encode()
         reason = ""
         for attempt in range(1, _TRIES + 1):
@@ -142,7 +140,7 @@ class ServerSampler:
                 reason = f"{type(error).__name__}: {error}"
             if attempt < _TRIES:
                 time.sleep(self._backoff.after(status, headers, attempt))
-        return Completion("", error=f"{self._url} gave no completion: {' '.join(reason.split())}")
+        return Completion("", error=f"{self._url} returned no completion: {' '.join(reason.split())}")
 
     def _body(self, request: Request, seed: int) -> dict[str, Any]:
         return {
@@ -151,27 +149,17 @@ class ServerSampler:
             "max_tokens": self.settings.max_completion_tokens,
             "temperature": self.settings.temperature,
             "top_p": self.settings.top_p,
-            "seed": seed,  # without one, engines that share a seed may draw the same reply to the same prompt
-            "logprobs": 0,  # of the sampled token alone
+            "seed": seed,  # without it, engines with the same seed can draw the same reply to the same prompt
+            "logprobs": 0,  # only of the sampled token
             "stop_token_ids": sorted(self.codec.stop_ids),
-            "ignore_eos": True,  # else those that the model's generation_config.json names would stop it too
+            "ignore_eos": True,  # otherwise the stops of the model's generation_config.json would count, too
             "return_token_ids": True,
         }
 
     def _completion(self, answer: Any) -> Completion:
-        """The completion of a response.
-
-        Raises:
-            ValueError: If it has not one log-probability for each token.
-        """
         [choice] = answer["choices"]
         ids = tuple(int(token) for token in choice["token_ids"])
         logprobs = tuple(float(number) for number in choice["logprobs"]["token_logprobs"])
         if not ids or len(ids) != len(logprobs):
-            raise ValueError(f"{len(logprobs)} log-probabilities of {len(ids)} tokens")
-        return Completion(
-            text=self.codec.text_of(ids),
-            token_ids=ids,
-            sampler_logprobs=logprobs,
-            overlong=ids[-1] not in self.codec.stop_ids,
-        )
+            raise ValueError(f"{len(logprobs)} log-probabilities for {len(ids)} tokens")
+        return Completion.of_tokens(self.codec, ids, logprobs)

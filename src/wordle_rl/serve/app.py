@@ -1,4 +1,4 @@
-"""`create_app`: the one application of `wordle-rl serve`."""
+"""`create_app`: the application of `wordle-rl serve`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from wordle_rl.serve.types import WordleAction, WordleObservation, WordleState
 from wordle_rl.serve.watch.app import create_watch_app
 
 API_VERSION = "1.0.0"
-"""Version of OpenEnv's HTTP interface that the routes keep to."""
+"""Version of OpenEnv's HTTP interface that the routes implement."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """Everything that the routes of one server share; `app.state.service`."""
+    """What the routes of a server share; `app.state.service`."""
 
     settings: ServeSettings
     games: ServedGames
@@ -40,25 +40,25 @@ class Service:
 
     @classmethod
     def of(cls, settings: ServeSettings) -> Service:
-        """Load what the settings ask for.
+        """Load word lists and keys.
 
         Raises:
-            WordListError: If a word list is missing or faulty.
+            WordListError: If a word list is missing or wrong.
             ConfigError: If a variable that holds a key is not set.
         """
         metrics = Metrics()
         return cls(settings, ServedGames(settings), metrics, Sessions(settings, metrics, refused))
 
     def environment(self) -> WordleEnvironment:
-        """A new environment."""
+        """Create an environment."""
         return WordleEnvironment(self.games, self.metrics)
 
 
 def create_app(settings: ServeSettings) -> FastAPI:
-    """The application: OpenEnv's routes, health, readiness and metrics, and the page, to which `/` leads.
+    """Create the application: OpenEnv's routes, health, readiness and metrics, and the page, to which `/` redirects.
 
     Raises:
-        WordListError: If a word list is missing or faulty.
+        WordListError: If a word list is missing or wrong.
         ConfigError: If a variable that holds a token or a key is not set.
     """
     service = Service.of(settings)
@@ -83,7 +83,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
 
 
 async def _to_page(_: Request) -> Response:
-    return RedirectResponse("watch/")  # relative, so that it holds behind a proxy that adds a prefix
+    return RedirectResponse("watch/")  # relative, so that it works behind a proxy that adds a prefix
 
 
 @asynccontextmanager
@@ -112,7 +112,7 @@ def _add_own_routes(app: FastAPI, service: Service) -> None:
 
     @app.get("/ready", tags=["Health"])
     async def ready() -> JSONResponse:
-        """Readiness: 200 while a session is free, else 503."""
+        """Readiness: 200 while a session is free, otherwise 503."""
         sessions = service.sessions
         state = "stopping" if sessions.is_draining else "full" if sessions.is_full else "ready"
         return JSONResponse({"status": state}, 200 if state == "ready" else 503)

@@ -1,4 +1,4 @@
-"""The gate of the server: a token that every request bears, and no pages of other sites."""
+"""Access control of the server: a token for every request, and no WebSockets from pages of other sites."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 OPEN_PATHS = ("/health", "/ready")
-"""Paths that need no token, since probes have none; they say nothing but whether the server is up."""
+"""Paths without a token, for probes; they only tell whether the server is up."""
 
 
 class Gate:
-    """Refuses requests and WebSocket upgrades before the application sees them.
+    """Refuse requests and WebSocket upgrades before the application sees them.
 
-    With a token, a request needs `Authorization: Bearer TOKEN`, or, which is what a browser asks its user for, `Basic`
-    with the token as password. With or without one, a WebSocket that a page of another site opens is refused, since
-    browsers let any page do so.
+    With a token, a request needs `Authorization: Bearer TOKEN`, or `Basic` with the token as password, for which a
+    browser prompts its user. WebSockets opened by a page of another site are always refused, since browsers allow them.
 
     Args:
         app: The application.
-        token: The token; None: none is asked for.
+        token: The token. None: none is needed.
     """
 
     def __init__(self, app: ASGIApp, token: SecretStr | None) -> None:
@@ -41,7 +40,7 @@ class Gate:
         if scope["type"] == "websocket" and not _same_site(headers):
             await _deny(scope, send, 403, "this WebSocket was opened by a page of another site")
         elif self._token is not None and scope["path"] not in OPEN_PATHS and not self._bears_token(headers):
-            await _deny(scope, send, 401, "this server asks for a token: Authorization: Bearer TOKEN")
+            await _deny(scope, send, 401, "this server needs a token; send Authorization: Bearer TOKEN")
         else:
             await self._app(scope, receive, send)
 
@@ -55,17 +54,17 @@ class Gate:
                 return False
         elif scheme.lower() != "bearer":
             return False
-        return hmac.compare_digest(given, self._token or b"")
+        return hmac.compare_digest(given, self._token or b"")  # in constant time
 
 
 def _same_site(headers: Headers) -> bool:
-    """True unless a browser says that the page comes from another host; programs send no origin."""
+    # Browsers send the origin of the page; programs send none.
     origin = headers.get("origin")
     return origin is None or urlsplit(origin).netloc == headers.get("host")
 
 
 async def _deny(scope: Scope, send: Send, status: int, message: str) -> None:
-    """Answer with a status, before an upgrade as well."""
+    # Works before a WebSocket upgrade as well, where a normal response is not possible.
     body = json.dumps({"message": message}).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     if status == 401:

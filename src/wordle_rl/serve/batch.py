@@ -1,15 +1,15 @@
-"""Many games of one session in one message: the route `/batch`.
+"""Many games of a session in one message: the route `/batch`.
 
-Messages are JSON objects as on `/ws`, with lists in place of single values:
+Messages are JSON objects as on `/ws`, with lists instead of single values:
 
     {"type": "reset", "data": {"games": [{"seed": 1}, {"split": "train", "index": 5, "style": "compact"}]}}
     {"type": "step", "data": {"games": [0, 1], "messages": ["<guess>crane</guess>", "<guess>slate</guess>"]}}
     {"type": "close"}
 
-`games` of a reset takes for each game what a reset of `/ws` takes, and replaces all games of the session. `games` of a
-step are the numbers of running games, each at most once. Both are answered by `{"type": "observations", "data":
-{"observations": […], "rewards": […], "dones": […]}}`, in the order asked. A step with a number that cannot be played is
-refused as a whole: no game of it takes a turn.
+`games` of a reset has the options of each game, as on `/ws`, and replaces all games of the session. `games` of a step
+has the numbers of running games, each at most once. Both are answered by `{"type": "observations", "data":
+{"observations": […], "rewards": […], "dones": […]}}` in the same order. A step with an invalid number is refused as a
+whole, and no game takes a turn.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 
 
 class BatchReset(BaseModel):
-    """Games to begin."""
+    """Options of the games to begin."""
 
     model_config = _STRICT
 
@@ -47,12 +47,7 @@ class BatchStep(BaseModel):
 
 
 class BatchProtocol:
-    """Messages of one session with many games.
-
-    Args:
-        games: What the server offers.
-        metrics: Counts turns and games.
-    """
+    """Protocol of a session with many games."""
 
     def __init__(self, games: ServedGames, metrics: Metrics) -> None:
         self._games, self._metrics = games, metrics
@@ -60,10 +55,10 @@ class BatchProtocol:
         self._playing: list[NewGame] = []
 
     async def answer(self, text: str) -> str | None:
-        """Answer one message; None: the client closes the session.
+        """Answer a message; None if the client closes the session.
 
         Raises:
-            Refusal: If it is answered by an error.
+            Refusal: If the answer is an error.
         """
         message = read_message(text)
         match message.get("type"):
@@ -73,10 +68,10 @@ class BatchProtocol:
                 return self._reset(data_of(message))
             case "close":
                 return None
-        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; there are reset, step and close")
+        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step or close")
 
     def close(self) -> None:
-        """Let go of the games."""
+        """Drop the games."""
         self._playing = []
 
     def _reset(self, data: dict[str, Any]) -> str:
@@ -86,7 +81,7 @@ class BatchProtocol:
             raise refusal_of(error, "this reset cannot be done") from None
         most = self._games.settings.max_batch_games
         if len(asked) > most:
-            raise Refusal(Reason.BAD_OPTION, f"{len(asked)} games are more than the {most} of a session")
+            raise Refusal(Reason.BAD_OPTION, f"{len(asked)} games are too many; a session has at most {most}")
         self._playing = [self._games.new_game(options) for options in asked]
         self._metrics.game_begins(len(asked))
         return self._observed(self._playing, [None] * len(asked))

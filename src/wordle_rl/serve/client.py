@@ -1,4 +1,4 @@
-"""`WordleClient`: a typed client of the server, asynchronous, and by `.sync()` synchronous.
+"""`WordleClient`: a typed client of the server, asynchronous or, with `.sync()`, synchronous.
 
 async with WordleClient("http://127.0.0.1:8000") as env:
     result = await env.reset(seed=7)
@@ -17,11 +17,11 @@ from wordle_rl.serve.types import WordleAction, WordleObservation, WordleState
 
 
 class WordleClient(EnvClient[WordleAction, WordleObservation, WordleState]):
-    """One session on a server.
+    """A session on a server.
 
     Args:
         base_url: Address of the server.
-        token: Its token, if it asks for one.
+        token: Token of the server, if it needs one.
         options: See openenv's `EnvClient`.
     """
 

@@ -21,7 +21,7 @@ def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSett
     except ModuleNotFoundError as error:
         raise ConfigError(f"serve needs {error.name}: {INSTALL}") from None
     if not _is_loopback(settings.host) and not settings.token_variable:
-        console.messages.print(f"note: whoever reaches {settings.host} may play; --token-variable asks for a token")
+        console.messages.print(f"note: anyone who reaches {settings.host} can play; --token-variable asks for a token")
     run_server(settings, lambda address: console.out.print(f"serving at {address}; Ctrl-C stops", highlight=False))
 
 

@@ -1,4 +1,4 @@
-"""`WordleEnvironment`: a session's games, as OpenEnv asks for them."""
+"""`WordleEnvironment`: the games of a session as an OpenEnv environment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ResultT = TypeVar("ResultT")
 
 
 class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState]):
-    """One session: games of Wordle, one after the other.
+    """A session: games of Wordle, one after the other.
 
     Args:
         games: What the server offers.
@@ -47,10 +47,10 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
         self._is_closed = False
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> WordleObservation:
-        """Begin a game; see `ResetOptions` for what may be asked for.
+        """Begin a game; see `ResetOptions`.
 
         Raises:
-            Refusal: If something else is asked for, or the session is closed.
+            Refusal: If an option is invalid, or the session is closed.
         """
         self._check_open()
         options = read_options({"seed": seed, "episode_id": episode_id, **kwargs})
@@ -64,7 +64,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
     async def reset_async(
         self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
     ) -> WordleObservation:
-        """Begin a game, in the event loop: it takes microseconds."""
+        """Begin a game, in the event loop, since it takes microseconds."""
         return self.reset(seed=seed, episode_id=episode_id, **kwargs)
 
     def step(self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any) -> WordleObservation:
@@ -81,7 +81,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
     async def step_async(
         self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any
     ) -> WordleObservation:
-        """Take one reply; a reward that asks the solver is worked out in the solver's thread."""
+        """Take one reply of the policy; a reward that needs the solver is computed in the solver's thread."""
         game = self._running_game()
         game.env.step(action.message)
         self._step_count += 1
@@ -93,9 +93,9 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
 
     @property
     def rubric(self) -> Rubric | None:
-        """The rubric tree of the game, scored after every turn from the first time it is asked for; None: no game.
+        """The rubric tree of the game, or None without a game.
 
-        A session over the wire asks for none, and pays for none.
+        It is scored after every turn from the first access on, so a session over the network does not pay for it.
         """
         if self._tree is None and self._game is not None:
             self._tree = GameRubric(self._game.rubric, self._game.rewards)
@@ -103,7 +103,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
 
     @rubric.setter
     def rubric(self, value: Rubric | None) -> None:
-        """Have another tree scored after every turn; it changes no reward."""
+        """Score another tree after every turn; rewards stay the same."""
         self._tree = value
 
     @property
@@ -135,12 +135,12 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
         """Name, description and version."""
         return EnvironmentMetadata(
             name=NAME,
-            description="Wordle for language models: one reply a turn, rewards per turn, secrets in splits",
+            description="Wordle for language models: one reply per turn, rewards per turn, secrets in splits",
             version=wordle_rl.__version__,
         )
 
     def close(self) -> None:
-        """End the session; whatever is asked of it later is refused."""
+        """End the session; later requests are refused."""
         self._is_closed = True
         self._game = None
 
@@ -151,7 +151,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
         return self._tasks.list_splits()
 
     def num_tasks(self, split: str) -> int:
-        """Number of tasks of a part, held out or not."""
+        """Return the number of tasks of a part, held out or not."""
         return self._tasks.num_tasks(split)
 
     async def list_tasks(self, split: str) -> list[dict[str, Any]]:
@@ -203,12 +203,12 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
 
 
 def facts_of(env: WordleEnv, *, is_new: bool, shows_secret: bool) -> dict[str, Any]:
-    """The fields of an observation, but for reward and done.
+    """Return the fields of an observation without reward and done.
 
     Args:
         env: The game.
-        is_new: True if the policy has not played a turn of it yet.
-        shows_secret: True if the secret may be shown once the game is over.
+        is_new: Whether the policy has not played a turn yet.
+        shows_secret: Whether to show the secret once the game is over.
     """
     turn = None if is_new else env.turns[-1]
     over = env.stop_reason is not None
@@ -224,19 +224,19 @@ def facts_of(env: WordleEnv, *, is_new: bool, shows_secret: bool) -> dict[str, A
 
 
 def read_options(values: Mapping[str, Any]) -> ResetOptions:
-    """Options from the data of a reset.
+    """Parse the options of a reset.
 
     Raises:
-        Refusal: If a name is unknown or a value impossible.
+        Refusal: If a name is unknown or a value is invalid.
     """
     try:
         return ResetOptions.model_validate(values)
     except ValidationError as error:
-        raise refusal_of(error, "this reset cannot be done") from None
+        raise refusal_of(error, "invalid reset") from None
 
 
 def refusal_of(error: ValidationError, what: str) -> Refusal:
-    """A refusal that says which fields are wrong, without what was sent in them."""
+    """Build a refusal that names the wrong fields, without their contents."""
     faults = error.errors(include_url=False, include_context=False, include_input=False)
     named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
     said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])

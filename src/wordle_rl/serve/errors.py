@@ -1,4 +1,4 @@
-"""Refusals of the server: every one has a code of OpenEnv, a reason of ours, and a status for HTTP."""
+"""Refusals of the server. Each has a code of OpenEnv, our own reason, and an HTTP status."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ class Reason(StrEnum):
     BAD_JSON = "bad_json"
     """Not JSON, or a binary frame."""
     BAD_MESSAGE = "bad_message"
-    """JSON that is no message of the protocol, or a message with a wrong field."""
+    """JSON that is not a message of the protocol, or has a wrong field."""
     UNKNOWN_TYPE = "unknown_type"
-    """A message of an unknown type."""
     NO_GAME = "no_game"
     """A reply before the first reset."""
     GAME_OVER = "game_over"
     """A reply after the end of the game."""
     CLOSED = "closed"
-    """A session that was closed."""
+    """The session was closed."""
     UNKNOWN_TASK = "unknown_task"
     """A split or an index that does not exist."""
     HELD_OUT = "held_out"
-    """A held-out split that this server does not give away."""
+    """A held-out split that this server does not serve."""
     BAD_OPTION = "bad_option"
     """A word list, a preset or a board that this server does not offer."""
     IDLE = "idle"
-    """A session without a message for too long."""
+    """No message for too long."""
     FULL = "full"
     """No session is free."""
     SHUTTING_DOWN = "shutting_down"
-    """The server is being stopped."""
+    """The server is stopping."""
     FAILED = "failed"
-    """A fault of the server; its log has more."""
+    """An internal error; see the log of the server."""
 
 
 _CODES = {
@@ -58,11 +57,11 @@ _CODES = {
 
 
 class Refusal(Exception):
-    """A request that is answered by an error; the message may be shown to a player.
+    """A request that is answered by an error; the message can be shown to a player.
 
     Attributes:
-        reason: Its kind.
-        details: Further fields of the answer.
+        reason: The kind of error.
+        details: More fields of the answer.
     """
 
     def __init__(self, reason: Reason, message: str, **details: Any) -> None:
@@ -81,5 +80,5 @@ class Refusal(Exception):
         return int(_CODES[self.reason][1])
 
     def as_json(self) -> dict[str, Any]:
-        """The `data` of an error message: `message`, `code`, `reason`, and the details."""
+        """Return the `data` of an error message: `message`, `code`, `reason`, and the details."""
         return {"message": str(self), "code": self.code.value, "reason": self.reason.value, **self.details}

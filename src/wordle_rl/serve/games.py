@@ -1,4 +1,4 @@
-"""`ServedGames`: everything that sessions share, and the game that a reset asks for."""
+"""`ServedGames`: what sessions share, and the game for a reset."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ _SYSTEM_RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True)
 class NewGame:
-    """A game that is about to be played.
+    """A new game.
 
     Attributes:
         env: The game.
-        rewards: Its judge.
-        rubric: What the judge weighs.
-        reward: Name of that rubric.
+        rewards: Computes the reward of each turn.
+        rubric: Components and weights of the reward.
+        reward: Name of the rubric.
         words: Name of the word list.
-        task_id: Opaque id of its task.
-        asks_solver: True if judging a turn takes milliseconds.
+        task_id: Opaque id of the task.
+        asks_solver: Whether a reward needs the solver, which takes milliseconds.
     """
 
     env: WordleEnv
@@ -49,12 +49,11 @@ class NewGame:
 class ServedGames:
     """Word lists, rewards and wordings of a server.
 
-    Args:
-        settings: Of the server. Word lists are read at once, solvers compute nothing until they are asked.
+    Word lists are read at once; solvers compute nothing until they are needed.
 
     Raises:
-        WordListError: If a word list is missing or faulty.
-        ConfigError: If two lists have the same name, or the key of the ids is in a variable that is not set.
+        WordListError: If a word list is missing or wrong.
+        ConfigError: If two lists have the same name, or the variable with the key of the ids is not set.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -65,9 +64,9 @@ class ServedGames:
         self._offers = {offer.context.words.name: offer for offer in offers}
         if len(self._offers) < len(offers):
             names = ", ".join(offer.context.words.name for offer in offers)
-            raise ConfigError(f"word lists need different names, not {names}; leave one of them out of word_lists")
+            raise ConfigError(f"word lists must have different names, not {names}; leave one of them out of word_lists")
         self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
-        """The one thread in which solvers are asked, since they share what they remember; started when it is needed."""
+        """The single thread for solvers, whose memory is not thread-safe; started on demand."""
         self._prompters: dict[tuple[object, ...], Prompter] = {}
         self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
 
@@ -76,13 +75,13 @@ class ServedGames:
         return WordTasks(GameContext.from_settings(words, self.settings.game), key, self.settings.allow_held_out)
 
     def with_settings(self, settings: ServeSettings) -> ServedGames:
-        """A copy with other rules and wording, which alone may differ; it shares words, tasks and solvers."""
+        """Return a copy with other rules and wording that shares words, tasks and solvers."""
         other = copy(self)
         other.settings, other._prompters = settings, {}
         return other
 
     def offered(self, name: str | None = None) -> WordTasks:
-        """The tasks of a word list by name; None: of the default.
+        """Return the tasks of a word list; None: the default list.
 
         Raises:
             Refusal: If it is not offered.
@@ -90,15 +89,15 @@ class ServedGames:
         name = self.default_words if name is None else name
         if name not in self._offers:
             raise Refusal(
-                Reason.BAD_OPTION, f"no word list of that name is offered; there are {', '.join(self._offers)}"
+                Reason.BAD_OPTION, f"this server has no word list of that name; use {', '.join(self._offers)}"
             )
         return self._offers[name]
 
     def new_game(self, options: ResetOptions) -> NewGame:
-        """The game that a reset asks for.
+        """Create the game of a reset.
 
         Raises:
-            Refusal: If it asks for something that is not offered.
+            Refusal: If an option is not offered.
         """
         offer = self.offered(options.words)
         seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
@@ -112,7 +111,7 @@ class ServedGames:
         except ValueError:
             raise Refusal(
                 Reason.BAD_OPTION,
-                f"given takes fewer than {prompter.rules.max_turns} words that may be played, none of them the secret",
+                f"given must have fewer than {prompter.rules.max_turns} playable words, none of them the secret",
             ) from None
         reward, rubric = self._rubric(options.reward)
         return NewGame(
@@ -138,7 +137,7 @@ class ServedGames:
         self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
     ) -> tuple[str, ...]:
         if options.given is not None and options.max_given:
-            raise Refusal(Reason.BAD_OPTION, "given and max_given both say what is on the board; leave one of them out")
+            raise Refusal(Reason.BAD_OPTION, "given and max_given both set the board; leave out one of them")
         if options.given is not None:
             return tuple(word.lower() for word in options.given)
         if not options.max_given:
@@ -156,7 +155,7 @@ class ServedGames:
             own = "custom" if self.settings.reward_weights else self.settings.reward_preset
             return own, self._own_rubric
         if name not in self._rubrics:
-            raise Refusal(Reason.BAD_OPTION, f"no reward of that name is offered; there are {', '.join(self._rubrics)}")
+            raise Refusal(Reason.BAD_OPTION, f"this server has no reward of that name; use {', '.join(self._rubrics)}")
         return name, self._rubrics[name]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Prometheus metrics of a server. None of them names a word."""
+"""Prometheus metrics of a server; none of them reveals a word."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5,
 
 
 class Metrics:
-    """Counters of one server, in a registry of its own, so that two servers in one process count apart."""
+    """Counters of a server in its own registry, so that two servers in one process count separately."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -44,7 +44,7 @@ class Metrics:
         self._begun.inc(count)
 
     def turn(self, outcome: str, stop_reason: str | None = None) -> None:
-        """Count a turn, and the game if it ended with it."""
+        """Count a turn, and the game if it ended."""
         self._turns[outcome].inc()
         if stop_reason is not None:
             self._ended[stop_reason].inc()
@@ -54,9 +54,9 @@ class Metrics:
         self._refused[reason].inc()
 
     def answered(self, seconds: float) -> None:
-        """Note how long an answer took."""
+        """Record how long an answer took."""
         self._seconds.observe(seconds)
 
     def text(self) -> bytes:
-        """All of them in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self.registry)

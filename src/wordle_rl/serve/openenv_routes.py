@@ -1,4 +1,4 @@
-"""OpenEnv's HTTP routes, as both protocols of the server have them."""
+"""OpenEnv's HTTP routes, for both protocols of the server."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def add_openenv_routes(
     state: type[State],
     name: str,
 ) -> None:
-    """Add OpenEnv's HTTP routes without its WebSockets: those know no idle session and no refusal that keeps one open.
-
-    Sessions that its `/mcp` opens over HTTP have no use here, since there are no tools; there is at most one.
+    """Add OpenEnv's HTTP routes without its WebSockets.
 
     Args:
-        app: Has no WebSocket of its own yet.
-        make: Makes an environment; openenv wants a class or a `partial`.
-        action: Its action.
-        observation: Its observation.
-        state: Its state.
+        app: An application without WebSockets.
+        make: Creates an environment; openenv needs a class or a `partial`.
+        action: Type of its actions.
+        observation: Type of its observations.
+        state: Type of its state.
         name: Name of the environment in the routes.
     """
+    # OpenEnv's WebSockets have no idle timeout, and an error ends the session; ours replace them. Its `/mcp` opens
+    # sessions over HTTP, which are useless without tools, so allow only one.
     server = HTTPEnvServer(make, action, observation, max_concurrent_envs=1, env_name=name, state_cls=state)
     server.register_routes(app)
     app.router.routes[:] = [route for route in app.router.routes if not isinstance(route, WebSocketRoute)]

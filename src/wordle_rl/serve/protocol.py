@@ -1,7 +1,7 @@
-"""OpenEnv's messages on a WebSocket, as text in and text out.
+"""OpenEnv's messages on a WebSocket, text in and text out.
 
-The same messages as openenv's own endpoint has, so that its clients play here; what that endpoint answers by closing
-the connection, or not at all, is refused here and the session continues.
+The messages are those of openenv's own endpoint, so its clients work here. On an invalid message that endpoint closes
+the connection or does not answer; here the message is refused and the session continues.
 """
 
 from __future__ import annotations
@@ -21,58 +21,53 @@ ActionT = TypeVar("ActionT", bound=Action)
 
 
 def encode(message: dict[str, Any]) -> str:
-    """A message as JSON."""
+    """Encode a message as JSON."""
     return to_json(message).decode()
 
 
 def refused(refusal: Refusal) -> str:
-    """OpenEnv's error message for a refusal."""
+    """Encode a refusal as OpenEnv's error message."""
     return encode({"type": "error", "data": refusal.as_json()})
 
 
 def read_message(text: str) -> dict[str, Any]:
-    """A JSON object.
+    """Parse a JSON object.
 
     Raises:
-        Refusal: If the text is none.
+        Refusal: If the text is something else.
     """
     try:
         message = from_json(text, allow_inf_nan=False)
     except ValueError:
         raise Refusal(Reason.BAD_JSON, "the message is not valid JSON; send an object as text") from None
     if not isinstance(message, dict):
-        raise Refusal(Reason.BAD_MESSAGE, "the message is no JSON object; send one with a type")
+        raise Refusal(Reason.BAD_MESSAGE, "the message is not a JSON object; send one with a type")
     return message
 
 
 def data_of(message: dict[str, Any]) -> dict[str, Any]:
-    """The `data` of a message; none is an empty object.
+    """Return the `data` of a message; an empty object if there is none.
 
     Raises:
-        Refusal: If it is something else.
+        Refusal: If it is not an object.
     """
     data = message.get("data", {})
     if not isinstance(data, dict):
-        raise Refusal(Reason.BAD_MESSAGE, "data is no JSON object")
+        raise Refusal(Reason.BAD_MESSAGE, "data is not a JSON object; send one")
     return data
 
 
 class EnvironmentProtocol(Generic[ActionT]):
-    """Messages of one session, answered by its environment.
-
-    Args:
-        environment: Of this session.
-        action: Type of its actions.
-    """
+    """Protocol of a session with an environment; `action` is the type of its actions."""
 
     def __init__(self, environment: Environment[ActionT, Any, Any], action: type[ActionT]) -> None:
         self._environment, self._action = environment, action
 
     async def answer(self, text: str) -> str | None:
-        """Answer one message; None: the client closes the session.
+        """Answer a message; None if the client closes the session.
 
         Raises:
-            Refusal: If it is answered by an error.
+            Refusal: If the answer is an error.
         """
         message = read_message(text)
         kind = message.get("type")
@@ -85,13 +80,13 @@ class EnvironmentProtocol(Generic[ActionT]):
                 return encode({"type": "state", "data": self._environment.state.model_dump(mode="json")})
             case "close":
                 return None
-        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; there are reset, step, state and close")
+        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step, state or close")
 
     def _read_action(self, data: dict[str, Any]) -> ActionT:
         try:
             return self._action.model_validate(data)
         except ValidationError as error:
-            raise refusal_of(error, "this is no action") from None
+            raise refusal_of(error, "invalid action") from None
 
 
 def _observed(observation: Observation) -> str:

@@ -1,4 +1,4 @@
-"""The rubric tree that shows what rewards per turn are made of."""
+"""The rubric tree, which shows the components of the rewards per turn."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from wordle_rl.reward import Component, Rubric, TurnRewards
 
 
 class ComponentRubric(OpenEnvRubric):
-    """A leaf of the tree: one component's value so far, from 0, the lowest it can have, to 1, the highest."""
+    """A leaf of the tree: the value of a component so far, scaled by its range to 0 to 1."""
 
     def __init__(self, component: Component) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
@@ -19,17 +19,12 @@ class ComponentRubric(OpenEnvRubric):
         self.value = 0.0
 
     def forward(self, action: Any, observation: Any) -> float:
-        """The component's value by its range, 0 to 1."""
+        """Return the scaled value."""
         return min(1.0, max(0.0, (self.value - self._low) / (self._high - self._low)))
 
 
 class GameRubric(OpenEnvRubric):
-    """The tree: a leaf for each component, and as its own score the reward of the last turn.
-
-    Args:
-        rubric: Components and weights.
-        rewards: Judge of the game.
-    """
+    """The tree: a leaf for each component; its own score is the reward of the last turn."""
 
     def __init__(self, rubric: Rubric, rewards: TurnRewards) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
@@ -40,7 +35,7 @@ class GameRubric(OpenEnvRubric):
             setattr(self, name, leaf)
 
     def forward(self, action: Any, observation: Any) -> float:
-        """The reward of the turn that `observation` answers; scores every leaf."""
+        """Score every leaf and return the reward of the turn."""
         for name, value in self._rewards.breakdown().values.items():
             leaf = self._leaves[name]
             leaf.value = value

@@ -1,4 +1,4 @@
-"""The server process: sockets, limits of the operating system, and an end that finishes turns in progress."""
+"""The server process: sockets, limits of the operating system, and a shutdown that finishes turns in progress."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
 BACKLOG = 4096
-"""Connections that may wait to be accepted."""
+"""Connections that can wait to be accepted."""
 _SPARE_FILES = 256
 
 
 class SessionServer(uvicorn.Server):
-    """uvicorn, which ends the sessions before it ends their connections."""
+    """uvicorn, but it ends sessions before it closes their connections."""
 
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._service, self._ready = service, ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and say so."""
+        """Start, then call `ready`."""
         await super().startup(sockets)
         if self.started:
             self._ready()
@@ -44,19 +44,19 @@ class SessionServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, dead_after_s: float) -> socket.socket:
-    """A listening socket whose connections are dropped if a peer takes in nothing for so long.
+    """Open a listening socket; connections are dropped if a peer reads nothing for `dead_after_s` seconds.
 
     Raises:
-        ConfigError: If the address cannot be listened on.
+        ConfigError: If the address cannot be used.
     """
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
-        raise ConfigError(f"host {host!r} is no address: {error.strerror or error}; give another") from None
+        raise ConfigError(f"host {host!r} is not an address: {error.strerror or error}; give another") from None
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError, AttributeError):  # Linux alone, and not every sandbox on it
+        with contextlib.suppress(OSError, AttributeError):  # only on Linux, and not in every sandbox
             listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(dead_after_s * 1000))
         listener.bind(address)
         listener.listen(BACKLOG)
@@ -68,50 +68,47 @@ def listen(host: str, port: int, dead_after_s: float) -> socket.socket:
 
 
 def allow_connections(count: int) -> None:
-    """Raise this process's limit of open files for `count` connections.
+    """Raise the limit of open files of this process for `count` connections.
 
     Raises:
-        ConfigError: If the system allows too few.
+        ConfigError: If the system does not allow it.
     """
     wanted = count + _SPARE_FILES
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise ConfigError(f"max_sessions {count} needs {wanted} open files, the system allows {hard}; give fewer")
+            raise ConfigError(f"max_sessions {count} needs {wanted} open files, but the system allows {hard}; lower it")
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def run_server(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serve until the process is signalled to stop.
-
-    Args:
-        settings: Of the server.
-        say: Takes the address, once the server answers.
+    """Serve until a signal stops the process; `say` gets the address once the server answers.
 
     Raises:
-        ConfigError: If it cannot listen, or a setting cannot be kept.
-        WordListError: If a word list is missing or faulty.
+        ConfigError: If it cannot listen, or a setting cannot be satisfied.
+        WordListError: If a word list is missing or wrong.
     """
     allow_connections(settings.max_sessions)
     app = create_app(settings)
     listener = listen(settings.host, settings.port, settings.ping_interval_s + settings.ping_timeout_s)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    # uvicorn raises a signal again once it has stopped in order; SIGTERM would then end the process as if it had not.
+    # After a clean shutdown uvicorn raises the signal again. Ignore it, or SIGTERM would look like a crash.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    # What was imported and loaded stays to the end; collections of garbage need not go through it again and again.
+    # Modules and word lists live until the end; keep the garbage collector from scanning them again and again.
     gc.collect()
     gc.freeze()
     server = SessionServer(configured(app, settings), app.state.service, lambda: say(address))
     try:
-        with contextlib.suppress(KeyboardInterrupt):  # uvicorn has stopped in order, and passes it on
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down cleanly and passes it on
             server.run([listener])
     finally:
         listener.close()
 
 
 def configured(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
-    """uvicorn's settings: no compression, which costs more than a turn, and pings that find half-open connections."""
+    """Return uvicorn's settings."""
+    # No compression, which costs more time than a turn. Pings detect half-open connections.
     return uvicorn.Config(
         app,
         loop="uvloop",

@@ -1,6 +1,6 @@
-"""Open sessions of a server: how many there may be, which are idle, and how they end when it is stopped.
+"""Open sessions of a server: capacity, idle timeout, and shutdown.
 
-A session is a WebSocket with whatever answers its messages. Nothing here knows the messages.
+A session is a WebSocket with a function that answers its messages. This file does not know the messages.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CLOSE_TIMEOUT_S = 5.0
 _SERVICE_RESTART, _TRY_AGAIN_LATER, _GOING_AWAY = 1012, 1013, 1001
 
 Answer = Callable[[str], Awaitable[str | None]]
-"""Takes the text of a message; returns the text of the answer, or None to close the session."""
+"""Answers the text of a message; returns None to close the session."""
 
 
 @dataclass(eq=False)
@@ -43,9 +43,9 @@ class Sessions:
     """The open sessions of a server.
 
     Args:
-        settings: How many there may be, and for how long.
-        metrics: Counts them.
-        refuse: Puts a refusal into the protocol's words.
+        settings: Capacity and timeouts.
+        metrics: Counts sessions and refusals.
+        refuse: Encodes a refusal in the protocol.
     """
 
     def __init__(self, settings: ServeSettings, metrics: Metrics, refuse: Callable[[Refusal], str]) -> None:
@@ -59,16 +59,16 @@ class Sessions:
 
     @property
     def is_full(self) -> bool:
-        """True if no further session is taken."""
+        """True if no more sessions are accepted."""
         return len(self._open) >= self._settings.max_sessions
 
     async def serve(self, socket: WebSocket, answer: Answer, close: Callable[[], None]) -> None:
-        """Answer one connection's messages, in their order, until it ends.
+        """Answer the messages of a connection in order until it ends.
 
         Args:
             socket: The connection, not accepted yet.
-            answer: Answers a message; a `Refusal` that it raises is sent, and the session continues.
-            close: Called once, when the session has ended.
+            answer: Answers a message. If it raises a `Refusal`, that is sent and the session continues.
+            close: Called once after the session.
         """
         await socket.accept()
         task = asyncio.current_task()
@@ -87,7 +87,7 @@ class Sessions:
             if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
                 await socket.close()
         except (WebSocketDisconnect, RuntimeError) as error:
-            # Starlette raises RuntimeError for a socket that somebody else has closed.
+            # Starlette raises RuntimeError for a socket that is already closed.
             logger.debug("connection lost: %s", type(error).__name__)
         except asyncio.CancelledError:
             if not session.is_cut:
@@ -99,7 +99,7 @@ class Sessions:
 
     def _cannot_open(self) -> Refusal | None:
         if self.is_draining:
-            return Refusal(Reason.SHUTTING_DOWN, "the server is being stopped; try again later")
+            return Refusal(Reason.SHUTTING_DOWN, "the server is stopping; try again later")
         if self.is_full:
             most = self._settings.max_sessions
             return Refusal(
@@ -111,7 +111,6 @@ class Sessions:
         return None
 
     async def _next_text(self, session: Session) -> str | None:
-        """The next message; None if the connection has ended."""
         message = await session.socket.receive()
         if message["type"] != "websocket.receive":
             return None
@@ -121,16 +120,16 @@ class Sessions:
         return text if text is not None else ""
 
     async def _answer_one(self, session: Session, text: str, answer: Answer) -> bool:
-        """Answer a message; False if the session shall end."""
+        # False if the session must end.
         try:
             said = await answer(text)
         except Refusal as refusal:
             self._metrics.refusal(refusal.reason)
             said = self._refuse(refusal)
-        except Exception:  # a fault on one message ends neither its session nor the others; the log has it whole
+        except Exception:  # an error in one message must not end sessions; the log has the traceback
             logger.exception("a message could not be answered")
             self._metrics.refusal(Reason.FAILED)
-            said = self._refuse(Refusal(Reason.FAILED, "the server failed on this message; its log says why"))
+            said = self._refuse(Refusal(Reason.FAILED, "the server failed on this message; see its log"))
         if said is not None:
             await session.socket.send_text(said)
             self._metrics.answered(time.monotonic() - session.last_message)
@@ -138,7 +137,7 @@ class Sessions:
         return said is not None
 
     async def _end(self, session: Session, refusal: Refusal, code: int) -> None:
-        """Send a session the reason for its end and close it; one that does not take that in is cut off."""
+        # Send the reason and close the session; cut it off if the peer does not read.
         self._metrics.refusal(refusal.reason)
         try:
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
@@ -153,11 +152,11 @@ class Sessions:
     # --- idle sessions, and the end of all ---------------------------------------------------------------------
 
     def start(self) -> None:
-        """Begin to look for idle sessions. Needs a running event loop."""
+        """Start looking for idle sessions; needs a running event loop."""
         self._sweeper = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
-        """End the look for idle sessions."""
+        """Stop looking for idle sessions."""
         if self._sweeper is not None:
             self._sweeper.cancel()
             await asyncio.gather(self._sweeper, return_exceptions=True)
@@ -172,10 +171,10 @@ class Sessions:
             await asyncio.gather(*(self._end(session, refusal, _GOING_AWAY) for session in idle))
 
     async def drain(self) -> None:
-        """Take no further session, let turns in progress finish, then end all sessions."""
+        """Accept no more sessions, let turns in progress finish, then end all sessions."""
         self.is_draining = True
         deadline = time.monotonic() + self._settings.shutdown_timeout_s
         while any(session.busy for session in self._open) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        refusal = Refusal(Reason.SHUTTING_DOWN, "the server is being stopped; connect again later")
+        refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; connect again later")
         await asyncio.gather(*(self._end(session, refusal, _SERVICE_RESTART) for session in list(self._open)))

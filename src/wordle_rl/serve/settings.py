@@ -16,53 +16,53 @@ HeldOutPart = Literal["val", "test"]
 
 
 class ServeSettings(FixedRewardSettings):
-    """Games that the server offers, and how it is reached."""
+    """Games that the server offers, and how to reach it."""
 
     words: WordSettings = WordSettings()
-    """Word list and split of a session that asks for none."""
+    """Default word list and split of a session."""
     word_lists: tuple[str, ...] = ()
-    """Further word lists that a session may ask for by name."""
+    """More word lists that a session can choose by name."""
     game: GameSettings = GameSettings()
-    """Rules and wording; a session may ask for another style, and for hard mode."""
+    """Rules and wording; a session can choose another style, and hard mode."""
     split: Literal["train", "val", "test"] = "train"
-    """Secrets of a session that names no split."""
+    """Default split of a session."""
     allow_held_out: tuple[HeldOutPart, ...] = ()
-    """Held-out parts that sessions may play and list; of the others they learn the number of secrets alone."""
+    """Held-out parts that sessions can play and list; of the others they only see the number of secrets."""
     reveal_secret: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
     """Show the secret in the last observation of a game."""
     textarena_reading: Literal["strict", "lenient"] = "strict"
-    """Reading of messages at /textarena: `strict` one bracketed word after optional thinking, `lenient` as the original
-    reads, for comparisons."""
+    """How to read messages at /textarena: `strict`, one bracketed word after optional thinking; `lenient`, like the
+    original, for comparisons."""
     runs: Path = Path("runs")
-    """Directory of the runs whose games are shown, or one run."""
+    """A run, or the directory of the runs, whose games to show."""
     players: tuple[str, ...] = ()
-    """Players to watch beside the built-in ones and the models of the runs: model directories, openai:MODEL,
+    """More players to watch, besides the built-in ones and the models of the runs: model directories, openai:MODEL,
     module:attribute."""
     players_url: str = ""
-    """Address of openai:MODEL, or a provider's name; empty: OpenAI's own."""
+    """Address or provider of openai:MODEL; empty: OpenAI."""
 
     host: str = "127.0.0.1"
-    """Address to listen on; the default is reached from this machine alone."""
+    """Address to listen on; the default is reachable only from this machine."""
     port: int = Field(8000, ge=0, le=65535)
-    """Port to listen on; 0: any that is free. `wordle-rl watch` has another default, so both can run."""
+    """Port to listen on; 0: any free one. `wordle-rl watch` has another default, so both can run."""
     token_variable: str = ""
-    """Environment variable with a token that every request must bear; empty: no token is asked for."""
+    """Environment variable with a token that every request must send; empty: no token is needed."""
     id_key_variable: str = ""
-    """Environment variable with the key of task ids; empty: a new key, so new ids, whenever the server starts."""
+    """Environment variable with the key of task ids; empty: a new key, and so new ids, at every start."""
     max_sessions: int = Field(4096, ge=1)
-    """Open sessions; a further one is refused."""
+    """Most open sessions; more are refused."""
     max_batch_games: int = Field(4096, ge=1)
-    """Games of one session on the batched route."""
+    """Most games of a session on the batched route."""
     idle_timeout_s: float = Field(1800.0, gt=0)
-    """Seconds without a message after which a session is closed."""
+    """Close a session after this many seconds without a message."""
     ping_interval_s: float = Field(20.0, gt=0)
     """Seconds between pings of an open connection."""
     ping_timeout_s: float = Field(20.0, gt=0)
-    """Seconds for the answer to a ping, after which the connection counts as lost."""
+    """Seconds to wait for the answer to a ping before the connection counts as lost."""
     max_message_bytes: int = Field(1_048_576, ge=1024)
-    """Longest message that is read; a longer one closes its connection."""
+    """Longest message; a longer one closes its connection."""
     shutdown_timeout_s: float = Field(10.0, ge=0)
-    """Seconds for turns in progress to finish when the server is stopped."""
+    """Seconds that turns in progress have to finish when the server stops."""
 
     @model_validator(mode="after")
     def _default_split_is_allowed(self) -> Self:
@@ -71,7 +71,7 @@ class ServeSettings(FixedRewardSettings):
         return self
 
     def token(self) -> SecretStr | None:
-        """The token that requests must bear; None: none is asked for.
+        """Return the token that requests must send; None if none is needed.
 
         Raises:
             ConfigError: If its variable is empty or not set.
@@ -79,7 +79,7 @@ class ServeSettings(FixedRewardSettings):
         return SecretStr(_read(self.token_variable, "token_variable")) if self.token_variable else None
 
     def id_key(self) -> bytes:
-        """The key of task ids.
+        """Return the key of task ids.
 
         Raises:
             ConfigError: If its variable is empty or not set.
@@ -92,5 +92,5 @@ class ServeSettings(FixedRewardSettings):
 def _read(variable: str, setting: str) -> str:
     value = os.environ.get(variable, "")
     if not value:
-        raise ConfigError(f"{setting} names {variable}, which is empty or not set; set it, or leave the setting out")
+        raise ConfigError(f"{setting} names {variable}, which is empty or not set; set it, or leave out the setting")
     return value

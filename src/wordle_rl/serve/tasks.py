@@ -1,4 +1,4 @@
-"""Tasks of one word list: secrets by split and index, under ids that reveal nothing, with a coarse difficulty."""
+"""Tasks of a word list: secrets by split and index, with opaque ids and a coarse difficulty."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from wordle_rl.integrations.games import BoardTask
 from wordle_rl.serve.errors import Reason, Refusal
 
 SPLIT_TYPES = {"train": "train", "val": "validation", "test": "test"}
-"""Parts of the answers, with OpenEnv's name of each one's type."""
+"""Parts of the answers, and OpenEnv's type of each."""
 
 
 class Difficulty(StrEnum):
-    """Guesses that the solver's best tree takes for a secret, in three classes."""
+    """Difficulty of a secret by the guesses that the solver's best tree needs."""
 
     EASY = "easy"
-    """At most three."""
+    """At most three guesses."""
     MEDIUM = "medium"
-    """Four."""
+    """Four guesses."""
     HARD = "hard"
-    """Five or more, or none would do."""
+    """Five or more guesses, or not found."""
 
     @classmethod
     def of(cls, num_guesses: int) -> Difficulty:
-        """The class of a number of guesses."""
+        """Classify a number of guesses."""
         return cls.EASY if num_guesses <= 3 else cls.MEDIUM if num_guesses == 4 else cls.HARD
 
 
@@ -37,10 +37,9 @@ class WordTasks:
     """The tasks of a word list, with the methods of OpenEnv's TaskProvider.
 
     Args:
-        context: The list, its split and its solver, which is asked for difficulties alone. A task's index is the place
-            in its part of the split.
+        context: The list, its split, and its solver, for difficulties. A task's index is its place in its part.
         key: Key of the ids.
-        allowed: Held-out parts that may be played and listed.
+        allowed: Held-out parts that can be played and listed.
     """
 
     def __init__(self, context: GameContext, key: bytes, allowed: Collection[str]) -> None:
@@ -48,14 +47,14 @@ class WordTasks:
         self._open = {"train", *allowed}
 
     def secret(self, task: BoardTask) -> str:
-        """The secret of a task. For the game alone."""
+        """Return the secret of a task; only the game may see it."""
         return self._part(task.split)[task.index]
 
     def pick(self, split: str, index: int | None, seed: int) -> BoardTask:
-        """The task of an index, or of a seed where there is no index.
+        """Return the task of an index, or of a seed without an index.
 
         Raises:
-            Refusal: If there is no such task, or the part is held out here.
+            Refusal: If there is no such task, or the part is held out.
         """
         self._check_open(split)
         count = self.num_tasks(split)
@@ -67,19 +66,19 @@ class WordTasks:
         return BoardTask(split=split, index=index)
 
     def task_id(self, task: BoardTask) -> str:
-        """Opaque id: a keyed hash of the place, which only who has the key can tell apart from another."""
+        """Return an opaque id: a keyed hash of the place, which reveals nothing without the key."""
         place = f"{self._split_mark}:{task.split}:{task.index}"
         return hmac.new(self._key, place.encode(), hashlib.sha256).hexdigest()[:32]
 
     def list_splits(self) -> list[dict[str, Any]]:
-        """Names and types of the parts, with the number of tasks, and whether they can be played here."""
+        """List the parts with type, number of tasks, and whether they can be played here."""
         return [
             {"name": name, "type": kind, "num_tasks": len(self._part(name)), "playable": name in self._open}
             for name, kind in SPLIT_TYPES.items()
         ]
 
     def num_tasks(self, split: str) -> int:
-        """Number of tasks of a part, held out or not.
+        """Return the number of tasks of a part, held out or not.
 
         Raises:
             Refusal: If there is no such part.
@@ -128,7 +127,7 @@ class WordTasks:
 
     def _part(self, split: str) -> tuple[str, ...]:
         if split not in SPLIT_TYPES:
-            raise Refusal(Reason.UNKNOWN_TASK, f"no split {split!r}; there are {', '.join(SPLIT_TYPES)}")
+            raise Refusal(Reason.UNKNOWN_TASK, f"unknown split {split!r}; use {', '.join(SPLIT_TYPES)}")
         return self.context.split.named(split)  # type: ignore[arg-type]  # one of the three
 
     def _check_open(self, split: str) -> None:

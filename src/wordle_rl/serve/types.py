@@ -1,4 +1,4 @@
-"""Types of the wire: the action, the observation, the state, and the options of a reset."""
+"""Types on the wire: action, observation, state, and options of a reset."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class WordleAction(Action):
 
 
 class WordleObservation(Observation):
-    """Messages and facts after a reset or a turn. It holds the secret once the game is over, never before."""
+    """Messages and facts after a reset or a turn. It never holds the secret before the game is over."""
 
     messages: list[dict[str, str]] = Field(
         default_factory=list,
         description="New chat messages for the policy (role, content): the whole prompt after a reset, and after each "
         "turn if the shape is `state`; else the feedback on the last reply; none once the game is over",
     )
-    turns_left: int = Field(ge=0, description="Guesses that may still be made")
+    turns_left: int = Field(ge=0, description="Guesses left")
     outcome: str | None = Field(
         default=None, description="The rules' outcome of the last reply: scored, malformed, wrong_length, unlisted, …"
     )
@@ -39,7 +39,7 @@ class WordleObservation(Observation):
 
 
 class WordleState(State):
-    """The session's game as its player knows it."""
+    """The game of the session as its player knows it."""
 
     max_turns: int = Field(default=0, ge=0, description="Guesses of a game")
     turns_left: int = Field(default=0, ge=0, description="Guesses that may still be made")
@@ -57,8 +57,8 @@ class WordleState(State):
 class ResetOptions(BaseModel):
     """Options of a reset; anything else is refused.
 
-    The same seed gives the same secret and the same prefix guesses, in every session and after a restart; so does the
-    same `split` and `index`.
+    The same seed, or the same `split` and `index`, give the same secret and the same prefix guesses in every session,
+    even after a restart.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)

@@ -1,17 +1,17 @@
 """The solver: marks of every guess against every answer, candidates, information, best play, regret.
 
     matrix.py      words -> codes, one number per string of marks
-    partition.py   how a guess splits the candidates, counted for all guesses at once
+    partition.py   how guesses split the candidates, for all guesses at once
     search.py      fewest guesses still needed, by beam search with bounds
     tree.py        a whole plan from one opener, as a value
     quick.py       regret from looking one guess ahead
     store.py       the two cache files: written atomically, checked, rebuilt if damaged
-    boards.py      answers that fit a board; regret of a turn on it
-    exact.py       `Solver`, which holds the above together for one word list
+    boards.py      answers that fit a board; regret of a turn
+    exact.py       `Solver`, which joins all of this for one word list
 
-Needs NumPy only. Marks, candidates and information are exact. The search for best play looks at a beam of guesses
-instead of all of them, so that its values are upper bounds on the true optimum: on the original lists the tree from
-"salet" reaches the proven optimum, 7,920; on the embedded list it takes 9,560, and 9,559 with a beam of 20.
+It needs only NumPy. Marks, candidates and information are exact. The search for best play tries a beam of guesses, so
+its values are upper bounds on the optimum. On the original lists the tree from "salet" reaches the proven optimum of
+7,920 guesses. On the embedded list it takes 9,560, and 9,559 with a beam of 20.
 """
 
 from wordle_rl.solver.exact import ScoredGuess, Solver

@@ -1,4 +1,4 @@
-"""Boards: the answers that fit one, and the regret of a turn on it."""
+"""Boards: the answers that fit, and the regret of a turn."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_BOARDS = 20_000
 
 
 def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], NDArray[np.int32]]:
-    """A function from a board to the answers that fit it, as indices; it caches its results."""
+    """Return a function from a board to the indices of the answers that fit it; it caches results."""
 
     @lru_cache(_MAX_BOARDS)
     def candidates(scored: tuple[tuple[str, str], ...]) -> NDArray[np.int32]:
@@ -27,12 +27,11 @@ def fitting_answers(solver: Solver) -> Callable[[Sequence[Turn]], NDArray[np.int
 
 
 def turn_regret(turn: Turn, candidates: NDArray[np.int32], regret: Callable[[str, NDArray[np.int32]], float]) -> float:
-    """The expected guesses a turn gave away to the solver, as `regret` counts them, cut to the range 0 to 1.
+    """Return the regret of a turn in expected guesses, clipped to 0 to 1.
 
-    A turn without marks costs 1, as a guess without information does. With no candidate left there is nothing to
-    compare: 0. Expected guesses are counted without a limit of turns: with one the search is several times slower, and
-    a lost game is paid for by `win`.
+    A turn without marks costs 1, like a guess without information. If no candidate is left, it is 0.
     """
+    # Regret ignores the turn limit: with it the search is several times slower, and `win` already punishes a loss.
     if turn.guess is None or turn.marks is None:
         return 1.0
     if len(candidates) == 0:

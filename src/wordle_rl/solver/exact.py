@@ -1,4 +1,4 @@
-"""`Solver`: all there is to ask about one word list, from candidates, which are exact, to play within a beam."""
+"""`Solver`: candidates, information, best play and regret for one word list."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -38,8 +38,8 @@ class ScoredGuess:
     Attributes:
         guess: The word.
         bits: Information, 0 to log2(num_candidates).
-        expected_remaining: Mean size of the class the secret falls in, 1 to num_candidates.
-        largest_class: Candidates left after the least helpful marks, 1 to num_candidates.
+        expected_remaining: Mean size of the class that holds the secret, 1 to num_candidates.
+        largest_class: Candidates left in the worst case, 1 to num_candidates.
     """
 
     guess: str
@@ -49,15 +49,15 @@ class ScoredGuess:
 
 
 class Solver:
-    """Solver of one word list: exact, except for best play and regret, which are found within a beam.
+    """The solver of one word list. Everything is exact but best play and regret, which come from a beam search.
 
-    Candidate sets are arrays of answer indices, sorted and without repeats, as `candidates` and `narrow` return them.
-    Guesses may be any word of the right length; one outside the list is scored on the fly.
+    Candidate sets are sorted arrays of distinct answer indices, as `candidates` and `narrow` return them. A guess can
+    be any word of the right length; one outside the list is scored on the fly.
 
     Args:
-        words: The list.
-        cache_dir: Where the matrix and trees are kept; None for `user_cache_dir()/solver`.
-        use_cache: Whether to read and write that directory at all.
+        words: The word list.
+        cache_dir: Directory for the matrix and trees. None: `user_cache_dir()/solver`.
+        use_cache: Whether to read and write that directory.
     """
 
     def __init__(self, words: WordList, *, cache_dir: Path | None = None, use_cache: bool = True):
@@ -76,7 +76,7 @@ class Solver:
 
     @cached_property
     def _by_answer(self) -> Codes:
-        """The matrix with one row per answer, shape (num_answers, num_guesses): a set of candidates is whole rows."""
+        # One row per answer, (num_answers, num_guesses), so that a set of candidates is a set of whole rows.
         words = self.words
         path, label = self._cache_file("matrix", "npy")
         if path is not None:
@@ -84,13 +84,12 @@ class Solver:
             if (cached := load_codes(path, label, shape, code_dtype(words.word_length))) is not None:
                 return cached
         built = marks_matrix(words.guesses, words.answers).T
-        built.setflags(write=False)  # as a loaded one is
+        built.setflags(write=False)  # like a loaded one
         if path is not None:
             save_codes(path, label, built)
         return built
 
     def _cache_file(self, what: str, suffix: str) -> tuple[Path | None, str]:
-        """Path of a cache file (None without a cache) and the label that seals it to its content."""
         label = f"{what} {self.words.fingerprint}"
         if self._cache_dir is None:
             return None, label
@@ -98,7 +97,6 @@ class Solver:
 
     @cached_property
     def _guess_of_answer(self) -> npt.NDArray[np.intp]:
-        """Index of each answer among the guesses, shape (num_answers,)."""
         return np.array([self.words.guess_index[answer] for answer in self.words.answers], dtype=np.intp)
 
     @property
@@ -118,7 +116,7 @@ class Solver:
         return search
 
     def forget(self) -> None:
-        """Drop every remembered value and tree; the matrix and the cache files stay."""
+        """Drop all remembered values and trees; the matrix and the cache files stay."""
         self._searches.clear()
         self._trees.clear()
         self._best_bits.clear()
@@ -127,16 +125,16 @@ class Solver:
     # --- candidates -------------------------------------------------------------------------------------------
 
     def candidates(self, turns: Sequence[tuple[str, str]]) -> Candidates:
-        """The answers that fit every turn.
+        """Return the answers that fit all turns.
 
         Args:
-            turns: Pairs (guess, marks), in any order; none gives all answers.
+            turns: Pairs (guess, marks), in any order.
 
         Returns:
-            Sorted answer indices, shape (n,), int32; empty if nothing fits.
+            Sorted answer indices, shape (n,), int32.
 
         Raises:
-            SolverError: If a guess or marks do not suit the list's word length.
+            SolverError: If a guess or marks have the wrong length.
         """
         remaining: Candidates = np.arange(len(self.words.answers), dtype=np.int32)
         for guess, marks in turns:
@@ -144,7 +142,7 @@ class Solver:
         return remaining
 
     def narrow(self, candidates: npt.ArrayLike, guess: str, marks: str) -> Candidates:
-        """The candidates that fit one more turn; arguments, result and errors as in `candidates`."""
+        """Return the candidates that fit one more turn; see `candidates`."""
         known = self._checked(candidates)
         if len(marks) != self.words.word_length:
             raise SolverError(f"marks {marks!r} have {len(marks)} characters; give {self.words.word_length}")
@@ -156,7 +154,7 @@ class Solver:
         if given.size == 0:
             return np.empty(0, dtype=np.int32)
         if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise SolverError(f"candidates are {given.dtype} of shape {given.shape}; give a flat array of indices")
+            raise SolverError(f"candidates are {given.dtype} of shape {given.shape}; give a 1-D array of indices")
         if given[0] < 0 or given[-1] >= len(self.words.answers) or not (given[1:] > given[:-1]).all():
             raise SolverError(
                 f"candidates must rise strictly within 0..{len(self.words.answers) - 1}; sort them and drop repeats"
@@ -164,7 +162,6 @@ class Solver:
         return given.astype(np.int32, copy=False)
 
     def _codes(self, guess: str, candidates: Candidates) -> Codes:
-        """Codes of one guess against candidates, shape (n,)."""
         index = self.words.guess_index.get(guess)
         if index is not None:
             codes: Codes = self._by_answer[candidates, index]
@@ -179,10 +176,10 @@ class Solver:
     # --- information ------------------------------------------------------------------------------------------
 
     def information(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Information of every guess about the secret, in bits.
+        """Return the information of every guess about the secret, in bits.
 
         Args:
-            candidates: The secrets that are still possible, all equally likely.
+            candidates: The possible secrets, equally likely.
 
         Returns:
             Shape (num_guesses,), each 0 to log2(n); zeros if there is no candidate.
@@ -193,7 +190,7 @@ class Solver:
         return bits_from_log_sum(sum_logs(self._by_answer[known], self._log_table), len(known))
 
     def information_of(self, guess: str, candidates: npt.ArrayLike) -> float:
-        """Information of one guess in bits, 0 to log2(n); for a listed guess, its entry in `information`."""
+        """Return the information of one guess in bits, 0 to log2(n)."""
         known = self._checked(candidates)
         if len(known) == 0:
             return 0.0
@@ -201,10 +198,10 @@ class Solver:
         return float(bits_from_log_sum(log_sum, len(known)))
 
     def best_information(self, candidates: npt.ArrayLike) -> float:
-        """The most information any listed guess gives, in bits: the maximum of `information`. Remembered per set."""
+        """Return the maximum of `information`, in bits; remembered per set."""
         known = self._checked(candidates)
         if len(known) <= 2:
-            return float(len(known) == 2)  # either of two candidates tells them apart
+            return float(len(known) == 2)  # either of two candidates separates them: one bit
         key = known.tobytes()
         bits = self._best_bits.get(key)
         if bits is None:
@@ -214,7 +211,7 @@ class Solver:
         return bits
 
     def _least_log_sum(self, candidates: Candidates) -> int:
-        """Least sum of c*log2(c) of all guesses; 0 at once where one of few candidates tells them all apart."""
+        # Try the candidates themselves first: one of a few often separates all of them, and nothing beats a sum of 0.
         if len(candidates) <= _SELF_CHECK_LIMIT:
             of_answer = self._guess_of_answer[candidates]
             if most_telling_candidate(self._by_answer, of_answer, candidates)[1] == len(candidates):
@@ -222,7 +219,7 @@ class Solver:
         return least_log_sum(self._by_answer[candidates], self._log_table)
 
     def expected_remaining(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """Mean number of candidates left after each guess, the secret counted: sum(c^2)/n over its classes c.
+        """Return the mean number of candidates left after each guess, with the secret: sum(c^2)/n over class sizes c.
 
         Returns:
             Shape (num_guesses,), each 1 to n; zeros if there is no candidate.
@@ -233,12 +230,11 @@ class Solver:
         return 1.0 + 2.0 * count_split(self._by_answer[known]).num_pairs / len(known)
 
     def best_openers(self, n: int = 10) -> list[ScoredGuess]:
-        """The first guesses with most information, ties by alphabet; at most n of them."""
+        """Return the n openers with the most information; ties are alphabetical."""
         return self._scored_openers[:n]
 
     @cached_property
     def _scored_openers(self) -> list[ScoredGuess]:
-        """Every listed guess as an opener, most information first."""
         everything = self.candidates([])
         bits, remaining = self.information(everything), self.expected_remaining(everything)
         largest = largest_classes(self._by_answer)
@@ -251,18 +247,18 @@ class Solver:
     # --- best play --------------------------------------------------------------------------------------------
 
     def value(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
-        """Expected guesses that the best play found still needs.
+        """Return the expected number of guesses that the best known play still needs.
 
         Args:
-            candidates: The secrets that are still possible, all equally likely.
-            turns_left: Guesses left, at least 1; None for no cap. Under a cap, play first finds as many secrets as it
-                can, and a secret it does not find counts turns_left + 1.
+            candidates: The possible secrets, equally likely.
+            turns_left: Guesses left, at least 1. None: no cap. Under a cap, play first finds as many secrets as
+                possible, and one that is not found counts turns_left + 1.
 
         Returns:
-            Guesses, 1 or more; 0 if there is no candidate. At worst slightly above the optimum, see `search`.
+            At least 1, or 0 if there is no candidate. At worst slightly above the optimum, see `search`.
 
         Raises:
-            SolverError: If turns_left is below 1 or the candidates are not as `candidates` returns them.
+            SolverError: If turns_left is below 1, or the candidates are not sorted, distinct indices.
         """
         known, turns = self._checked(candidates), _checked_turns(turns_left)
         if len(known) == 0:
@@ -270,7 +266,7 @@ class Solver:
         return guesses_in(self._search().plan(known, turns).cost) / len(known)
 
     def guess_value(self, guess: str, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
-        """Expected guesses if this guess is played now and the best play found follows; otherwise as `value`."""
+        """Return the expected number of guesses if this guess is played now; otherwise as `value`."""
         known, turns = self._checked(candidates), _checked_turns(turns_left)
         codes = self._codes(guess, known)
         if len(known) == 0:
@@ -278,25 +274,23 @@ class Solver:
         return guesses_in(self._search().cost_of(known, codes, turns).cost) / len(known)
 
     def regret(self, guess: str, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
-        """Expected guesses that this guess gives away against the best play found.
+        """Return the expected number of guesses that this guess gives away against the best known play.
 
-        Never negative: where the guess turns out better than the best the search found, it is the best known and its
-        regret is 0. A guess without information wastes its turn and costs exactly 1 without a cap. Under a cap a secret
-        not found counts turns_left + 1 guesses, so that a guess which loses one more but finds the others sooner may
-        have no regret. With no candidate left (the turns contradict each other) there is nothing to lose, and the
-        regret is 0.
+        Without a cap, a guess without information costs exactly 1. With a cap, a guess that loses one more secret but
+        finds the others sooner can have no regret, since a loss counts turns_left + 1. It is 0 if no candidate is left.
         """
         spent = self.guess_value(guess, candidates, turns_left)
+        # A guess outside the beam can be better than the best one found; then it is the best known.
         return spent - min(self.value(candidates, turns_left), spent)
 
     def quick_regret(self, guess: str, candidates: npt.ArrayLike) -> float:
-        """Approximation of `regret` by looking one guess ahead: a millisecond for a new set, then microseconds.
+        """Approximate `regret` by looking one guess ahead: a millisecond for a new set, then microseconds.
 
-        Each class that a guess leaves is taken to need what a set of its size needs on average (`typical_guesses`).
+        A class that a guess leaves is assumed to need what a set of its size needs on average (`typical_guesses`).
 
         Returns:
-            Expected guesses given away against the best listed guess, never negative: 0 for the last candidate,
-            1 for any other guess then; 0 if there is no candidate.
+            Expected guesses given away against the best listed guess, at least 0. If one candidate is left, it is 0 for
+            that word and 1 for all others; if none is left, 0.
         """
         known = self._checked(candidates)
         if len(known) == 0:
@@ -304,11 +298,7 @@ class Solver:
         return self._quick_regret(known, self._codes(guess, known))
 
     def quick_regrets(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
-        """`quick_regret` of every listed guess at once, in the time of one for a new set.
-
-        Returns:
-            Shape (num_guesses,); zeros if there is no candidate.
-        """
+        """Return `quick_regret` of every listed guess, shape (num_guesses,); zeros if there is no candidate."""
         known = self._checked(candidates)
         return self._quick_regret.of_all(known) if len(known) else np.zeros(len(self.words.guesses))
 
@@ -317,31 +307,29 @@ class Solver:
         return QuickRegret(self._by_answer, self._guess_of_answer, self._all_green)
 
     def best_guess(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> str:
-        """The guess that opens the best play found; its regret is 0.
+        """Return the first guess of the best known play; its regret is 0.
 
         Raises:
             SolverError: If there is no candidate; otherwise as `value`.
         """
         known, turns = self._checked(candidates), _checked_turns(turns_left)
         if len(known) == 0:
-            raise SolverError("no answer fits these turns, so there is no best guess; check the marks")
+            raise SolverError("no answer fits the turns, so there is no best guess; check the marks")
         return self.words.guesses[self._search().plan(known, turns).guess]
 
     def tree(self, opener: str | None = None, *, max_turns: int = 6, beam: int = DEFAULT_BEAM) -> Tree:
-        """A plan for every secret, kept in the cache.
+        """Return a plan for every secret, from the cache if possible.
 
         Args:
-            opener: First guess, from the list; None for the best the search finds.
-            max_turns: Turn cap, at least 1. Secrets that cannot be found within it are counted in `Tree.num_failed`.
-            beam: Guesses tried per set of candidates, at least 1; more is slower and never worse by much.
+            opener: First guess, from the list. None: the best that the search finds.
+            max_turns: Turn cap, at least 1. `Tree.num_failed` counts secrets that are not found within it.
+            beam: Guesses to try per set of candidates, at least 1; more are slower and never much worse.
 
         Raises:
             SolverError: If the opener is not listed, or a number is below 1.
         """
         if opener is not None and opener not in self.words.guess_index:
-            raise SolverError(
-                f"opener {opener!r} is not among the {len(self.words.guesses)} guesses; choose a listed word"
-            )
+            raise SolverError(f"opener {opener!r} is not in the word list; choose a listed word")
         if max_turns < 1 or beam < 1:
             raise SolverError(f"max_turns={max_turns} and beam={beam} must both be at least 1")
         key = (opener, max_turns, beam)

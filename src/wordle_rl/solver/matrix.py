@@ -1,7 +1,7 @@
 """Marks as numbers, and the table of them for every guess against every answer.
 
-A string of marks is read as a base-3 number, X=0 Y=1 G=2, the first letter being the least significant digit:
-`GYX` is 2 + 1*3 + 0*9 = 5. All green is therefore the largest code, 3**length - 1.
+Marks are base-3 numbers with X=0, Y=1, G=2, the first letter being the least significant digit: `GYX` is
+2 + 1*3 + 0*9 = 5. All green is therefore the largest code, 3**length - 1.
 """
 
 from collections.abc import Sequence
@@ -37,11 +37,11 @@ def encode_marks(marks: str) -> int:
     (5, 242)
     """
     if not MIN_WORD_LENGTH <= len(marks) <= MAX_WORD_LENGTH:
-        raise SolverError(f"marks {marks!r} have {len(marks)} characters; give one per letter, 3 to 10")
+        raise SolverError(f"marks {marks!r} have {len(marks)} characters; give 3 to 10, one per letter")
     code = 0
     for mark in reversed(marks):
         if mark not in _DIGIT_OF_MARK:
-            raise SolverError(f"marks {marks!r} hold {mark!r}; use only G, Y and X")
+            raise SolverError(f"marks {marks!r} contain {mark!r}; use only G, Y and X")
         code = 3 * code + _DIGIT_OF_MARK[mark]
     return code
 
@@ -54,13 +54,13 @@ def decode_marks(code: int, length: int) -> str:
         length: Letters per word.
 
     Raises:
-        SolverError: If the code does not belong to words of this length.
+        SolverError: If the code is too large for the length, or negative.
 
     >>> decode_marks(5, 3)
     'GYX'
     """
     if not 0 <= code < 3**length:
-        raise SolverError(f"code {code} is no marks of {length} letters; expected 0 to {3**length - 1}")
+        raise SolverError(f"code {code} is out of range for {length} letters; give 0 to {3**length - 1}")
     marks = ""
     for _ in range(length):
         code, digit = divmod(code, 3)
@@ -69,36 +69,34 @@ def decode_marks(code: int, length: int) -> str:
 
 
 def code_dtype(word_length: int) -> np.dtype[np.uint8 | np.uint16]:
-    """The smallest unsigned type that holds every code of words this long."""
+    """Return the smallest unsigned type for the codes of words of this length."""
     return np.dtype(np.uint8) if word_length <= _LARGEST_UINT8_LENGTH else np.dtype(np.uint16)
 
 
 def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
     """Score every guess against every answer.
 
-    What a letter adds to the code depends on two things only: where the answer has it and where the guess has it. So
-    for each letter and set of places in an answer, one row over all guesses is looked up once and kept; a secret's
-    row of codes is the sum of the rows of its (at most `length`) different letters.
-
     Args:
         guesses: Lower-case words a-z of one length, 3 to 10.
         answers: Words of the same length.
 
     Returns:
-        Codes, shape (num_guesses, num_answers); uint8 up to five letters, uint16 beyond. The array is laid out answer
-        by answer (Fortran order), because every search gathers whole answers.
+        Codes, shape (num_guesses, num_answers); uint8 up to five letters, uint16 beyond. The array is in Fortran order,
+        one answer after the other, because every search gathers whole answers.
 
     Raises:
         SolverError: If a list is empty, or a word has another length or a character outside a-z.
     """
     if not guesses or not answers:
-        raise SolverError("a marks matrix needs at least one guess and one answer; one list is empty")
+        raise SolverError("guesses or answers are empty; give at least one word of each")
     length = len(guesses[0])
     if not MIN_WORD_LENGTH <= length <= MAX_WORD_LENGTH:
         raise SolverError(f"word {guesses[0]!r} has {length} letters; the solver takes 3 to 10")
     guess_places = _letter_places(_letters(guesses, length))  # (26, num_guesses)
     answer_places = _letter_places(_letters(answers, length))  # (26, num_answers)
 
+    # What a letter adds to the code depends only on its places in the answer and in the guess. So look up one row over
+    # all guesses per letter and set of places, and keep it; the codes of an answer are the sum over its letters.
     by_answer = np.zeros((len(answers), len(guesses)), dtype=code_dtype(length))
     row_of: dict[tuple[int, int], Codes] = {}
     for row, places in zip(by_answer, answer_places.T, strict=True):
@@ -111,7 +109,6 @@ def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
 
 
 def _letters(words: Sequence[str], length: int) -> npt.NDArray[np.uint8]:
-    """Letters as 0..25, shape (num_words, length)."""
     for word in words:
         if len(word) != length or not (word.isascii() and word.isalpha() and word.islower()):
             raise SolverError(f"word {word!r} is not {length} lower-case letters a-z; fix or drop it")
@@ -120,8 +117,7 @@ def _letters(words: Sequence[str], length: int) -> npt.NDArray[np.uint8]:
 
 
 def _letter_places(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
-    """For each letter and word, the set of places the letter stands in, as a bit mask; shape (26, num_words)."""
-    num_words, length = letters.shape
+    num_words, length = letters.shape  # one bit per place of the letter in the word
     places = np.zeros((_ALPHABET_SIZE, num_words), dtype=np.intp)
     for place in range(length):
         places[letters[:, place], np.arange(num_words)] |= 1 << place
@@ -129,7 +125,7 @@ def _letter_places(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
 
 
 def _letter_codes(answer_places: int, length: int) -> Codes:
-    """Contribution of one letter to the code, by set of places in the guess; shape (2**length,)."""
+    # What one letter adds to the code, for each set of places in the guess, shape (2**length,).
     guess_places = np.arange(1 << length)
     greens = [place for place in range(length) if (answer_places >> place) & 1]
     unmatched = np.full(1 << length, len(greens), dtype=np.intp)
@@ -138,6 +134,7 @@ def _letter_codes(answer_places: int, length: int) -> Codes:
         here = (guess_places >> place) & 1
         codes += 2 * 3**place * here
         unmatched -= here
+    # Yellows from left to right, as long as the answer has unmatched copies.
     for place in sorted(set(range(length)) - set(greens)):
         yellow = ((guess_places >> place) & 1) * (unmatched > 0)
         codes += 3**place * yellow

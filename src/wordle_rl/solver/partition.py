@@ -1,13 +1,15 @@
-"""Partitions of a set of candidates by each guess, counted for all guesses at once.
+"""Partitions of the candidates by each guess, for all guesses at once.
 
-A guess puts two candidates into the same class when it gets the same marks against both. Four numbers describe the
-split: how many classes there are, how many unordered pairs share a class, the size of the largest class, and the sum
-of c*log2(c) over class sizes c (from which the information follows). All are computed from the block of codes, shape
+Two candidates are in the same class of a guess if it gets the same marks against both. Four numbers describe such a
+split: the number of classes, the number of unordered pairs within classes, the size of the largest class, and the sum
+of c*log2(c) over class sizes c, from which the information follows. The input is the block of codes, shape
 (num_candidates, num_guesses).
 
-Three methods, by size, because no single one is quick everywhere (12,972 guesses, one core): a sorting network
-whose comparators work on whole rows (0.2 ms at 20 candidates, 0.9 ms at 60), class histograms (4 ms at 60, 7 ms at
-200), and a plain sort for words of six letters and more, where histograms would have up to 59,049 cells, mostly empty.
+No method is fast for all sizes, so there are three (times for 12,972 guesses on one core):
+
+- a sorting network whose comparators work on whole rows: 0.2 ms for 20 candidates, 0.9 ms for 60;
+- class histograms: 4 ms for 60, 7 ms for 200;
+- a plain sort for words of six letters and more, where histograms would have up to 59,049 cells, mostly empty.
 """
 
 from collections.abc import Callable, Iterator
@@ -23,11 +25,11 @@ from wordle_rl.solver.matrix import Codes
 
 Int64s = npt.NDArray[np.int64]
 
-NETWORK_LIMIT = 128  # at most 255: run lengths are held in one byte
-_NUM_BYTE_CODES = 243  # codes of five letters, the longest that fit a byte
-_CHUNK_CELLS = 1 << 16  # histogram cells or sorted codes per chunk: stays inside a core's second-level cache
+NETWORK_LIMIT = 128  # at most 255, since run lengths are stored in a byte
+_NUM_BYTE_CODES = 243  # codes of five letters, the longest words whose codes fit into a byte
+_CHUNK_CELLS = 1 << 16  # histogram cells or sorted codes per chunk: fits into a core's L2 cache
 _LOG_UNIT = float(1 << 40)
-_FIRST_LOOK = 32  # guesses summed before the others are ruled out by their number of classes
+_FIRST_LOOK = 32  # guesses to sum before the number of classes rules out others
 
 
 @dataclass(frozen=True)
@@ -44,24 +46,22 @@ class SplitCounts:
 
 
 def log_table(max_size: int) -> Int64s:
-    """The values c*log2(c) for c = 0..max_size, in whole units of 2**-40 bit.
-
-    Whole numbers add up to the same sum in any order, so the three methods below and the single-guess path agree to
-    the last bit, and the best information is never a rounding error below that of a guess.
-    """
+    """Tabulate c*log2(c) for c = 0..max_size as integers, in units of 2**-40 bit."""
+    # Integers have the same sum in any order. So all methods agree to the last bit, and the best information is never
+    # below that of a single guess by a rounding error.
     sizes = np.arange(max_size + 1, dtype=np.float64)
     return np.rint(sizes * np.log2(np.maximum(sizes, 1.0)) * _LOG_UNIT).astype(np.int64)
 
 
 def bits_from_log_sum(log_sum: Int64s | int, num_candidates: int) -> npt.NDArray[np.float64]:
-    """Information in bits, log2(n) - sum(c*log2(c))/n, from the sum in units of `log_table`."""
+    """Return the information in bits, log2(n) - sum(c*log2(c))/n, given the sum in units of `log_table`."""
     bits: npt.NDArray[np.float64] = np.log2(num_candidates) - np.asarray(log_sum) / (_LOG_UNIT * num_candidates)
     at_least_zero: npt.NDArray[np.float64] = np.maximum(bits, 0.0)
     return at_least_zero
 
 
 def count_split(block: Codes) -> SplitCounts:
-    """Count classes and tied pairs for every guess.
+    """Count classes and pairs for every guess.
 
     Args:
         block: Codes of the candidates, shape (num_candidates, num_guesses), at least one candidate.
@@ -73,7 +73,7 @@ def count_split(block: Codes) -> SplitCounts:
 
 
 def sum_logs(block: Codes, table: Int64s) -> Int64s:
-    """Sum c*log2(c) over each guess's classes.
+    """Sum c*log2(c) over the classes of each guess.
 
     Args:
         block: Codes of the candidates, shape (num_candidates, num_guesses), at least one candidate.
@@ -89,7 +89,7 @@ def sum_logs(block: Codes, table: Int64s) -> Int64s:
 
 
 def largest_classes(block: Codes) -> Int64s:
-    """Size of each guess's largest class: candidates left after the least helpful marks.
+    """Return the size of each guess's largest class: the candidates left in the worst case.
 
     Args:
         block: Codes of the candidates, shape (num_candidates, num_guesses), at least one candidate.
@@ -104,7 +104,7 @@ def largest_classes(block: Codes) -> Int64s:
 
 
 def least_log_sum(block: Codes, table: Int64s) -> int:
-    """The minimum of `sum_logs` over all guesses, summing only for guesses that could reach it."""
+    """Return the minimum of `sum_logs` over all guesses, computing it only for guesses that could reach it."""
     num = len(block)
     if num > NETWORK_LIMIT:
         return int(sum_logs(block, table).min())
@@ -112,7 +112,8 @@ def least_log_sum(block: Codes, table: Int64s) -> int:
     most = int(num_classes.max())
     if most == num:
         return 0
-    # A guess with p classes does best when they are as equal as whole numbers allow.
+    # c*log2(c) is convex, so with p classes the sum is smallest if they are as equal as possible. That is a lower
+    # bound: sum for the most promising guesses first, then only for those whose bound is below the result.
     classes = np.arange(1, most + 1)
     size, larger = num // classes, num % classes
     floor = (classes - larger) * table[size] + larger * table[size + 1]
@@ -124,7 +125,7 @@ def least_log_sum(block: Codes, table: Int64s) -> int:
 
 
 def class_sizes(codes: Codes) -> npt.NDArray[np.intp]:
-    """Sizes of the classes that one guess makes; codes has shape (num_candidates,). Order is unspecified."""
+    """Return the class sizes of one guess, in no particular order; `codes` has shape (num_candidates,)."""
     if codes.dtype == np.uint8:
         sizes = np.bincount(codes)
         return sizes[sizes > 0]
@@ -136,10 +137,8 @@ def class_sizes(codes: Codes) -> npt.NDArray[np.intp]:
 
 @lru_cache(maxsize=NETWORK_LIMIT)
 def _comparators(num_rows: int) -> tuple[tuple[int, int], ...]:
-    """Pairs of rows to put in order, one after the other; afterwards every column is sorted.
-
-    Source: odd-even merge sort (Batcher, 1968), keeping only comparators between rows that exist.
-    """
+    # Compare these pairs of rows in order, and every column is sorted: Batcher's odd-even merge sort (1968), with only
+    # the comparators between rows that exist.
     pairs: list[tuple[int, int]] = []
     merged = 1
     while merged < num_rows:
@@ -155,7 +154,7 @@ def _comparators(num_rows: int) -> tuple[tuple[int, int], ...]:
 
 
 def _equal_neighbours(block: Codes) -> Iterator[npt.NDArray[np.uint8]]:
-    """Sort each column; yield, row by row from the second, 1 where a code equals the one above, else 0."""
+    # Sort each column. Yield, row by row from the second, 1 where a code equals the one above it, else 0.
     rows = list(block.copy())
     spare = np.empty_like(rows[0])
     for low, high in _comparators(len(rows)):
@@ -170,7 +169,7 @@ def _equal_neighbours(block: Codes) -> Iterator[npt.NDArray[np.uint8]]:
 def _count_by_network(block: Codes) -> SplitCounts:
     num_candidates, num_guesses = block.shape
     ties = np.zeros(num_guesses, dtype=np.uint8)
-    run = np.zeros(num_guesses, dtype=np.uint8)  # how many equal codes stand directly above
+    run = np.zeros(num_guesses, dtype=np.uint8)  # number of equal codes directly above
     pairs = np.zeros(num_guesses, dtype=np.uint16)  # at most 128*127/2
     for equal in _equal_neighbours(block):
         ties += equal
@@ -181,9 +180,9 @@ def _count_by_network(block: Codes) -> SplitCounts:
 
 
 def _sum_logs_by_network(block: Codes, table: Int64s) -> Int64s:
-    """A class that grows from c to c+1 adds table[c+1] - table[c]; the increments add up to table[c] itself."""
     num_candidates, num_guesses = block.shape
-    growth = np.diff(table[: num_candidates + 1])  # growth[c]: from c members to c + 1; growth[0] is 0
+    # A class that grows from c to c + 1 members adds growth[c] = table[c + 1] - table[c], and growth[0] is 0.
+    growth = np.diff(table[: num_candidates + 1])
     run = np.zeros(num_guesses, dtype=np.uint8)
     sums = np.zeros(num_guesses, dtype=np.int64)
     for equal in _equal_neighbours(block):
@@ -194,7 +193,6 @@ def _sum_logs_by_network(block: Codes, table: Int64s) -> Int64s:
 
 
 def _largest_by_network(block: Codes) -> Int64s:
-    """One more than the longest run of equal neighbours."""
     run = np.zeros(block.shape[1], dtype=np.uint8)
     longest = np.zeros(block.shape[1], dtype=np.uint8)
     for equal in _equal_neighbours(block):
@@ -208,7 +206,7 @@ def _largest_by_network(block: Codes) -> Int64s:
 
 
 def _sum_over_classes(block: Codes, *measures: Callable[[Int64s], npt.NDArray[Any]]) -> list[Int64s]:
-    """Sum each measure of the class size over each guess's classes; a measure is 0 at size 0."""
+    # A measure is a function of the class size that is 0 at size 0, since histograms have empty cells.
     sums: list[list[Int64s]] = [[] for _ in measures]
     for sizes, first_of_guess in _chunked_class_sizes(block):
         for measure, out in zip(measures, sums, strict=True):
@@ -217,7 +215,7 @@ def _sum_over_classes(block: Codes, *measures: Callable[[Int64s], npt.NDArray[An
 
 
 def _chunked_class_sizes(block: Codes) -> Iterator[tuple[Int64s, npt.NDArray[np.intp]]]:
-    """Yield (class sizes of a chunk of guesses in a row, where each guess's sizes begin)."""
+    # Yield, for a chunk of guesses, the class sizes in a row and where those of each guess begin.
     num_candidates, num_guesses = block.shape
     by_histogram = block.dtype == np.uint8
     width = max(1, _CHUNK_CELLS // (_NUM_BYTE_CODES if by_histogram else num_candidates))
@@ -227,14 +225,12 @@ def _chunked_class_sizes(block: Codes) -> Iterator[tuple[Int64s, npt.NDArray[np.
 
 
 def _histograms(chunk: Codes) -> tuple[Int64s, npt.NDArray[np.intp]]:
-    """Class sizes as one histogram of 243 cells per guess, empty cells included."""
     first = np.arange(chunk.shape[1]) * _NUM_BYTE_CODES
     cells = chunk + first
     return np.bincount(cells.ravel(), minlength=_NUM_BYTE_CODES * len(first)), first
 
 
 def _runs(chunk: Codes) -> tuple[Int64s, npt.NDArray[np.intp]]:
-    """Class sizes as lengths of runs of equal codes, after sorting each guess's codes."""
     codes = np.sort(chunk.T, axis=1)  # (width, num_candidates)
     starts_run = np.ones(codes.shape, dtype=np.bool_)
     starts_run[:, 1:] = codes[:, 1:] != codes[:, :-1]

@@ -1,4 +1,4 @@
-"""Regret from looking one guess ahead, with a curve for what follows."""
+"""Approximate regret: look one guess ahead and use a curve for what follows."""
 
 import math
 
@@ -14,27 +14,27 @@ _MEMO_LIMIT = 200_000
 
 
 class QuickRegret:
-    """Approximate regret: a class of candidates counts as an average one of its size.
+    """Approximate regret, with every class of candidates as an average one of its size.
 
     Args:
-        by_answer: Codes of each answer against each guess, shape (num_answers, num_guesses).
-        guess_of_answer: Where each answer stands among the guesses, shape (num_answers,).
+        by_answer: Codes of each guess against each answer, shape (num_answers, num_guesses).
+        guess_of_answer: Index of each answer among the guesses, shape (num_answers,).
         all_green: The code of a hit.
     """
 
     def __init__(self, by_answer: Codes, guess_of_answer: npt.NDArray[np.intp], all_green: int) -> None:
         self._by_answer, self._guess_of_answer, self._all_green = by_answer, guess_of_answer, all_green
-        # By class size c: the guesses its members typically need beyond one each, c * (typical - 1), in units.
+        # For class size c, the guesses that its members typically need beyond one each: c * (typical - 1), in units.
         sizes = range(len(by_answer) + 2)
         self._table = np.array([round(_UNIT * c * (typical_guesses(c) - 1)) for c in sizes], dtype=np.int64)
         self._best: dict[bytes, float] = {}
 
     def __call__(self, candidates: Candidates, codes: Codes) -> float:
-        """Expected guesses that a guess gives away against the best listed one, never negative.
+        """Return the expected guesses that a guess gives away against the best listed one, at least 0.
 
         Args:
             candidates: At least one.
-            codes: Of the guess against each of them.
+            codes: Codes of the guess against each of them.
         """
         hit = bool(np.any(codes == self._all_green))
         own = (int(self._table[class_sizes(codes)].sum()) - hit * _UNIT) / len(candidates)
@@ -42,13 +42,12 @@ class QuickRegret:
         return given_away
 
     def of_all(self, candidates: Candidates) -> npt.NDArray[np.float64]:
-        """Expected guesses that each listed guess gives away, shape (num_guesses,); the best one gives 0."""
+        """Return the expected guesses that each listed guess gives away, shape (num_guesses,); the best gives 0."""
         sums = self._sums(candidates)
         given_away: npt.NDArray[np.float64] = (sums - sums.min()) / (_UNIT * len(candidates))
         return given_away
 
     def _least(self, candidates: Candidates) -> float:
-        """Units per candidate that the best listed guess leaves; remembered per set."""
         key = candidates.tobytes()
         best = self._best.get(key)
         if best is None:
@@ -58,14 +57,13 @@ class QuickRegret:
         return best
 
     def _sums(self, candidates: Candidates) -> Int64s:
-        """Units that each listed guess leaves, over all candidates; shape (num_guesses,)."""
-        sums = sum_logs(self._by_answer[candidates], self._table)
-        sums[self._guess_of_answer[candidates]] -= _UNIT  # a candidate may be the secret itself
+        sums = sum_logs(self._by_answer[candidates], self._table)  # (num_guesses,); any table of class sizes will do
+        sums[self._guess_of_answer[candidates]] -= _UNIT  # a candidate can be the secret itself
         return sums
 
 
 def typical_guesses(num_candidates: int) -> float:
-    """Guesses that best play typically needs for this many candidates; a curve laid through solved sets.
+    """Return the guesses that best play typically needs for this many candidates; a curve fitted to solved sets.
 
     Examples:
         >>> [round(typical_guesses(n), 2) for n in (0, 1, 2, 20, 2315)]

@@ -1,15 +1,17 @@
-"""Fewest guesses still needed: a beam search over guesses with lower bounds, remembering every set it has solved.
+"""Fewest guesses still needed: a beam search over guesses with lower bounds, which remembers every solved set.
 
-Costs are totals over the candidates, in guesses. The facts used, for k candidates and enough turns:
-- no plan beats 2k - 1 (one candidate at the first guess, all others at the second);
-- a candidate that gets different marks against every candidate reaches 2k - 1; if there is none, no plan beats 2k,
-  and a candidate that leaves a single tied pair reaches it;
-- a guess with p classes, `hit` of them being itself, needs at least 3k - p - hit.
-Otherwise all guesses are ranked, the best `beam` are tried in turn, and a guess is dropped as soon as its classes
+Costs are total guesses over the candidates. For k candidates and enough turns:
+
+- No plan beats 2k - 1: one candidate at the first guess, all others at the second.
+- A candidate that separates all candidates reaches 2k - 1. If there is none, no plan beats 2k, and a candidate that
+  leaves a single pair together reaches that.
+- A guess with p classes needs at least 3k - p - hit, where hit is 1 if it is a candidate itself.
+
+Otherwise the search ranks all guesses and tries the best `beam` of them. It drops a guess as soon as its classes
 together cannot beat the best plan so far. Leaving guesses out is the only approximation.
 
-With a turn cap, a secret that is not found within t turns counts t + 1 guesses and one failure, and a failure
-outweighs any number of guesses: play solves as many secrets as it can, then uses as few guesses as it can.
+With a turn cap, a secret not found within t turns counts t + 1 guesses and one failure, and a failure outweighs any
+number of guesses. So play solves as many secrets as possible, then uses as few guesses as possible.
 """
 
 from itertools import pairwise
@@ -27,15 +29,15 @@ FAILURE = 1 << 40  # larger than any total of guesses
 UNCAPPED = 1 << 20
 NO_BOUND = 1 << 62
 _MEMO_LIMIT = 200_000
-_SELF_CHECK_LIMIT = 64  # above this size no candidate separates the candidates in practice; skip the look
+_SELF_CHECK_LIMIT = 64  # in larger sets no candidate separates all others in practice, so do not look
 
 
 class Plan(NamedTuple):
-    """Facts about a set of candidates.
+    """A plan for a set of candidates, or a bound on its cost.
 
     Attributes:
         cost: Total guesses plus FAILURE per secret not found; a lower bound if not `exact`.
-        depth: Most guesses the plan uses for one secret; 0 if not `exact`.
+        depth: Most guesses for any secret; 0 if not `exact`.
         guess: Index of the first guess; -1 if not `exact`.
         exact: Whether the plan was searched to its end.
     """
@@ -47,12 +49,12 @@ class Plan(NamedTuple):
 
 
 def guesses_in(cost: int) -> int:
-    """Total guesses in a cost, failures counted as one more than the turns."""
+    """Return the total guesses in a cost; a failure counts one more than the turns."""
     return cost % FAILURE
 
 
 def split_classes(candidates: Candidates, codes: Codes, all_green: int) -> tuple[list[Candidates], bool]:
-    """Part candidates by the marks a guess gets.
+    """Split candidates by the marks of a guess.
 
     Args:
         candidates: Sorted answer indices, shape (n,).
@@ -60,7 +62,7 @@ def split_classes(candidates: Candidates, codes: Codes, all_green: int) -> tuple
         all_green: The code of a hit.
 
     Returns:
-        The classes without the hit, smallest first, each sorted; and whether there is a hit.
+        The classes without the hit, smallest first; and whether there is a hit.
     """
     order = np.argsort(codes, kind="stable")
     in_order = codes[order]
@@ -79,9 +81,9 @@ class Search:
 
     Args:
         by_answer: Codes, shape (num_answers, num_guesses), C order.
-        guess_of_answer: For each answer, its index among the guesses, shape (num_answers,).
+        guess_of_answer: Index of each answer among the guesses, shape (num_answers,).
         all_green: The code of a hit.
-        beam: Guesses tried per set of candidates.
+        beam: Guesses to try per set of candidates.
     """
 
     def __init__(self, by_answer: Codes, guess_of_answer: npt.NDArray[np.intp], all_green: int, beam: int):
@@ -93,7 +95,7 @@ class Search:
         self._capped: dict[tuple[bytes, int], Plan] = {}
 
     def trim(self) -> None:
-        """Forget everything once the memory holds more than a fixed number of sets."""
+        """Forget everything once the memory holds too many sets."""
         if len(self._free) + len(self._capped) > _MEMO_LIMIT:
             self._free.clear()
             self._capped.clear()
@@ -103,15 +105,16 @@ class Search:
 
         Args:
             candidates: Sorted answer indices, shape (n,), n >= 1.
-            turns: Guesses left; UNCAPPED for as many as it takes.
-            bound: Plans that cost this much or more are of no interest.
+            turns: Guesses left, or UNCAPPED.
+            bound: Ignore plans that cost this much or more.
 
         Returns:
-            An exact plan if it costs less than `bound`, else possibly only a lower bound on the cost.
+            An exact plan if it costs less than `bound`; otherwise possibly only a lower bound.
         """
         num = len(candidates)
         if turns <= 2 or num <= 2:
             return self._short_plan(candidates, turns)
+        # A plan without a cap that fits into the turns is also the best one with a cap, and many caps share it.
         key = candidates.tobytes()
         free = self._free.get(key)
         if free is None or not (free.exact or free.cost >= bound):
@@ -124,22 +127,22 @@ class Search:
         return capped
 
     def cost_of(self, candidates: Candidates, codes: Codes, turns: int = UNCAPPED, bound: int = NO_BOUND) -> Plan:
-        """Cost of one guess followed by the best play found.
+        """Return the cost of one guess followed by the best known play.
 
         Args:
             candidates: Sorted answer indices, shape (n,), n >= 1.
             codes: The guess's codes against them, shape (n,).
-            turns: Guesses left, this one included; at least 1.
+            turns: Guesses left, including this one; at least 1.
             bound: As in `plan`.
 
         Returns:
-            A plan without the guess's index, which is the caller's to fill in.
+            A plan whose `guess` the caller must fill in.
         """
         classes, hit = split_classes(candidates, codes, self.all_green)
         num, turns_after = len(candidates), turns - 1 if turns < UNCAPPED else UNCAPPED
-        cost = 3 * num - len(classes) - 2 * hit  # every class of k at its floor, 2k - 1
+        cost = 3 * num - len(classes) - 2 * hit  # each class of k at its lower bound, 2k - 1
         depth = 1 if hit else 0
-        for members in reversed(classes):  # the largest has the most to add, so a hopeless guess ends early
+        for members in reversed(classes):  # the largest can add most, so a hopeless guess ends early
             if cost >= bound:
                 return Plan(cost, 0, -1, exact=False)
             floor = 2 * len(members) - 1
@@ -151,14 +154,14 @@ class Search:
         return Plan(cost, depth, -1, exact=cost < bound)
 
     def best_of(self, candidates: Candidates, ranked: list[int], turns: int, bound: int, floor: int) -> Plan:
-        """The cheapest of some guesses, the earliest of equals.
+        """Return the cheapest of some guesses; of equals the first.
 
         Args:
             candidates: Sorted answer indices, shape (n,).
             ranked: Indices of the guesses to try, most promising first.
             turns: Guesses left.
             bound: As in `plan`.
-            floor: A cost known to be out of reach of improvement: stop when it is met.
+            floor: A lower bound of the cost; stop when it is reached.
         """
         best = Plan(bound, 0, -1, exact=False)
         for guess in ranked:
@@ -170,7 +173,7 @@ class Search:
         return best
 
     def _expand(self, candidates: Candidates, turns: int, bound: int) -> Plan:
-        """Search a set of three or more candidates with three or more turns left."""
+        # For three or more candidates and three or more turns.
         num = len(candidates)
         if num <= _SELF_CHECK_LIMIT:
             guess, num_classes = most_telling_candidate(self.by_answer, self.guess_of_answer[candidates], candidates)
@@ -184,26 +187,25 @@ class Search:
         is_candidate = self._is_candidate(candidates)
         least_cost = 3 * num - split.num_classes - is_candidate
         if turns >= UNCAPPED:
-            # 2*sum(c^2) = 2*(n + 2*pairs): large classes are dear; the second term is the guess's own lower bound.
+            # 2*sum(c^2) = 2*(n + 2*pairs) penalises large classes; the second term is the guess's lower bound.
             rank = 2 * (num + 2 * split.num_pairs) + num * least_cost
         else:
-            # The cap binds: with two turns the classes are the secrets found, so classes first, then pairs. On lists of
-            # three and four letters this does better than the rank above with a beam twice as wide.
+            # The cap binds. With two turns, the number of classes is the number of secrets found, so rank by classes,
+            # then by pairs. On lists of three and four letters this beats the rank above with a beam twice as wide.
             rank = num * num * (num - split.num_classes) + split.num_pairs
-        # The bound must not choose the beam, or a value would depend on what was asked before.
+        # The bound must not influence the beam, or a value would depend on earlier questions.
         useful = np.flatnonzero((split.num_classes > 1) | is_candidate)
         ranked = first_by_rank(useful, rank, self.beam)
         floor = 2 * num if num <= _SELF_CHECK_LIMIT else 2 * num - 1
         return self.best_of(candidates, ranked, turns, bound, floor)
 
     def _is_candidate(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
-        """Mask of the guesses that are candidates, shape (num_guesses,)."""
         flags = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
         flags[self.guess_of_answer[candidates]] = True
         return flags
 
     def _short_plan(self, candidates: Candidates, turns: int) -> Plan:
-        """The cases with a formula: one or two candidates, or at most two turns."""
+        # One or two candidates, or at most two turns: formulas instead of a search.
         num = len(candidates)
         if turns <= 0:
             return Plan(num + num * FAILURE, 0, -1)
@@ -214,7 +216,7 @@ class Search:
             return Plan(1 + (num - 1) * (2 + FAILURE), 1, first)
         if num == 2:
             return Plan(3, 2, first)
-        # Two turns: each class but the hit gives one secret at the second, all others fail at a count of 3.
+        # Two turns: each class but the hit yields one secret at the second; all others fail and count 3.
         num_classes = count_split(self.by_answer[candidates]).num_classes
         is_candidate = self._is_candidate(candidates)
         guess = int((2 * num_classes + is_candidate).argmax())
@@ -223,7 +225,7 @@ class Search:
 
 
 def most_telling_candidate(by_answer: Codes, guesses: npt.NDArray[np.intp], candidates: Candidates) -> tuple[int, int]:
-    """The candidate that splits the candidates into most classes.
+    """Return the candidate that splits the candidates into the most classes.
 
     Args:
         by_answer: Codes, shape (num_answers, num_guesses).
@@ -240,8 +242,8 @@ def most_telling_candidate(by_answer: Codes, guesses: npt.NDArray[np.intp], cand
 
 
 def first_by_rank(guesses: npt.NDArray[np.intp], rank: npt.NDArray[np.int64], count: int) -> list[int]:
-    """The `count` guesses of lowest rank, ties by index; `rank` has shape (num_guesses,)."""
-    keys = rank[guesses] * len(rank) + guesses  # one number per guess, so that ties cannot fall at random
+    """Return the `count` guesses of lowest rank, ties by index; `rank` has shape (num_guesses,)."""
+    keys = rank[guesses] * len(rank) + guesses  # unique keys, so that ties are not random
     if len(keys) > count:
         keys = np.partition(keys, count - 1)[:count]
     return [int(key) % len(rank) for key in np.sort(keys)]

@@ -1,9 +1,9 @@
-"""Cache files that are either whole and the right ones, or not used.
+"""Sealed cache files: a damaged or wrong file counts as absent.
 
-A file is its content followed by a 32-byte SHA-256 seal over a label (what the content is and for which words) and the
-content. A file that is cut short, altered, or belongs to other words does not match its seal and counts as absent.
-Files are written under another name and renamed, so a reader never sees half of one, and two writers do no harm.
-The seal also covers a loss of power between the rename and the disk, so writes are not forced out.
+A file is its content followed by a 32-byte SHA-256 seal over a label (what the content is, and for which words) and the
+content. A file that is cut, altered or for other words does not match its seal. Files are written under a temporary
+name and renamed, so readers never see half a file and two writers do no harm. The seal also detects a loss of power
+before the data reached the disk, so no fsync is needed.
 """
 
 import hashlib
@@ -22,20 +22,19 @@ from wordle_rl.solver.matrix import Codes
 logger = logging.getLogger(__name__)
 
 _SEAL_BYTES = hashlib.sha256().digest_size
-_FORMAT = b"wordle-rl solver cache 1\n"  # raise the number when a file's content or the search behind it changes
+_FORMAT = b"wordle-rl solver cache 1\n"  # raise the number when the content or the search behind it changes
 
 
 def write_sealed(path: Path, label: str, parts: Iterable[bytes | memoryview]) -> bool:
-    """Write content and its seal in one atomic step.
+    """Write content and its seal atomically.
 
     Args:
-        path: Where to; missing directories are made.
-        label: What the content is; `read_sealed` must be given the same.
+        path: The file; missing directories are created.
+        label: What the content is; pass the same to `read_sealed`.
         parts: The content, in order.
 
     Returns:
-        Whether it was written. A cache that cannot be written (read-only, full) is logged as a warning, because the
-        solver works without one.
+        Whether it was written. Failure (read-only, full) only logs a warning, since the solver works without a cache.
     """
     seal = hashlib.sha256(_FORMAT + label.encode() + b"\n")
     temporary: Path | None = None
@@ -59,13 +58,13 @@ def write_sealed(path: Path, label: str, parts: Iterable[bytes | memoryview]) ->
 
 
 def read_sealed(path: Path, label: str) -> bytes | None:
-    """Read content whose seal matches; None if the file is absent, damaged, or made for another label."""
+    """Read content whose seal matches; None if the file is absent, damaged, or has another label."""
     content = _sealed_view(path, label)
     return None if content is None else bytes(content)
 
 
 def save_codes(path: Path, label: str, by_answer: Codes) -> bool:
-    """Write a code table in NumPy's own format, plus the seal; see `write_sealed`."""
+    """Write a code table in NumPy's format and its seal; see `write_sealed`."""
     header = BytesIO()
     np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(by_answer))
     return write_sealed(path, label, [header.getvalue(), by_answer.data.cast("B")])
@@ -75,13 +74,13 @@ def load_codes(path: Path, label: str, shape: tuple[int, int], dtype: np.dtype[n
     """Map a code table into memory, read-only, so that processes on one machine share its pages.
 
     Args:
-        path: File written by `save_codes`.
-        label: Label it was written with.
+        path: A file that `save_codes` wrote.
+        label: Its label.
         shape: Expected (num_answers, num_guesses).
         dtype: Expected type.
 
     Returns:
-        The table, or None if the file is absent, damaged or another table.
+        The table; None if the file is absent, damaged or another table.
     """
     if _sealed_view(path, label) is None:
         return None
@@ -98,7 +97,7 @@ def _sealed_view(path: Path, label: str) -> memoryview | None:
     try:
         with path.open("rb") as file:
             if os.fstat(file.fileno()).st_size <= _SEAL_BYTES:
-                logger.warning("solver cache %s is cut short; rebuilding", path)
+                logger.warning("solver cache %s is truncated; rebuilding", path)
                 return None
             view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError:

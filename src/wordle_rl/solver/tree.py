@@ -1,4 +1,4 @@
-"""A whole plan as a value: which guess to play after each sequence of marks, and the way to each secret."""
+"""A whole plan as a value: the guess after each sequence of marks, and the guesses to each secret."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +15,13 @@ from wordle_rl.words import WordList
 
 @dataclass(frozen=True)
 class Tree:
-    """One fixed way to play every secret of a list.
+    """A plan for every secret of a list.
 
     Attributes:
         opener: First guess.
-        max_turns: Turn cap the plan was made for.
-        paths: The guesses played for each secret, in order. A path ends with its secret if the plan finds it, and
-            is `max_turns` long if it does not.
+        max_turns: Turn cap of the plan.
+        paths: Guesses for each secret, in order. A path ends with its secret if the plan finds it; otherwise it has
+            `max_turns` guesses.
     """
 
     opener: str
@@ -29,23 +29,23 @@ class Tree:
     paths: Mapping[str, tuple[str, ...]] = field(repr=False)
 
     def path(self, secret: str) -> tuple[str, ...]:
-        """The guesses played for a secret.
+        """Return the guesses played for a secret.
 
         Raises:
             SolverError: If the secret is not in the list.
         """
         if secret not in self.paths:
-            raise SolverError(f"{secret!r} is not one of the {len(self.paths)} secrets of this tree; check the list")
+            raise SolverError(f"{secret!r} is not one of the {len(self.paths)} secrets of the tree; check the list")
         return self.paths[secret]
 
     def best(self, history: Sequence[str | tuple[str, str]]) -> str:
-        """The guess to play next.
+        """Return the guess to play next.
 
         Args:
-            history: One entry per turn so far: its marks, or the pair (guess, marks). Empty for the opener.
+            history: One entry per turn so far: the marks, or a pair (guess, marks).
 
         Raises:
-            SolverError: If a guess is not the tree's own, no secret gives these marks, or the game is over.
+            SolverError: If a guess is not that of the tree, no secret gives these marks, or the game is over.
         """
         marks: tuple[str, ...] = ()
         for entry in history:
@@ -68,7 +68,6 @@ class Tree:
 
     @cached_property
     def _decisions(self) -> dict[tuple[str, ...], str]:
-        """The guess after each sequence of marks, derived from the paths."""
         decisions: dict[tuple[str, ...], str] = {}
         for secret, path in self.paths.items():
             marks: tuple[str, ...] = ()
@@ -79,32 +78,32 @@ class Tree:
 
     @cached_property
     def num_failed(self) -> int:
-        """Secrets the plan does not find within the cap; 0 unless the list makes it impossible or very hard."""
+        """Number of secrets that the plan does not find within the cap."""
         return sum(path[-1] != secret for secret, path in self.paths.items())
 
     @property
     def num_solved(self) -> int:
-        """Secrets the plan finds within the cap."""
+        """Number of secrets that the plan finds within the cap."""
         return len(self.paths) - self.num_failed
 
     @cached_property
     def total_guesses(self) -> int:
-        """Guesses over all secrets; a secret not found counts max_turns + 1."""
+        """Total guesses over all secrets; a secret not found counts max_turns + 1."""
         return sum(len(path) + (path[-1] != secret) for secret, path in self.paths.items())
 
     @property
     def mean_guesses(self) -> float:
-        """Guesses per secret; a secret not found counts max_turns + 1."""
+        """Mean guesses per secret; a secret not found counts max_turns + 1."""
         return self.total_guesses / len(self.paths)
 
     @cached_property
     def max_depth(self) -> int:
-        """Most turns played for any secret, at most max_turns."""
+        """Most guesses for any secret, at most max_turns."""
         return max(len(path) for path in self.paths.values())
 
     @cached_property
     def distribution(self) -> tuple[int, ...]:
-        """Secrets found at turn 1, 2, ..., max_turns; shape (max_turns,). Sums to num_solved."""
+        """Number of secrets found at turn 1, 2, ..., max_turns; sums to num_solved."""
         counts = [0] * self.max_turns
         for secret, path in self.paths.items():
             if path[-1] == secret:
@@ -112,7 +111,7 @@ class Tree:
         return tuple(counts)
 
     def summary(self) -> dict[str, object]:
-        """The figures without the paths, ready for JSON."""
+        """Return the figures without the paths, ready for JSON."""
         return {
             "opener": self.opener,
             "total_guesses": self.total_guesses,
@@ -127,12 +126,12 @@ class Tree:
 
 
 def grow_tree(search: Search, words: WordList, opener: str | None, max_turns: int) -> Tree:
-    """Write out the plan the search finds.
+    """Build the tree of the plan that a search finds.
 
     Args:
         search: Search over the list's matrix.
-        words: The list.
-        opener: First guess, listed; None for the best the search finds.
+        words: The word list.
+        opener: First guess, from the list. None: the best that the search finds.
         max_turns: Turn cap, at least 1.
     """
     everything = np.arange(len(words.answers), dtype=np.int32)
@@ -145,7 +144,6 @@ def grow_tree(search: Search, words: WordList, opener: str | None, max_turns: in
 def _grow(
     search: Search, words: WordList, candidates: Candidates, guess: int, played: tuple[str, ...], turns: int
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (secret, path) for each candidate, playing `guess` with `turns` guesses left."""
     played = (*played, words.guesses[guess])
     classes, hit = split_classes(candidates, search.by_answer[candidates, guess], search.all_green)
     if hit:
@@ -159,13 +157,13 @@ def _grow(
 
 
 def tree_to_json(tree: Tree) -> bytes:
-    """The tree as JSON bytes."""
+    """Serialise a tree as JSON."""
     body = {"opener": tree.opener, "max_turns": tree.max_turns, "paths": tree.paths}
     return json.dumps(body, separators=(",", ":")).encode()
 
 
 def tree_from_json(content: bytes) -> Tree:
-    """The tree that `tree_to_json` wrote; the content is taken to be sound, as its seal has been checked."""
+    """Parse what `tree_to_json` wrote; the seal of the file has already been checked."""
     body = json.loads(content)
     paths = {secret: tuple(path) for secret, path in body["paths"].items()}
     return Tree(body["opener"], body["max_turns"], paths)

@@ -1,13 +1,12 @@
 """Teachers: players whose games are trained on.
 
 solver.py          the solver as teacher; misspelt words before its guesses
-best_guess.py      the guess it names
-pseudo_secrets.py  letters that stand in for an answer, so that it is shown
-invented_words.py  words of no list, which teach to spell what the marks say
-distribution.py    what the solver says at boards of others: a guess, or a distribution over words
+best_guess.py      the guess that splits the answers into the most classes
+pseudo_secrets.py  letters that stand in for an answer as the secret
+invented_words.py  invented words as secrets, which teach to spell what the marks say
+distribution.py    the solver's label for any board: a guess, or a distribution over words
 games.py           the solver teacher's games as traces, with thinking in words
-own_teacher.py     games of a teacher of yours, by import path
-unfinished.py      those games while they are written, resumed after a stop
+own_teacher.py     games of your own teacher, by import path
 llm.py             language models as teachers: requests, budget
-collect.py         collection of their games, resumed after a stop
+collect.py         collect their games, resumed after a stop
 """

@@ -1,4 +1,4 @@
-"""`wordle-rl traces --teacher openai`: which games to play, where to store them, and how far the command is."""
+"""`wordle-rl traces --teacher openai`: choose the games, play them, store them and show progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -28,8 +27,8 @@ class Collected:
     Attributes:
         tally: Games played and tokens spent by this call.
         spent_before: What earlier calls spent on the same games.
-        num_before: Games that were in the file already.
-        num_missing: Games still to be played.
+        num_before: Games that were already in the file.
+        num_missing: Games that are still missing.
     """
 
     tally: Tally
@@ -39,25 +38,25 @@ class Collected:
 
 
 def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) -> list[str]:
-    """The secrets to play, in order and once each: a part of the split, or the words of a file.
+    """Return the secrets to play, each once: a part of the split, or the words of a file.
 
     Raises:
-        ConfigError: If a word is not listed, there are none, both a part and a file are named, or there are test
-            secrets among them and they are not allowed.
+        ConfigError: If a word is not listed, there are no words, both a part and a file are set, or the secrets include
+            test secrets and these are not allowed.
     """
     secrets = list(split.named(settings.split))
     if settings.words_file is not None:
         if settings.split != LLMTeacherSettings.model_fields["split"].default:
             raise ConfigError(
-                f"--split {settings.split} and --words-file both choose the secrets; leave one of them out"
+                f"--split {settings.split} and --words-file both choose the secrets; leave out one of them"
             )
         secrets = _words_in(settings.words_file, words)
     secrets = secrets[: settings.max_secrets] if settings.max_secrets else secrets
     test = set(split.test)
     if not settings.allow_test_secrets and (among := [secret for secret in secrets if secret in test]):
         raise ConfigError(
-            f"{len(among)} of the {len(secrets)} secrets are test secrets, {among[0]!r} for one, which must not be "
-            "trained on; choose others, or pass --allow-test-secrets to look at their games only"
+            f"{len(among)} of the {len(secrets)} secrets are test secrets, for example {among[0]!r}, which must not be "
+            "trained on; choose others, or pass --allow-test-secrets if you only look at the games"
         )
     return secrets
 
@@ -66,20 +65,15 @@ def _words_in(path: Path, words: WordList) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8-sig").split()
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no text; give one word a line") from None
+        raise ConfigError(f"{path} is not a text file; write one word per line") from None
     found = list(dict.fromkeys(line.lower() for line in lines))
     if not found:
-        raise ConfigError(f"{path} holds no words; give one a line")
+        raise ConfigError(f"{path} has no words; write one word per line")
     if missing := [word for word in found if word not in words]:
-        raise ConfigError(f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words)")
+        raise ConfigError(
+            f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words); remove them"
+        )
     return found
-
-
-def _asked_for(words: WordList, settings: LLMTeacherSettings) -> dict[str, Any]:
-    """The settings that two games of the same secret, seed and model must share to count as the same game."""
-    drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
-    rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
-    return {"words": words.fingerprint[:12], **drawing, **rules}
 
 
 def collect(
@@ -94,29 +88,29 @@ def collect(
     """Play the games that a traces file still lacks and append them one by one.
 
     Args:
-        path: The traces file; games in it that were finished are not played again.
+        path: The traces file; finished games in it are not played again.
         words: The word lists.
         split: Their split.
         settings: The teacher, its secrets and its budget.
         seed: Seed of the first game of every secret; further games count up.
-        csv_directory: Where to write `wordle_data_<WORD>.csv` for every word of the file; None: nowhere.
-        console: For the progress line.
+        csv_directory: Directory for `wordle_data_<WORD>.csv`, one for every word of the file. None: write none.
+        console: Console for the progress line.
 
     Raises:
         ConfigError: See `choose_secrets`, `find_endpoint`, `SettingsFile.check` and `LLMTeacher`.
-        RunError: If the file is no traces file, cannot be written, or another process collects into it.
+        RunError: If the file is not a traces file, cannot be written, or another process writes to it.
     """
     if not settings.model:
-        raise ConfigError("name the teacher with --model, as the endpoint knows it")
+        raise ConfigError("no teacher is set; pass --model with the name at the endpoint")
     teacher_name, served = served_name(settings.model)
     if teacher_name == "solver":
-        raise ConfigError("games of --model solver would pass for the solver's own; have it served by another name")
+        raise ConfigError("games of --model solver would pass for the solver teacher's; serve it under another name")
     secrets = choose_secrets(words, split, settings)
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
     with closing(Store(path, begins=b'{"secret":')) as store:
         if store.num_bytes_cut:
             console.print(
-                f"{path} ended in the middle of a line; that game is played again", markup=False, soft_wrap=True
+                f"{path} ended in the middle of a line; playing that game again", markup=False, soft_wrap=True
             )
         jobs = {
             (secret, seed_after(seed, number), teacher_name): Job(secret, seed_after(seed, number))
@@ -124,14 +118,18 @@ def collect(
             for secret in secrets
         }
         finished: set[tuple[str, int, str]] = set()
-        before = Tally()  # of the games wanted now, their failed tries included
+        before = Tally()  # spent on the wanted games, including failed attempts
         for trace in read_traces(path) if path.exists() else ():
             if trace.error is None:
                 finished.add(trace.key)
             if trace.key in jobs:
                 before.prompt_tokens += trace.prompt_tokens
                 before.completion_tokens += trace.completion_tokens
-        asked, record = {**_asked_for(words, settings), "model": served}, SettingsFile(path)
+        # Games in the file count only if they were played with the same settings.
+        drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
+        rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
+        asked = {"words": words.fingerprint[:12], **drawing, **rules, "model": served}
+        record = SettingsFile(path)
         if any(model == teacher_name for _, _, model in finished):
             record.check(teacher_name, asked)
         missing = [job for key, job in jobs.items() if key not in finished]
@@ -163,7 +161,7 @@ def _play(
 
 
 def describe(tally: Tally, settings: LLMTeacherSettings) -> str:
-    """Wins, errors, tokens and cost so far, in a few words."""
+    """Summarise wins, errors, tokens and cost so far."""
     cost = tally.cost(settings)
     parts = [f"{tally.num_wins:,} won", f"{tally.num_errors:,} errors", f"{tally.tokens:,} tokens"]
     return ", ".join(parts if cost is None else [*parts, f"cost {cost:.4f}"])

@@ -1,14 +1,14 @@
-"""What the solver says at any board, whoever played it: one guess, or a distribution over words.
+"""The solver's label for any board: one guess, or a distribution over words.
 
     q(word | board)  ~  exp(-regret(word) / temperature)
 
-Regret is in expected guesses, so a temperature of 0.1 makes a word that costs a tenth of a guess e times rarer. It is
-the quick one (`Solver.quick_regrets`): all listed words of a new board cost a pass over the table of marks, a few
-milliseconds, where the exact search takes that long for one word.
+Regret is in expected guesses: at a temperature of 0.1, a word that costs a tenth of a guess is e times rarer. It is the
+quick regret (`Solver.quick_regrets`): one pass over the table of marks, a few milliseconds for all words of a new
+board. The exact search takes that long for a single word.
 
-Not every listed word gets a chance. There are thousands, each of them bad at most boards, and together they would
-outweigh the few good ones. Considered are the words that may be the secret, and the best guesses of all, as many as the
-solver's search looks at. For the last guess, or in hard mode, only those that may be the secret are.
+Only some words get probability. There are thousands of listed words, each bad on most boards, and together they would
+outweigh the few good ones. So q covers the words that can be the secret and the best guesses overall, as many as the
+beam of the solver. For the last guess, and in hard mode, it covers only words that can be the secret.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from wordle_rl.teachers.games import narration
 from wordle_rl.teachers.solver import SolverTeacher, listed_guess
 
 _LEAST = 1e-4
-"""Words that are less likely are left out: they teach nothing and make targets long."""
+"""Drop words that are less likely: they teach nothing and make targets long."""
 _MAX_BOARDS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class WordDistribution:
-    """Words, the chance of each, which sum to 1, and the thinking that leads to them."""
+    """Words, their probabilities, which sum to 1, and the thinking that leads to them."""
 
     words: tuple[str, ...]
     chances: tuple[float, ...]
@@ -46,7 +46,7 @@ class WordDistribution:
 
     @property
     def entropy(self) -> float:
-        """In nats."""
+        """Entropy in nats."""
         return -sum(chance * math.log(chance) for chance in self.chances)
 
     def is_likeliest(self, word: str | None) -> bool:
@@ -54,24 +54,24 @@ class WordDistribution:
         return word in self.words and self.chances[self.words.index(word)] == max(self.chances)
 
     def draw(self, rng: random.Random) -> int:
-        """The place of a word drawn by chance."""
+        """Draw the index of a word."""
         return rng.choices(range(len(self.words)), self.chances)[0]
 
 
 class BoardTeacher(Protocol):
-    """Says what to play at boards that others came to."""
+    """Labels boards that any player reached."""
 
     def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
-        """What to play; None where no answer fits. Turns without marks rule nothing out."""
+        """Return what to play; None if no answer fits. Turns without marks are ignored."""
 
 
 class SolverGuess:
-    """The guess of the solver teacher.
+    """Label boards with the solver teacher's guess.
 
     Args:
-        solver: Of the word list.
-        traces: How the teacher plays, without its noise, and whether it writes its thinking.
-        prompter: Rules, and whether there may be thinking.
+        solver: The solver of the word list.
+        traces: How the teacher plays (its noise is ignored) and whether it writes its thinking.
+        prompter: Rules, and whether replies can think.
 
     Raises:
         WordListError: If the opener is not listed.
@@ -81,7 +81,7 @@ class SolverGuess:
         self._teacher, self._words = SolverTeacher(solver), solver.words
         self._settings, self._max_turns = traces.teacher, prompter.rules.max_turns
         self._narrates = traces.narrate and prompter.thinking is not Thinking.OFF
-        self._teacher.advise([()], self._settings)  # refuses the opener now, before a game is played
+        self._teacher.advise([()], self._settings)  # raises for a wrong opener now, before any game is played
 
     def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
         """See `BoardTeacher`."""
@@ -97,13 +97,13 @@ class SolverGuess:
 
 
 class SolverDistribution:
-    """The solver's distribution over words by their regret.
+    """Label boards with a distribution over words by regret.
 
     Args:
-        solver: Of the word list.
-        temperature: In expected guesses, above 0.
-        rules: Turns of a game; hard mode.
-        opener: The only word of a board without marks; None: openers are weighed as other words are.
+        solver: The solver of the word list.
+        temperature: Temperature in expected guesses, above 0.
+        rules: Turns of a game, and hard mode.
+        opener: The only word for a board without marks. None: weigh openers like other words.
 
     Raises:
         WordListError: If the opener is not listed.
@@ -127,16 +127,16 @@ class SolverDistribution:
         candidates = self._solver.candidates(scored)
         if not len(candidates):
             return None
-        considered = self._guess_of_answer[candidates]  # (n,): guesses that may be the secret
+        considered = self._guess_of_answer[candidates]  # (n,): guesses that can be the secret
         if is_last:
-            # What a guess tells is of no use any more, and each of these is the secret with the same chance.
+            # Information is useless now, and each candidate is the secret with the same probability.
             weights = np.ones(len(considered))
         else:
             regrets = self._solver.quick_regrets(candidates)  # (num_guesses,)
             if not self._rules.hard_mode:
                 best = np.argsort(regrets, kind="stable")[:DEFAULT_BEAM]
                 codes = self._solver.matrix[np.ix_(best, candidates)]  # (beam, n)
-                tells = (codes != codes[:, :1]).any(axis=1)  # a word that was played tells nothing
+                tells = (codes != codes[:, :1]).any(axis=1)  # drop words without information, such as those played
                 considered = np.union1d(considered, best[tells])
             weights = np.exp((regrets[considered].min() - regrets[considered]) / self._temperature)
         kept = weights >= _LEAST * weights.sum()

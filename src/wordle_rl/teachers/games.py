@@ -25,28 +25,28 @@ _CHUNK = 4096
 
 
 _MANY_GAMES = 20_000
-"""From this many games on, a second process saves more time than it takes to start."""
+"""Number of games from which a second process saves more time than it takes to start."""
 
 
 _MOST_HELPERS = 8
-"""Processes at most: each holds its own matrices, about 150 MB."""
+"""Most processes; each holds its own matrices, about 150 MB."""
 
 
 _REFUSED_RATE = 0.35
-"""Chance per turn to spare that other letters which the marks allow are refused before an invented word is named. On a
-board that nothing known fits, a policy is often refused, and has to name something else."""
+"""Probability, per spare turn, of a refused word before an invented word is named. On a board that no known word fits,
+a policy is often refused and must learn to try something else."""
 
 
 def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: int) -> list[str]:
-    """The secrets of the teacher's games: training secrets, except those kept for learning by play, words outside the
-    answers, and invented ones; never a held-out secret.
+    """Draw the secrets of the teacher's games; held-out secrets are never among them.
 
-    Thoughts are about the answers, so with `narrate` no secret lies outside them: "Only essay fits" would be false.
+    They are training secrets (without those reserved for RL), words outside the answers, and invented words.
 
     Raises:
         WordListError: If no words can be invented.
     """
     rng = random.Random(seed)
+    # Narration speaks about the answers. With a secret outside them, "Only essay fits" would be false.
     num_outside = round(settings.num_games * settings.outside_rate) if words.outside and not settings.narrate else 0
     secrets = rng.choices(words.outside, k=num_outside) if num_outside else []
     num_invented = round(settings.num_games * settings.invented_rate)
@@ -69,7 +69,7 @@ def solver_traces(
     on_progress: Callable[[int], None] | None = None,
     max_turns: int = 6,
 ) -> Iterator[GameRecord]:
-    """Play one teacher game per secret; with `pseudo_secrets` letters may replace words outside the answers.
+    """Play one teacher game per secret; with `pseudo_secrets`, letters can replace words outside the answers.
 
     Args:
         words: The word lists.
@@ -99,12 +99,13 @@ def _chunk_of(
     chunk: int,
     max_turns: int,
 ) -> Iterator[GameRecord]:
-    """The games of one chunk, counted from 0; they depend on no other chunk."""
+    # A chunk depends on no other chunk, so a run can resume at any of them.
     start = chunk * _CHUNK
     drawn = list(secrets[start : start + _CHUNK])
     slips = random.Random(f"slips {seed} {start}")
     if not settings.pseudo_secrets:
         return _as_traces(words, teacher.play(drawn, settings.teacher, seed + start, max_turns), settings, seed, slips)
+    # Play an answer in place of each outside word, then replace the secret by letters with the same marks.
     outside = [place for place, secret in enumerate(drawn) if _is_outside(secret, words)]
     num_before = sum(_is_outside(secret, words) for secret in secrets[:start])
     secret_of = dict(zip(outside, _evenly(words.answers, num_before, len(outside), seed), strict=True))
@@ -115,7 +116,7 @@ def _chunk_of(
         place: _with_pseudo_secret(trace, words, letters) if place in secret_of else trace
         for place, trace in enumerate(_as_traces(words, games, settings, seed, slips))
     }
-    if without := [place for place, trace in found.items() if trace is None]:
+    if without := [place for place, trace in found.items() if trace is None]:  # no such letters: play the outside word
         games = teacher.play([drawn[place] for place in without], settings.teacher, seed + start, max_turns)
         found |= zip(without, _as_traces(words, games, settings, seed, slips), strict=True)
     return (trace for trace in found.values() if trace is not None)
@@ -126,7 +127,7 @@ def _is_outside(secret: str, words: WordList) -> bool:
 
 
 def _evenly(answers: Sequence[str], start: int, count: int, seed: int) -> list[str]:
-    """Answers number `start` and on of an endless sequence: all of them again and again, each time in another order."""
+    # A slice of an endless sequence: all answers in random order, then all again in another order, and so on.
     found: list[str] = []
     for turn in range(start // len(answers), (start + count) // len(answers) + 1):
         shuffled = list(answers)
@@ -137,7 +138,6 @@ def _evenly(answers: Sequence[str], start: int, count: int, seed: int) -> list[s
 
 
 def _with_pseudo_secret(trace: GameRecord, words: WordList, rng: random.Random) -> GameRecord | None:
-    """The game with other letters as its secret, up to where it was won; None if it was not, or there are none."""
     *earlier, last = trace.turns
     guesses = [turn.guess for turn in earlier if turn.guess and turn.marks]
     letters = pseudo_secret(trace.secret, guesses, words, rng) if trace.won and guesses else None
@@ -149,12 +149,12 @@ def _with_pseudo_secret(trace: GameRecord, words: WordList, rng: random.Random) 
 def validation_traces(
     split: Split, teacher: SolverTeacher, settings: TraceSettings, seed: int, max_turns: int = 6
 ) -> Iterator[GameRecord]:
-    """One game of the teacher per validation secret, for SFT's validation loss, never trained on.
+    """Play one teacher game per validation secret, for SFT's validation loss; they are never trained on.
 
-    The teacher plays as in the training games, noise included: a part of every loss is irreducible,
-    and a model that learns the noise by heart loses most just there. Its chances are drawn apart from those of the
-    training games, whose random openings it would otherwise repeat.
+    The teacher plays as in the training games, with noise. A part of every loss is therefore irreducible, and a model
+    that memorises the noise loses most there.
     """
+    # Another seed than for training, or both would have the same random openings.
     seed = random.Random(f"validation {seed}").getrandbits(31)
     return solver_traces(teacher.words, split.val, teacher, settings, seed, max_turns=max_turns)
 
@@ -169,10 +169,10 @@ def write_solver_traces(
     validation: Path | None = None,
     max_turns: int = 6,
 ) -> int:
-    """Have the solver teacher play `settings.num_games` games, write them to a file, and return how many there are.
+    """Let the solver teacher play `settings.num_games` games, write them to a file, and return their number.
 
-    Games are kept beside the file until all are there. A call that was stopped resumes after the last whole chunk.
-    The `validation_traces` are written first, to the file `validation`, if that is given.
+    Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk. With
+    `validation`, that file gets the `validation_traces` first.
 
     Raises:
         WordListError: If the opener is not listed.
@@ -193,7 +193,8 @@ def write_solver_traces(
         if validation is not None and not (validation.is_file() and done):
             games = validation_traces(split, teacher, settings, seed, max_turns)
             write_jsonl(validation, (trace.to_row() for trace in games))
-        with teacher.helped_by(_num_helpers(settings.num_games)):
+        num_helpers = min(num_cores(), _MOST_HELPERS) if settings.num_games >= _MANY_GAMES else 1
+        with teacher.helped_by(num_helpers):
             for chunk in range(done // _CHUNK, _num_chunks(secrets)):
                 on_progress(min(chunk * _CHUNK, len(secrets)))
                 games = _chunk_of(solver.words, secrets, teacher, settings, seed, chunk, max_turns)
@@ -203,18 +204,13 @@ def write_solver_traces(
     return len(secrets)
 
 
-def _num_helpers(num_games: int) -> int:
-    """Number of processes that save time for a number of solver games (see `SolverTeacher.helped_by`)."""
-    return min(num_cores(), _MOST_HELPERS) if num_games >= _MANY_GAMES else 1
-
-
 def _as_traces(
     words: WordList, games: TeacherGames, settings: TraceSettings, seed: int, rng: random.Random
 ) -> Iterator[GameRecord]:
     columns = (games.guesses, games.codes, games.taught, games.remaining, games.classes)
     for secret, *rows in zip(games.secrets, *(column.tolist() for column in columns), strict=True):
         turns: list[TurnRecord] = []
-        spare = len(rows[0]) - sum(guess >= 0 for guess in rows[0])
+        spare = len(rows[0]) - sum(guess >= 0 for guess in rows[0])  # turns that slips can use without losing the game
         for guess, code, taught, remaining, classes in zip(*rows, strict=True):
             if guess < 0:
                 break
@@ -244,7 +240,7 @@ def _slips(
     remaining: int,
     rng: random.Random,
 ) -> list[TurnRecord]:
-    """Misspelt guesses before a word, usually none; each costs a turn and is not taught."""
+    # Misspelt guesses before a word, usually none. Each costs a turn and is not trained on, but what follows it is.
     slips: list[TurnRecord] = []
     while len(slips) < most and rng.random() < rate:
         slip = misspelt(word, [turn.turn for turn in (*turns, *slips)], words, rng)
@@ -255,21 +251,21 @@ def _slips(
 
 
 _FEW = 5
-"""Answers that a player may have in mind all at once."""
+"""Number of answers that a player can keep in mind."""
 
 
 def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: int, *, probe: bool = False) -> str:
-    """Thinking of the teacher: facts, how many words are possible, reason for the guess; true by construction.
+    """Write the teacher's thinking: facts, how many words are possible, and the reason for the guess.
 
-    It holds no number that a player could not know: a model that learns to write the solver's counts learns to make up
-    numbers.
+    It is true by construction and holds no number that a player could not know. A model that learns to write the
+    solver's counts would learn to make up numbers.
 
     Args:
         turns: The turns before the guess.
         guess: The word played.
-        remaining: Number of answers possible before it; 0: none, and the guess is an invented word.
-        classes: Into how many classes it splits them; 0: it was not chosen for that.
-        probe: The guess is not a possible answer; it was chosen for its classes alone.
+        remaining: Number of possible answers before it; 0: none, and the guess is an invented word.
+        classes: Number of classes that it splits them into; 0 if it was not chosen for that.
+        probe: The guess cannot be the secret and was chosen only for its classes.
     """
     known = describe_knowledge(knowledge_of([turn.turn for turn in turns], len(guess)))
     if remaining == 0:
@@ -277,7 +273,7 @@ def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: 
     if remaining == 1:
         return " ".join([*known, f"Only {guess} fits."])
     count = "A few words are possible" if remaining <= _FEW else "Many words are possible"
-    apart = "all" if classes == remaining <= _FEW else "most"  # it was chosen for the number of classes
+    apart = "all" if classes == remaining <= _FEW else "most"
     reason = f"{guess} is one of them"
     if not turns:
         reason = f"I open with {guess}"

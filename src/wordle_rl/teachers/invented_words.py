@@ -1,8 +1,8 @@
-"""Invented words: letters that follow each other as in a word list, and that are no word of it.
+"""Invented words: letters that follow each other as in the word list, but form no word of it.
 
-A policy that only ever saw secrets of its list has no use for a board that none of them fits, and strict words lead to
-just such boards. The secret of some teacher games is therefore an invented word. It is named once no answer fits, so
-that what is trained there is to spell what the marks say: a word drawn once cannot be memorised.
+A policy that has only seen secrets of its list cannot handle a board that none of them fits, and strict words lead to
+such boards. So the secret of some teacher games is an invented word, which the teacher names once no answer fits. A
+word that occurs once cannot be memorised, so the policy learns to spell what the marks say.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from wordle_rl.words import WordList, WordListError
 
 _CONTEXT = 2
-"""Letters before a letter that it depends on, beside its place."""
+"""Number of preceding letters that a letter depends on, besides its place."""
 _MOST_TRIED = 1000
-"""Words drawn in a row that may turn out to be listed."""
+"""Give up after drawing this many listed words in a row."""
 
 
 class Inventor:
-    """Draws invented words, by the letters of a word list. Answers count twice, other listed words once.
+    """Draw invented words from the letter statistics of a word list; answers count twice, other words once.
 
     Examples:
         >>> from wordle_rl.words import load_words
@@ -38,10 +38,10 @@ class Inventor:
         self._following = {before: (list(counts), list(counts.values())) for before, counts in following.items()}
 
     def draw(self, rng: random.Random) -> str:
-        """One invented word: neither listed nor reserved.
+        """Draw a word that is neither listed nor reserved.
 
         Raises:
-            WordListError: If the list is so small that only its own words come of its letters.
+            WordListError: If the list is so small that only its own words are drawn.
         """
         for _ in range(_MOST_TRIED):
             word = ""
@@ -51,6 +51,6 @@ class Inventor:
             if word not in self._words.guess_index and word not in self._words.reserved:
                 return word
         raise WordListError(
-            f"no words can be invented by the letters of word list {self._words.name!r} that are not in it; set "
+            f"word list {self._words.name!r} is too small to invent words that are not in it; set "
             "traces.invented_rate to 0"
         )

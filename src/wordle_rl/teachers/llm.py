@@ -1,7 +1,7 @@
 """A language model as teacher: whole games over an OpenAI-compatible endpoint, many at once, within a budget.
 
-A request that keeps failing makes its game an error, never a loss. Every game is passed on as soon as it ends, so
-finished games are kept whatever stops the run.
+If a request keeps failing, its game is an error, never a loss. Every game is passed on as soon as it ends, so finished
+games survive whatever stops the run.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from wordle_rl.words import WordList
 
 _FATAL_STATUS = {
     401: "correct the key",
-    402: "pay in, or ask another endpoint",
+    402: "add credit, or use another endpoint",
     403: "correct the key",
     404: "correct --model or --provider",
 }
-"""Refusals that every further request would meet too, and what to do about them."""
+"""Statuses that every further request would get as well, and what to do about them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Job:
 class Tally:
     """Games played and tokens spent so far.
 
-    `num_unfinished` counts games given up because the run stopped; they are not errors. `over_budget`: the budget ended
-    the run.
+    `num_unfinished` counts games that were cut short because the run stopped; they are not errors. `over_budget` says
+    that the budget stopped it.
     """
 
     num_games: int = 0
@@ -58,49 +58,43 @@ class Tally:
 
     @property
     def tokens(self) -> int:
-        """Tokens used, including prompts and games that failed or were given up."""
+        """Tokens used, including prompts and games that failed or were cut short."""
         return self.prompt_tokens + self.completion_tokens
 
     def cost(self, settings: LLMTeacherSettings) -> float | None:
-        """Money spent, in the currency of the prices; None without prices."""
+        """Return the money spent, in the currency of the prices; None without prices."""
         if settings.price_in is None or settings.price_out is None:
             return None
         return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
 
 
 class _StoppedError(Exception):
-    """The run is over; games under way are given up."""
+    pass
 
 
 @dataclass
 class _Reply:
-    """A message as the endpoint sent it, but for the key (`message`), and as the rules read it (`text`).
-
-    `has_reasoning`: the thinking in `text` is the endpoint's separate reasoning, prepended as `as_reply` says.
-    """
-
-    message: Said
-    text: str
-    has_reasoning: bool
+    message: Said  # as the endpoint sent it, without the key
+    text: str  # as the game reads it
+    has_reasoning: bool  # the thinking in `text` is separate reasoning, see `as_reply`
 
 
 @dataclass
 class _Spent:
-    """Tokens of one game, and whether the endpoint counted those of every reply."""
-
     prompt_tokens: int = 0
     completion_tokens: int = 0
-    known: bool = True
+    known: bool = True  # the endpoint has reported the tokens of every reply
 
 
 @dataclass
 class LLMTeacher:
-    """Plays games by asking a chat endpoint.
+    """Play games by asking a chat endpoint.
 
     Args:
         words: The word lists.
-        endpoint: Where to ask, and the key.
+        endpoint: Address and key.
         settings: How to ask, how long to wait, and the budget.
+        tally: Games and tokens of this run.
         before: What earlier runs spent on the same games; it counts towards the budget.
     """
 
@@ -116,7 +110,7 @@ class LLMTeacher:
         self._fault: str | None = None
 
     def check(self) -> None:
-        """Check that the endpoint responds and accepts the key, before anything is paid for.
+        """Check that the endpoint answers and accepts the key, before anything costs money.
 
         Raises:
             ConfigError: If it does not.
@@ -124,18 +118,18 @@ class LLMTeacher:
         check_endpoint(self.endpoint)
 
     def play(self, jobs: Sequence[Job], on_game: Callable[[GameRecord], None]) -> Tally:
-        """Play every game, as many at once as the settings allow.
+        """Play all games, as many at once as the settings allow.
 
         Args:
             jobs: The games.
             on_game: Called with each game as soon as it ends or fails.
 
         Returns:
-            What was done; `over_budget` says whether the budget ended it.
+            The tally of this run.
 
         Raises:
-            ConfigError: If the endpoint refuses the key or the model, does not count tokens although there is a budget,
-                or too many games in a row failed.
+            ConfigError: If the endpoint refuses the key or the model, does not report tokens although there is a
+                budget, or too many games in a row failed.
         """
         run_async(self._play_all(jobs, on_game))
         if self._fault is not None:
@@ -182,7 +176,7 @@ class LLMTeacher:
             self._end(f"{self._failures_in_a_row} games in a row failed, the last with {trace.error}")
 
     async def _play(self, client: EndpointClient, job: Job) -> GameRecord | None:
-        """One game; None if the run ended first."""
+        # None if the run ended before the game.
         env = WordleEnv(job.secret, self.words, self._prompter)
         replies: list[_Reply] = []
         spent, error = _Spent(), None
@@ -214,35 +208,23 @@ class LLMTeacher:
         )
 
     async def _wait(self, seconds: float) -> None:
-        """Pause until a request may be sent.
-
-        Raises:
-            _StoppedError: If the run is over, for instance since its budget is used up.
-        """
+        # The client calls this before every request: pause, but wake up at once if the run stops.
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stop.wait()
-        if self._is_spent():
+        settings, tallies = self.settings, (self.before, self.tally)
+        tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
+        if 0 < settings.budget_tokens <= tokens or 0 < settings.budget_money <= cost:
             self.tally.over_budget = True
             self._stop.set()
         if self._stop.is_set():
             raise _StoppedError
 
-    def _is_spent(self) -> bool:
-        """True if this run and earlier ones together have used up the budget."""
-        settings, tallies = self.settings, (self.before, self.tally)
-        tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
-        out_of_tokens = 0 < settings.budget_tokens <= tokens
-        return out_of_tokens or 0 < settings.budget_money <= cost
-
     def _read(self, answer: object, spent: _Spent) -> _Reply:
-        """Count a response's tokens and read its message without the key, since it is stored and sent back.
-
-        Raises:
-            AnswerError: If it has none.
-        """
+        # Count tokens first, since a response without a message costs tokens, too. Without a count, the response must
+        # be readable before it can prove that the endpoint reports none.
         usage: object = getattr(answer, "usage", None)
-        if usage is not None:  # counted first, since a response without a message costs tokens too
+        if usage is not None:
             self._spend(usage, spent)
         said = read_answer(answer, self.endpoint.without_key)
         if usage is None:
@@ -258,16 +240,14 @@ class LLMTeacher:
             for total in (self.tally, spent):
                 setattr(total, name, getattr(total, name) + int(count))
         if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
-            self._end("the endpoint does not report all tokens used, so no budget can be kept; leave the budget out")
+            self._end("the endpoint does not report all tokens, so no budget can be kept; leave out the budget")
 
     def _end(self, fault: str) -> None:
-        """Stop the run; games under way are given up."""
-        self._fault = self._fault or f"{fault}; what was finished is kept"
+        self._fault = self._fault or f"{fault}; finished games are kept"
         self._stop.set()
 
 
 def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ...]:
-    """The turns to be stored."""
     turns = []
     for played, reply in zip(env.transcript().turns, replies, strict=True):
         said = reply.message

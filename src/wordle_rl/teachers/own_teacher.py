@@ -1,4 +1,4 @@
-"""Games of a teacher of your own, from outside the package, as traces."""
+"""Games of your own teacher, from outside the package, as traces."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from wordle_rl.samplers.simple import OwnSampler
 from wordle_rl.words import WordList
 
 _CHUNK = 256
-"""Games played together and kept at once: a stop loses less than that."""
+"""Games played and stored together; a stop loses fewer than this."""
 
 
 def own_teacher(words: WordList, settings: TeacherSettings, game: GameSettings, seed: int) -> OwnSampler:
-    """The teacher that `traces.teacher.name` names, playing by these rules.
+    """Load the teacher that `traces.teacher.name` names.
 
     Raises:
         ConfigError: If there is no such teacher.
@@ -36,17 +36,17 @@ def own_teacher_traces(
     seed: int,
     on_finished: Callable[[], None] | None = None,
 ) -> Iterator[GameRecord]:
-    """Play one game per secret, all at once; lost games are among them.
+    """Play one game per secret, all at once, and yield them, lost ones included.
 
     Args:
         words: The word lists; a guess outside them is refused.
         secrets: Words of the list.
-        teacher: See `own_teacher`.
-        seed: Recorded with the games.
+        teacher: The teacher, see `own_teacher`.
+        seed: Seed to record with the games.
         on_finished: Called as each game ends.
 
     Raises:
-        ConfigError: If the teacher returns anything but a guess or reply per board.
+        ConfigError: If the teacher does not return one guess or reply per board.
     """
     starts = [InitialState(secret) for secret in secrets]
     ended = None if on_finished is None else lambda _place, _game: on_finished()
@@ -64,10 +64,10 @@ def write_own_teacher_traces(
     seed: int,
     on_progress: Callable[[int], None],
 ) -> int:
-    """Have your teacher play a game per secret, write all of them to a file, and return how many there are.
+    """Let your teacher play a game per secret, write them to a file, and return their number.
 
-    Games are kept beside the file until all are there. A call that was stopped resumes after the last whole chunk, if
-    settings and the teacher's file are still the same.
+    Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk, if the
+    settings and the teacher's source file are unchanged.
 
     Raises:
         ConfigError: See `own_teacher` and `own_teacher_traces`.

@@ -1,9 +1,9 @@
-"""Pseudo secrets: letters, of no answer, that a game may have in the place of one.
+"""Pseudo secrets: letters that stand in for an answer as the secret of a game.
 
-Whoever plays sees a secret by its marks alone. If other letters earn the same marks as an answer from every guess until
-it is named, the game is the same up to there: the board singles the answer out, the teacher names it, and it is not the
-secret. So every answer can be shown on boards that decide it, held-out ones too, while no game has it as its secret.
-What a model wins of such words is coverage, not generalisation.
+A player knows a secret only by its marks. If other letters give the same marks as an answer for every guess before it
+is named, the game is the same up to that point: the board leaves only the answer, the teacher names it, and it is not
+the secret. So a game can show any answer, even a held-out one, on a board that decides it, while no game has it as the
+secret. Wins on such words are coverage, not generalisation.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from wordle_rl.words import WordList
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _MOST_UNTRIED = 3
-"""Letters of no guess that are tried: to the marks they are all alike."""
+"""Number of unplayed letters to try; marks cannot distinguish them."""
 _MOST_TRIED = 500
-"""Strings of letters that are scored, at most."""
+"""Most strings to score."""
 
 
 def pseudo_secret(answer: str, guesses: Sequence[str], words: WordList, rng: random.Random) -> str | None:
-    """Letters, of no answer, that earn the marks of this one from each of these guesses; None: there are none.
+    """Find letters that are not an answer but give the same marks as `answer` for all guesses; None if there are none.
 
     Args:
         answer: The word to stand in for.
-        guesses: Those played before it is named, the answer not among them.
+        guesses: The guesses before it is named; the answer is not one of them.
         words: The word lists.
-        rng: Chooses among several.
+        rng: Chooses among several strings.
 
     Examples:
         >>> from wordle_rl.words import WordList
@@ -54,7 +54,7 @@ def pseudo_secret(answer: str, guesses: Sequence[str], words: WordList, rng: ran
 
 
 def _fitting(known: Knowledge, untried: list[str], rng: random.Random, begun: str = "") -> Iterator[str]:
-    """Strings of letters that what is known allows, in random order, of letters of the guesses and untried ones."""
+    # Extend a string letter by letter, in random order, as far as the known marks allow.
     missing = {letter: most - begun.count(letter) for letter, most in known.at_least.items()}
     place, length = len(begun), len(known.placed)
     if sum(max(0, count) for count in missing.values()) > length - place:

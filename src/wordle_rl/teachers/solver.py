@@ -1,11 +1,12 @@
-"""The free teacher: solver play for thousands of games at once, with controlled noise so that states vary.
+"""The solver teacher: thousands of games at once, with controlled noise so that boards vary.
 
-Turns to learn from (`taught`) depend on the board and on chance, never on the secret. On them the teacher plays an
-answer that is still possible: the one that splits the possible answers into the most classes, or by noise any of them.
-With `plan` "probes" it also plays a word that cannot be the secret, if that makes two classes more. A game whose
-secret is outside the answers is played the same way and ends when no answer fits the board. Such games show a policy
-boards that single out an answer although no game has it as its secret. Letters that are no word may be a secret, too.
-With `plan` "tree" best play is that of the exact tree instead.
+Turns to learn from (`taught`) depend on the board and on chance, never on the secret. The teacher plays a possible
+answer: the one that splits the possible answers into the most classes or, by noise, any of them. With `plan` "probes"
+it also plays a word that cannot be the secret, if that makes two classes more. With `plan` "tree" it plays the exact
+tree.
+
+A secret can be outside the answers, or not a word at all. Such a game ends when no answer fits the board. It shows the
+policy boards that leave a single answer although no game has that answer as its secret.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ from wordle_rl.words import WordList, WordListError
 Ints = npt.NDArray[np.int32]
 
 _CHUNK = 1024
-"""Games played together; each batch draws from its own seed, so the size decides which games are played."""
+"""Games played together. Each batch has its own seed, so another size would give other games."""
 
 _PROBE_GAIN = 2
-"""Classes that a probe must make more than any word that can be the secret."""
+"""How many more classes than any possible answer a probe must make."""
 
 
 @dataclass(frozen=True)
@@ -48,9 +49,9 @@ class TeacherGames:
         secrets: One per game.
         guesses: Indices into the guesses.
         codes: Marks as numbers (see `Solver`).
-        taught: Whether the turn is one to learn from.
-        remaining: Answers possible before the turn.
-        classes: Into how many classes the guess splits them, if it was chosen for that; else 0.
+        taught: Whether to learn from the turn.
+        remaining: Number of possible answers before the turn.
+        classes: Number of classes that the guess splits them into; 0 if it was not chosen for that.
     """
 
     secrets: tuple[str, ...]
@@ -63,11 +64,7 @@ class TeacherGames:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """The teacher's guess on a board.
-
-    `remaining` is the number of answers that fit it, `classes` into how many classes the guess splits them (0 for an
-    opening guess).
-    """
+    """The teacher's guess on a board, the number of answers that fit, and of classes (0 for an opener)."""
 
     guess: str
     remaining: int
@@ -75,8 +72,6 @@ class Advice:
 
 
 class _Task(NamedTuple):
-    """One batch of games: the arguments of `SolverTeacher.play` for some of its secrets."""
-
     secrets: tuple[str, ...]
     settings: TeacherSettings
     opener: int
@@ -89,7 +84,7 @@ _Chunk = tuple[Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
 
 
 class SolverTeacher:
-    """Plays batches of games for one word list. Costs a full guess-by-guess matrix (about 120 MB)."""
+    """Play batches of games for one word list; holds a full guess-by-guess matrix (about 120 MB)."""
 
     def __init__(self, solver: Solver) -> None:
         self.words: WordList = solver.words
@@ -106,10 +101,9 @@ class SolverTeacher:
 
     @contextmanager
     def helped_by(self, num_processes: int) -> Iterator[None]:
-        """Play games in this many processes within the context, each with its own teacher; the games stay the same.
+        """Play games in this many processes within the context; the games stay the same.
 
-        Processes are spawned, so a script that asks for more than one must guard its main code, as the documentation of
-        `multiprocessing` says.
+        Processes are spawned, so a script must guard its main code (`if __name__ == "__main__":`).
         """
         if num_processes < 2:
             yield
@@ -133,21 +127,21 @@ class SolverTeacher:
         """Play one game per secret.
 
         Args:
-            secrets: Words of the list, or other letters of its length.
-            settings: How far to stray from best play.
+            secrets: Words of the list, or other letters of the same length.
+            settings: How much to deviate from best play.
             seed: Seed of everything drawn at random.
             max_turns: Guesses per game.
 
         Raises:
-            WordListError: If there is no secret, one is strict or of another length, or the opener is not listed.
+            WordListError: If there is no secret, a secret is strict or has another length, or the opener is not listed.
         """
         if not secrets:
-            raise WordListError("the teacher was given no secrets; give at least one")
+            raise WordListError("secrets is empty; give the teacher at least one")
         if strict := self.words.reserved.intersection(secrets):
             raise WordListError(f"secret {min(strict)!r} is a strict word, which training never names; give another")
         length = self.words.word_length
         if odd := [secret for secret in secrets if len(secret) != length]:
-            raise WordListError(f"secret {odd[0]!r} is no word of {length} letters; give another")
+            raise WordListError(f"secret {odd[0]!r} does not have {length} letters; give another")
         opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
         tasks = [
             _Task(tuple(secrets[start : start + _CHUNK]), settings, opener, (seed, start), max_turns)
@@ -159,18 +153,17 @@ class SolverTeacher:
     def advise(
         self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings, max_turns: int = 6
     ) -> list[Advice | None]:
-        """The teacher's guesses on boards, without noise.
+        """Return the teacher's guesses on boards, without noise.
 
-        Turns that were not scored rule nothing out. A word that cannot be the secret is advised only if another guess
-        follows.
+        Turns without marks are ignored. A word that cannot be the secret is advised only if another guess follows.
 
         Args:
             boards: The turns played so far, by any player.
-            settings: Of these, `opener` (for boards without a scored turn) and `plan` count.
+            settings: `opener` (for boards without marks) and `plan`; the others are ignored.
             max_turns: Guesses per game.
 
         Returns:
-            One advice per board, in order; None where no answer fits.
+            One advice per board; None if no answer fits.
 
         Raises:
             WordListError: If the opener is not listed.
@@ -204,7 +197,7 @@ class SolverTeacher:
 
     @cached_property
     def _best_opener(self) -> int:
-        """The most informative answer, as an index into the guesses."""
+        # The most informative answer, as an index into the guesses.
         bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
         return int(self._answer_as_guess[np.argmax(bits)])
 
@@ -213,7 +206,7 @@ class SolverTeacher:
         secrets = np.array([self.words.guess_index.get(secret, -1) for secret in task.secrets], dtype=np.int32)
         unlisted = [secret for secret in task.secrets if secret not in self.words.guess_index]
         codes_of_unlisted = marks_matrix(self.words.guesses, unlisted) if unlisted else self._codes[:, :0]
-        column = np.cumsum(secrets < 0) - 1  # of the unlisted ones
+        column = np.cumsum(secrets < 0) - 1  # column of each unlisted secret in `codes_of_unlisted`
         rng = np.random.default_rng(seed)
         shape = (len(secrets), max_turns)
         guesses, codes = np.full(shape, -1, np.int32), np.full(shape, -1, np.int32)
@@ -250,10 +243,7 @@ class SolverTeacher:
         opener: int,
         rng: np.random.Generator,
     ) -> tuple[Ints, Ints]:
-        """One guess per board, and its classes.
-
-        `possible` has shape (boards, answers).
-        """
+        # `possible` has shape (boards, answers)
         noisy = rng.random(len(possible)) < settings.noise_rate
         keys = np.packbits(possible, axis=1)
         chosen, classes = np.empty(len(possible), np.int32), np.zeros(len(possible), np.int32)
@@ -267,12 +257,11 @@ class SolverTeacher:
     def _best_play(
         self, key: bytes, possible: npt.NDArray[np.bool_], settings: TeacherSettings, opener: int
     ) -> tuple[int, int]:
-        """The best guess, as an index into the guesses, and its number of classes; `key` is `possible` as bits."""
         planned = self._planned(opener).get(key) if settings.plan == "tree" else None
         return planned or self._best.find(key, possible, _PROBE_GAIN if settings.plan == "probes" else 0)
 
     def _planned(self, opener: int) -> dict[bytes, tuple[int, int]]:
-        """The decisions of the opener's exact tree after its first, by the answers possible there, as bits."""
+        # The decisions of the opener's exact tree, by the set of answers that are possible there, as bits.
         if opener not in self._trees:
             boards: dict[tuple[str, ...], tuple[str, list[int]]] = {}
             for secret, path in self._solver.tree(self.words.guesses[opener]).paths.items():
@@ -292,10 +281,10 @@ class SolverTeacher:
 
 
 def listed_guess(words: WordList, what: str, word: str) -> int:
-    """Index of a word among the guesses.
+    """Return the index of a word among the guesses; `what` names it in errors.
 
     Raises:
-        WordListError: If it is not listed, or strict; `what` names it.
+        WordListError: If it is not listed, or strict.
     """
     index = words.guess_index.get(word)
     if index is None and word in words.reserved:
@@ -310,13 +299,9 @@ _helper: SolverTeacher
 
 
 def _set_up(words: WordList) -> None:
-    """Prepare such a process. It ignores Ctrl-C: the main process handles it and then ends this one.
-
-    It ends with the main process also where that was killed, which closes nothing.
-    """
-    global _helper  # an executor offers its processes no other place to keep things
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    global _helper  # the only place where an executor's process can keep things
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C and then ends this one
+    threading.Thread(target=_end_with_parent, daemon=True).start()  # even if the main process was killed
     _helper = SolverTeacher(Solver(words))
 
 
@@ -338,9 +323,9 @@ _SECOND_LETTER_RATE = 0.2
 
 
 def misspelt(word: str, board: Sequence[Turn], words: WordList, rng: random.Random) -> str | None:
-    """An unlisted word, one or two letters off, that fits the board and is not on it; None if none was found.
+    """Return an unlisted word, one or two letters off, that fits the board and is not on it; None if none was found.
 
-    New letters are drawn from the same place of listed words, so that letters common there are common here.
+    New letters come from the same place in listed words, so they have the same frequencies.
     """
     played = {turn.guess for turn in board}
     for _ in range(_TRIES):

@@ -1,16 +1,15 @@
-"""From rewards to advantages: of each turn within its group, and of the tokens of that turn.
+"""Advantages: compare the games of a group, turn by turn, and broadcast the result to tokens.
 
-Means over all groups of advantage times score (the gradient of a guess's log-probability), per game, unscaled:
+Three estimators, and the gradient that each gives in expectation (per game, without `scale`):
 
-- game: the gradient of the expected reward, times 1 - 1/group_size;
-- turn: each turn's part of that gradient, times 1 - the mean of 1/n, where n games have the turn that the baseline is
-  taken of. Later turns, which fewer games reach, are shrunk more. Components that are means over turns have a further
-  bias: a guess that makes the game longer or shorter changes the shares of turns before it, uncredited;
-- guess: the gradient of each turn's own reward, likewise shrunk, as if its guess had no influence on later turns. It is
-  biased by all that follows a guess.
+- game: the gradient of the expected reward, times 1 - 1/group_size.
+- turn: each turn's part of that gradient, times 1 - mean(1/n), where n games of the group reached the turn. Fewer games
+  reach later turns, so these shrink more. Reward components that average over turns add a bias: a guess that changes
+  the length of the game changes the weight of earlier turns, for which it gets no credit.
+- guess: the gradient of each turn's own reward, shrunk in the same way. It ignores what a guess does to later turns.
 
-Division by the group's standard deviation (`scale`) biases each of them. `tests/train/test_advantages_gradient.py`
-proves this by enumeration of a small game.
+Dividing by the group's standard deviation (`scale`) biases all three. `tests/train/test_advantages_gradient.py`
+enumerates a small game to check these statements.
 """
 
 from __future__ import annotations
@@ -28,23 +27,23 @@ TurnValues = tuple[float, ...]
 """One number per own turn of a game."""
 
 _SAME = 1e-9
-"""Rewards closer than this are equal: sums of the same numbers may differ by rounding."""
+"""Treat rewards closer than this as equal: sums of the same numbers differ by rounding."""
 
 
 def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
-    """Credit every turn of a game with the game's reward above the group's mean.
+    """Credit every turn of a game with the game's total reward minus the group's mean.
 
     Args:
         turn_rewards: For each game of the group, the reward of each of its own turns.
         scale: Divide by the group's standard deviation.
 
     Returns:
-        For each game one advantage per turn, the same for all its turns. A group of equal rewards is all zeros.
+        One advantage per turn of each game, constant within a game. A group of equal rewards is all zeros.
 
     Raises:
         ValueError: If the group has fewer than two games, where every advantage would be zero.
 
-    Source: GRPO, arXiv:2402.03300; without the division Dr. GRPO, arXiv:2503.20783.
+    Source: GRPO, arXiv:2402.03300; Dr. GRPO, arXiv:2503.20783, drops the division.
 
     Examples:
         >>> game_advantages([(0.0, 1.0), (0.0,)])
@@ -52,22 +51,22 @@ def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
     """
     _check_group(turn_rewards)
     totals = [math.fsum(rewards) for rewards in turn_rewards]
-    centred = _centred(totals, scale)
+    mean, divisor = math.fsum(totals) / len(totals), _divisor(totals, scale)
+    centred = [_above(total, mean) / divisor for total in totals]
     return [(advantage,) * len(rewards) for advantage, rewards in zip(centred, turn_rewards, strict=True)]
 
 
 def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
-    """Credit each turn with the rewards from there on, above the mean of the group's games at that turn.
+    """Credit each turn with its reward-to-go minus the mean over the group's games that reached that turn.
 
-    A turn that only one game of the group reached has nothing to be compared with; the mean of the turn
-    before it (over all games that played that one) is its baseline.
+    If a single game reached a turn, the baseline of the turn before is used again.
 
     Args:
         turn_rewards: For each game of the group, the reward of each of its own turns.
-        scale: Divide all by the standard deviation of the group's total rewards.
+        scale: Divide by the standard deviation of the group's total rewards.
 
     Returns:
-        For each game one advantage per turn.
+        One advantage per turn of each game.
 
     Raises:
         ValueError: If the group has fewer than two games.
@@ -82,17 +81,17 @@ def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
 
 
 def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
-    """Credit each turn with its own reward alone, above the mean of the group's games at that turn.
+    """Credit each turn with its own reward minus the mean over the group's games that reached that turn.
 
-    For rewards that already value a guess for the rest of the game, as regret does: what happens after it is then
-    only luck.
+    Use it with rewards that already value a guess for the rest of the game, such as regret. What happens afterwards is
+    then only luck.
 
     Args:
         turn_rewards: For each game of the group, the reward of each of its own turns.
-        scale: Divide all by the standard deviation of the group's total rewards.
+        scale: Divide by the standard deviation of the group's total rewards.
 
     Returns:
-        For each game one advantage per turn.
+        One advantage per turn of each game.
 
     Raises:
         ValueError: If the group has fewer than two games.
@@ -107,7 +106,7 @@ def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False)
 
 
 def returns_to_go(turn_rewards: TurnValues) -> TurnValues:
-    """The sum of the rewards from each turn on.
+    """Sum the rewards from each turn to the end.
 
     Examples:
         >>> returns_to_go((0.5, 0.0, 1.0))
@@ -125,36 +124,37 @@ def _above_the_turns_mean(turn_values: Sequence[TurnValues], divisor: float) -> 
     baselines: list[float] = []
     for turn in range(max(len(values) for values in turn_values)):
         reached = [values[turn] for values in turn_values if len(values) > turn]
+        # A lone game would be its own baseline and get no signal at all.
         alone = len(reached) == 1 and baselines
         baselines.append(baselines[-1] if alone else math.fsum(reached) / len(reached))
     return [tuple(_above(value, baselines[i]) / divisor for i, value in enumerate(values)) for values in turn_values]
 
 
 def is_constant(advantages: Sequence[TurnValues]) -> bool:
-    """True if a group teaches nothing: every advantage is zero."""
+    """True if every advantage is zero, so that there is nothing to learn from the group."""
     return all(abs(value) < _SAME for values in advantages for value in values)
 
 
 class Credit(Protocol):
-    """An advantage estimator, as those of this file and yours."""
+    """An advantage estimator: one from this file, or your own."""
 
     def __call__(self, turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
-        """One advantage per turn of each game of a group."""
+        """Return one advantage per turn of each game of a group."""
 
 
 CREDITS: Mapping[str, Credit] = MappingProxyType(
     {"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages}
 )
-"""By the names that settings use."""
+"""Estimators by the name that `grpo.credit` uses."""
 
 
 def find_credit(name: str) -> Credit:
-    """The estimator that `grpo.credit` names: one of `CREDITS`, or yours by import path, `module:attribute`.
+    """Return the estimator that `grpo.credit` names: a key of `CREDITS`, or an import path `module:attribute`.
 
-    What yours returns is checked, game by game: one finite number per turn.
+    The values that your own estimator returns are checked: one finite number per turn of each game.
 
     Raises:
-        ConfigError: If there is none, or it cannot be called as those here are.
+        ConfigError: If the import path leads nowhere, or the object does not take `turn_rewards` and `scale`.
     """
     if name in CREDITS:
         return CREDITS[name]
@@ -172,7 +172,7 @@ def find_credit(name: str) -> Credit:
 
 
 def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
-    """Broadcast each turn's advantage to its sampled tokens; 0.0 on all others."""
+    """Broadcast each turn's advantage to its sampled tokens; all other tokens get 0.0."""
     per_token = [0.0] * len(segment.token_ids)
     for turn, start, stop in segment.spans:
         per_token[start:stop] = [advantages[turn]] * (stop - start)
@@ -181,15 +181,9 @@ def token_advantages(segment: Segment, advantages: TurnValues) -> list[float]:
 
 def _check_group(turn_rewards: Sequence[TurnValues]) -> None:
     if len(turn_rewards) < 2:
-        raise ValueError(f"a group of {len(turn_rewards)} has no baseline; group_size must be at least 2")
+        raise ValueError(f"a group of {len(turn_rewards)} game(s) has no baseline; set group_size to at least 2")
     if not all(turn_rewards):
-        raise ValueError("a game without a turn of its own has no reward")
-
-
-def _centred(values: Sequence[float], scale: bool) -> list[float]:
-    mean = math.fsum(values) / len(values)
-    divisor = _divisor(values, scale)
-    return [_above(value, mean) / divisor for value in values]
+        raise ValueError("a game in turn_rewards has no turns; leave out games without a turn of their own")
 
 
 def _above(value: float, mean: float) -> float:
@@ -197,7 +191,6 @@ def _above(value: float, mean: float) -> float:
 
 
 def _divisor(values: Sequence[float], scale: bool) -> float:
-    """Divisor of advantages: the standard deviation; 1 without scaling, or where it is only rounding."""
     mean = math.fsum(values) / len(values)
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return deviation if scale and deviation >= _SAME else 1.0
+    return deviation if scale and deviation >= _SAME else 1.0  # a deviation below _SAME is rounding, not signal

@@ -1,4 +1,4 @@
-"""Examples as tensors: a micro-batch, laid out for one forward pass."""
+"""Micro-batches: rows of tokens as tensors for one forward pass."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from wordle_rl.data.dataset import Example
 
 @dataclass(slots=True)
 class Batch:
-    """A micro-batch: B rows of tokens, N of which are trained on.
+    """A micro-batch of B rows with N trained tokens in all.
 
-    Values of trained tokens are laid end to end, row by row.
+    Values of trained tokens are concatenated row by row, so no loss sees padding.
 
     Attributes:
-        input_ids: Shape (B, T), padded on the right, where no token of a causal model looks.
-        trained: Which tokens after the first of their row are trained on, shape (B, T - 1).
-        targets: Their ids, shape (N,).
-        rows: The row of each, shape (N,).
-        weights: Each token's share in the loss of the step, shape (N,).
+        input_ids: Token ids, shape (B, T), padded on the right. A causal model never looks there.
+        trained: Mask of trained tokens, shape (B, T - 1); column t is about token t + 1.
+        targets: Ids of the trained tokens, shape (N,).
+        rows: Row of each trained token, shape (N,).
+        weights: Weight of each trained token in the loss of the step, shape (N,).
         num_rows: B.
-        advantages: Of each token, shape (N,); None outside of policy gradients.
-        sampler_logprobs: What each was drawn with, shape (N,); None outside of policy gradients.
-        reference_logprobs: Under the weights that training began with, shape (N,); None until they are computed.
-        soft_ids: Tokens of each target distribution, shape (N, K), filled up with 0; None: targets are tokens.
-        soft_probs: Their probabilities, shape (N, K), filled up with 0.
+        advantages: Shape (N,); None outside policy gradients.
+        sampler_logprobs: Log-probability that each token was drawn with, shape (N,); None outside policy gradients.
+        reference_logprobs: Log-probability under the initial weights, shape (N,); None until computed.
+        soft_ids: Token ids of each target distribution, shape (N, K), padded with 0; None: targets are single tokens.
+        soft_probs: Their probabilities, shape (N, K), padded with 0.
     """
 
     input_ids: Tensor
@@ -52,14 +52,14 @@ class Batch:
         pad_id: int,
         device: torch.device | str = "cpu",
     ) -> Batch:
-        """Lay examples out.
+        """Build a batch from examples.
 
         Args:
-            examples: At least one. Either all have advantages, or none. Where some have target distributions, those of
-                the others are certain of their tokens.
-            row_weights: Weight of a trained token of each.
-            pad_id: Fills rows up.
-            device: Where the tensors go.
+            examples: At least one; all with advantages, or none. If some have target distributions, the tokens of the
+                others become distributions with probability 1.
+            row_weights: Weight of a trained token, one per example.
+            pad_id: Token id of the padding.
+            device: Device of the tensors.
         """
         width = max(2, *(len(example.token_ids) for example in examples))
         ids = np.full((len(examples), width), pad_id, dtype=np.int64)
@@ -67,14 +67,13 @@ class Batch:
         for row, example in enumerate(examples):
             ids[row, : len(example.token_ids)] = example.token_ids
             mask[row, : len(example.loss_mask)] = example.loss_mask
-        trained = mask[:, 1:]  # nothing predicts the first token of a row
-        rows, _ = np.nonzero(trained)
+        trained = mask[:, 1:]  # (B, T - 1): nothing predicts the first token of a row
+        rows, _ = np.nonzero(trained)  # (N,), row by row: the order of every boolean selection below
 
         def tensor(values: np.ndarray | Sequence[float], dtype: torch.dtype | None = None) -> Tensor:
             return torch.as_tensor(values, dtype=dtype, device=device)
 
         def column(name: str) -> Tensor | None:
-            """The values of the trained tokens in a column of the examples; None if they have none."""
             if not any(len(getattr(example, name)) for example in examples):
                 return None
             padded = np.zeros((len(examples), width), dtype=np.float32)
@@ -94,8 +93,11 @@ class Batch:
             sampler_logprobs=column("sampler_logprobs"),
         )
         if any(example.soft_targets for example in examples):
-            soft = [target for example in examples for target in example.soft_targets or _certain(example)]
-            most = max(len(target) for target in soft)
+            soft: list[Sequence[tuple[int, float]]] = []
+            for example in examples:
+                pairs = zip(example.token_ids[1:], example.loss_mask[1:], strict=True)
+                soft += example.soft_targets or [[(token, 1.0)] for token, is_trained in pairs if is_trained]
+            most = max(len(target) for target in soft)  # K
             soft_ids = np.zeros((len(soft), most), dtype=np.int64)
             soft_probs = np.zeros((len(soft), most), dtype=np.float32)
             for place, target in enumerate(soft):
@@ -105,29 +107,22 @@ class Batch:
         return batch
 
 
-def _certain(example: Example) -> list[list[tuple[int, float]]]:
-    """The trained tokens of an example as distributions."""
-    pairs = zip(example.token_ids[1:], example.loss_mask[1:], strict=True)
-    return [[(token, 1.0)] for token, is_trained in pairs if is_trained]
-
-
 def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = False) -> list[list[Example]]:
-    """Cut the rows of a step into micro-batches of at most `size` rows; a step's loss does not depend on how.
+    """Cut the rows of a step into micro-batches of at most `size` rows; the loss of the step stays the same.
 
     Args:
-        examples: The rows.
-        size: 0: one micro-batch.
-        sharing: Put rows that begin alike side by side, for a learner that computes common prefixes once. Otherwise
-            rows of similar length share a micro-batch, which saves padding; the longest come first, so that a lack of
-            memory shows at once.
+        examples: The rows of the step.
+        size: Most rows of a micro-batch; 0: all in one.
+        sharing: Sort by tokens, for a learner that computes common prefixes once; otherwise sort by length.
     """
     if sharing:
         ordered = sorted(examples, key=lambda example: tuple(example.token_ids))
     else:
+        # Similar lengths save padding. The longest come first, so that running out of memory shows at once.
         ordered = sorted(examples, key=lambda example: -len(example.token_ids))
     size = size or len(ordered)
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
 FILLER = Example([0, 0], [0, 0], [0.0, 0.0], [0.0, 0.0])
-"""A row without a loss, whichever it is, for processes that have fewer micro-batches than others."""
+"""A row with no trained token, for processes that have fewer micro-batches than others."""

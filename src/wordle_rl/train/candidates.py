@@ -1,7 +1,7 @@
-"""Rollouts with several guesses at every turn: candidates are sampled from one state and judged, the best is played.
+"""Rollouts with several candidate guesses per turn: sample, judge, play the best.
 
-The candidates of a turn share their prompt, so the mean of their values is a baseline for that state, and each guess is
-credited with its own value alone. Playing the best keeps games near good play, where the useful states are.
+The candidates of a turn share a prompt, so their mean value is a baseline for that state. Each guess is credited with
+its own value only. Playing the best one keeps games close to good play, where the useful states are.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wordle_rl.train.scoring import PlayedGame
 from wordle_rl.words import WordList
 
 Judge = Callable[[ActiveGame, Completion], float]
-"""The value of a reply in a running game; more is better."""
+"""Values a reply in a running game; higher is better."""
 
 
 def play_branching(
@@ -33,29 +33,29 @@ def play_branching(
     *,
     max_prompt_tokens: int | None = None,
 ) -> list[PlayedGame]:
-    """Play one game per start, sampling `num_candidates` replies for each turn and playing the best.
+    """Play one game per start: sample `num_candidates` replies for each turn and play the best.
 
     Args:
         starts: Initial states.
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
-        sampler: The player; one that works with tokens.
-        num_candidates: Replies per turn; the first of equals is played. Those that fail are left out.
-        judge: See `Judge`.
-        max_prompt_tokens: A game whose next prompt would be longer is truncated. None: no bound.
+        sampler: The player; it must have a codec.
+        num_candidates: Replies per turn, at least 2. Failed ones are left out; among equals the first is played.
+        judge: Values each reply.
+        max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
 
     Returns:
-        Games in the order of `starts`, each candidate a segment of its own: its prompt, and one reply sampled. A
-        span's first number is the candidate's index in the game, not a turn. A game of which no candidate of a turn
-        could be sampled has an error.
+        Games in the order of `starts`. Each candidate is a segment of its own: its prompt and one sampled reply. The
+        first number of a span is the candidate's index in the game, not a turn. If all candidates of a turn failed,
+        the game has an error.
 
     Raises:
-        ValueError: If the sampler has no codec, or there is nothing to choose from.
+        ValueError: If the sampler has no codec, or `num_candidates` is below 2.
     """
     if sampler.codec is None:
-        raise ValueError("candidates are compared token for token; give a sampler with a codec")
+        raise ValueError("turn_candidates needs token ids; use a sampler with a codec")
     if num_candidates < 2:
-        raise ValueError(f"num_candidates {num_candidates} leaves nothing to compare; give at least 2")
+        raise ValueError(f"num_candidates is {num_candidates}; comparing candidates needs at least 2")
     sampler.begin()
     games = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
     segments: list[list[Segment]] = [[] for _ in starts]
@@ -65,7 +65,7 @@ def play_branching(
         asked = [game for game in active if not truncate_if_too_long(game, max_prompt_tokens)]
         requests = [
             Request(
-                game.game_id * num_candidates + candidate,
+                game.game_id * num_candidates + candidate,  # a random stream of its own for each candidate
                 game.env.conversation,
                 game.env.turns,
                 game.all_ids(),
@@ -81,9 +81,11 @@ def play_branching(
                 advance(game, given[0], sampler.codec)
                 continue
             values = tuple(judge(game, reply) for reply in replies)
-            candidates = segments[game.game_id]
+            candidates, prompt_ids = segments[game.game_id], tuple(game.all_ids())
             for reply in replies:
-                candidates.append(_segment(game, reply, len(candidates)))
+                count = len(reply.token_ids)
+                span = (len(candidates), 0, count)
+                candidates.append(Segment(prompt_ids, reply.token_ids, (1,) * count, reply.sampler_logprobs, (span,)))
             judged[game.game_id].append(values)
             advance(game, replies[values.index(max(values))], sampler.codec)
         active = [game for game in active if game.env.stop_reason is None]
@@ -94,7 +96,7 @@ def play_branching(
 
 
 def regret_judge(solver: Solver) -> Judge:
-    """A judge by quick regret: expected guesses given away, looking one guess ahead."""
+    """Judge by quick regret: expected guesses given away, looking one guess ahead."""
     fitting = fitting_answers(solver)
 
     def judge(game: ActiveGame, reply: Completion) -> float:
@@ -104,7 +106,7 @@ def regret_judge(solver: Solver) -> Judge:
 
 
 def reward_judge(rubric: Rubric, solver: Solver) -> Judge:
-    """A judge by reward: what the guess's own turn earns if the game ends with it."""
+    """Judge by reward: what the turn earns if the game ends with it."""
 
     def judge(game: ActiveGame, reply: Completion) -> float:
         env = game.env
@@ -117,10 +119,3 @@ def reward_judge(rubric: Rubric, solver: Solver) -> Judge:
         return rubric.score(ended, solver).turn_rewards[-1]
 
     return judge
-
-
-def _segment(game: ActiveGame, reply: Completion, number: int) -> Segment:
-    """One reply under the prompt it was sampled from; `number` is the candidate's index in the game."""
-    count = len(reply.token_ids)
-    prompt_ids = tuple(game.all_ids())
-    return Segment(prompt_ids, reply.token_ids, (1,) * count, reply.sampler_logprobs, ((number, 0, count),))

@@ -1,6 +1,6 @@
-"""What a run asks of its learner, and one check that the learner can do it.
+"""Capabilities of learners, and the check that a run asks for no more.
 
-Every learner runs every algorithm. Listed here is what depends on the library below.
+Every learner runs every algorithm. A capability is a feature that depends on the library underneath.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from wordle_rl.runs.distributed import num_processes
 ALL = frozenset(
     {"adapters", "four bits", "gradient checkpointing", "autocast", "kernels", "compile", "vllm", "processes"}
 )
-"""Every capability."""
+"""All capabilities."""
 
 
 def needs(config: RunConfig) -> dict[str, tuple[str, str]]:
-    """Capability -> the settings of a run that ask for it, and what to do where it is lacking."""
+    """Map each capability that a run needs to the settings that ask for it, and to the fix if it is missing."""
     model, training = config.model, config.training
     vllm = ["grpo.engine"] if isinstance(training, GRPOTraining) and training.plays_by_vllm else []
     vllm += ["eval.engine"] if config.eval.engine == "vllm" else []
@@ -37,17 +37,17 @@ def needs(config: RunConfig) -> dict[str, tuple[str, str]]:
 
 
 def check_capabilities(config: RunConfig, name: str, capabilities: frozenset[str]) -> None:
-    """Refuse a run that asks for more than a learner can do.
+    """Check that a learner can do what a run asks for.
 
     Args:
         config: The run.
-        name: Of the learner's library.
-        capabilities: Of the learner.
+        name: Name of the learner's library.
+        capabilities: What the learner can do.
 
     Raises:
-        ConfigError: In one line, each setting with its fix.
+        ConfigError: If it cannot; one line names each setting with its fix.
     """
     lacking = [asked for capability, asked in needs(config).items() if capability not in capabilities]
     if lacking:
-        problems = "; nor ".join(f"{settings}: {fix}" for settings, fix in lacking)
-        raise ConfigError(f"{name} does not follow {problems}", lacking[0][0])
+        problems = "; ".join(f"{settings}: {fix}" for settings, fix in lacking)
+        raise ConfigError(f"{name} does not support {problems}", lacking[0][0])

@@ -1,7 +1,7 @@
-"""Checkpoint directories: found, marked as complete, removed.
+"""Checkpoint directories: find, complete and remove them.
 
-A checkpoint is `checkpoint-STEP`. Its last file, written once all others are on the disk, holds the state of the
-training and the sizes of the other files; a directory without it was cut off by a kill and is ignored.
+A checkpoint is a directory `checkpoint-STEP`. Its state file is written last, once all other files are on disk. It
+holds the state of the training and the sizes of those files. A directory without one was cut off and is ignored.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 from wordle_rl.runs import RunError, read_object, write_json
 
 STATE_FILE = "wordle_rl_state.json"
-"""In every checkpoint, written last."""
+"""Marks a complete checkpoint; written last."""
 _PREFIX = "checkpoint"
 _FILES = "files"
 
 
 def checkpoint_path(directory: Path, step: int) -> Path:
-    """Directory of the checkpoint of a step."""
+    """Return the directory of the checkpoint of a step."""
     return directory / f"{_PREFIX}-{step}"
 
 
 def last_checkpoint(directory: Path) -> Path | None:
-    """The newest complete checkpoint below a directory, or None.
+    """Return the newest complete checkpoint in a directory, or None.
 
     Raises:
-        RunError: If a file of it has been removed or cut since.
+        RunError: If one of its files was removed or cut since.
     """
     marked = [path.parent for path in directory.glob(f"{_PREFIX}-*/{STATE_FILE}")]
     if not marked:
@@ -39,34 +39,38 @@ def last_checkpoint(directory: Path) -> Path | None:
         file = newest / name
         if not file.is_file() or file.stat().st_size != size:
             raise RunError(
-                f"checkpoint {newest} lacks {name}, or a part of it; put it back, or delete {newest} to train again"
+                f"checkpoint {newest} is damaged: {name} is missing or cut; restore it, or delete {newest} to "
+                "train again"
             )
     return newest
 
 
 def stored_state(checkpoint: Path) -> dict[str, Any]:
-    """The state of the training that a complete checkpoint holds."""
+    """Return the training state that a complete checkpoint holds."""
     state = read_object(checkpoint / STATE_FILE)
     state.pop(_FILES, None)
     return state
 
 
 def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
-    """Mark a checkpoint as complete, once all of it is on the disk, and then remove all others.
-
-    The step decides which is newest. Times would not do: the clock of a machine may be set back.
+    """Mark a checkpoint as complete and remove all others.
 
     Args:
-        checkpoint: A directory that no process writes to any longer.
-        state: The state of the training, stored with it.
+        checkpoint: A directory that no process writes to any more.
+        state: The training state to store with it.
 
     Raises:
         RunError: If it cannot be written.
     """
-    (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # what a kill left of the mark
+    (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # left by a kill
     files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != STATE_FILE]
+    # The mark must not reach the disk before the files that it vouches for.
     for file in files:
-        _sync(file)
+        descriptor = os.open(file, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
     sizes = {path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files}
     write_json(checkpoint / STATE_FILE, {**state, _FILES: sizes})
     for other in checkpoint.parent.glob(f"{_PREFIX}-*"):
@@ -74,25 +78,17 @@ def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def _sync(file: Path) -> None:
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def last_step(directory: Path) -> int:
-    """The step of the newest complete checkpoint below a directory, from which training resumes; 0: there is none."""
+    """Return the step of the newest complete checkpoint in a directory; 0 if there is none."""
     found = last_checkpoint(directory)
     return 0 if found is None else step_of(found)
 
 
 def step_of(checkpoint: Path) -> int:
-    """The optimizer step of a checkpoint, from its name."""
-    return int(checkpoint.name.rsplit("-", 1)[1])
+    """Return the optimizer step in the name of a checkpoint."""
+    return int(checkpoint.name.rsplit("-", 1)[1])  # not the time of the file: a clock may be set back
 
 
 def drop_checkpoints(directory: Path) -> None:
-    """Remove the checkpoints of a finished stage; the finished model stands beside them."""
+    """Remove the checkpoints of a finished stage."""
     shutil.rmtree(directory, ignore_errors=True)

@@ -1,25 +1,24 @@
-"""Distillation: the policy plays, a teacher says what to play at every board it comes to, and the policy learns that.
+"""Distillation: the policy plays, a teacher labels every board it reaches, and the policy learns the labels.
 
     for round in rounds:
         games = play(policy)
-        for board in the different boards of the games that fit an answer:
+        for board in the distinct boards of the games that still fit an answer:
             q = teacher(board)                       # over words: one guess, or a distribution
             word = draw(q)
             learn the tokens of word, each against q(next token | tokens before)
         fit(policy, labels of this round, of some rounds before, and teacher games)
 
-A policy trained on a teacher's games alone has seen only boards that the teacher reaches. Here all boards that the
-policy's own games reach are labelled, those with refused or unreadable replies too. A label depends on board and word
-list, never on the secret. A board is trained on once per round, however many games reached it: the boards that recur
-most, above all the empty one, are those the policy knows best.
+A policy trained only on a teacher's games knows only the boards that the teacher reaches. Here the policy's own boards
+are labelled, even those with refused or unreadable replies. A label depends on the board and the word list, never on
+the secret. A board is trained on once per round, however many games reached it. Otherwise the boards that the policy
+knows best, above all the empty one, would dominate.
 
-With `targets = "guess"`, q is the guess of the solver teacher. That is DAgger (Ross, Gordon, Bagnell 2011,
-arXiv:1011.0686), in which the policy plays every turn itself (beta = 0 from the first round on, since it knows how to
-play already) and each round continues from the last one's weights.
+`targets = "guess"`: q is the solver teacher's guess. This is DAgger (Ross, Gordon, Bagnell 2011, arXiv:1011.0686) with
+beta = 0 from the first round on, since the policy can already play. Each round continues from the last one's weights.
 
-With `targets = "distribution"`, q tells how good every word is (teachers/distribution.py). That is on-policy
-distillation with the forward KL divergence (Agarwal et al. 2024, GKD, arXiv:2306.13649); teacher and student speak of
-words here, so the teacher needs no tokens of its own, and its distribution of a token follows from that of the words.
+`targets = "distribution"`: q scores every word (teachers/distribution.py). This is on-policy distillation with the
+forward KL divergence (GKD, Agarwal et al. 2024, arXiv:2306.13649). Teacher and student share words, not tokens: the
+distribution of each token follows from that of the words.
 """
 
 from __future__ import annotations
@@ -50,8 +49,8 @@ NAME = "distill"
 class Label(NamedTuple):
     """A prompt and the reply to learn, as token ids.
 
-    `targets` are the distributions to learn at each token of the reply, see `next_token_targets`; without any the
-    tokens themselves are learnt.
+    `targets` holds the distribution to learn at each token of the reply (see `next_token_targets`). If it is empty,
+    the tokens themselves are learnt.
     """
 
     prompt_ids: tuple[int, ...]
@@ -73,11 +72,11 @@ def train_distill(
     traces: TraceSettings,
     **options: Unpack[RoundOptions],
 ) -> Path:
-    """Teach the model what the teacher says on the boards it reaches and save it to `<run>/distill`.
+    """Train the model on a teacher's labels of the boards it reaches, and save it to `<run>/distill`.
 
-    An interrupted training resumes where it stopped. Arguments as for `Rounds`; `traces` sets how the teacher plays and
-    whether it writes its thinking; of a distribution its opener alone. With a `replay_fraction` above 0 the run
-    directory must hold traces.jsonl.
+    An interrupted training resumes where it stopped. Arguments as for `Rounds`. `traces` sets how the teacher plays
+    and whether it writes its thinking; with a distribution as target only its opener is used. A `replay_fraction` above
+    0 needs traces.jsonl in the run directory.
 
     Returns:
         The model directory.
@@ -97,8 +96,6 @@ def train_distill(
 
 
 class _Distillation:
-    """Labels the boards of a round and fine-tunes on them, those of earlier rounds and teacher games."""
-
     needs_reference = False
 
     def __init__(self, rounds: Rounds, settings: DistillTraining, traces: TraceSettings) -> None:
@@ -110,11 +107,12 @@ class _Distillation:
         self.stored = rounds.run.directory / NAME / "labels"
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Labels of this round and of the kept ones, and the teacher games added to them, as rows."""
+        """Return the labels of this round and of the kept ones, with the teacher games to replay, as rows."""
         games = (game for group in played.groups for game in group)
         new, record, numbers = self._labeller.label(games, played.seed)
         record_labels(self._rounds.run, NAME, played.number, record)
         first = max(1, played.number - self._settings.keep_rounds)
+        # A board labelled again takes its newest label: soft targets are drawn anew in each round.
         kept = {label.prompt_ids: label for number in range(first, played.number) for label in self._read(number)}
         if self._settings.keep_rounds:
             write_jsonl(self._path(played.number), (label._asdict() for label in new.values()))
@@ -130,27 +128,26 @@ class _Distillation:
         return [row_of(example) for example in examples], numbers
 
     def fit(self, loop: TrainingLoop, rows: list[Row], seed: int, part: tuple[int, int]) -> bool:
-        """Fine-tune on the rows as SFT does; where they have distributions, the loss is the cross-entropy to these."""
+        """Fine-tune on the rows as SFT does, with cross-entropy to the distributions where there are some."""
         return fit_round(loop, [[Example(**row)] for row in rows], self._settings, seed, part)
 
     def _path(self, number: int) -> Path:
         return self.stored / f"round-{number}.jsonl"
 
     def _read(self, number: int) -> Iterator[Label]:
-        """The labels of an earlier round."""
         for row in read_jsonl(self._path(number)):
             yield Label(tuple(row["prompt_ids"]), tuple(row["reply_ids"]), row["targets"])
 
 
 class Labeller:
-    """Labels the boards that games came to with what the teacher says there.
+    """Label the boards of games with a teacher's words.
 
     Args:
         codec: Tokenizer and template of the policy.
         setup: Words, prompts, rules.
-        settings: What is learnt at a board, and the longest reply; longer ones are left out, since the policy could not
+        settings: What to learn at a board, and the longest reply. Longer labels are dropped: the policy could not
             finish them.
-        traces: How the teacher plays, without its noise, and whether it writes its thinking.
+        traces: How the teacher plays (its noise is ignored) and whether it writes its thinking.
 
     Raises:
         WordListError: If the teacher's opener is not listed.
@@ -166,15 +163,15 @@ class Labeller:
         )
 
     def label(self, games: Iterable[Scored], seed: int) -> tuple[dict[tuple[int, ...], Label], list[Row], Numbers]:
-        """One label for each different prompt whose board fits some answer, by prompt; none where a strict word stands.
+        """Label each distinct prompt once, unless its board fits no answer or names a strict word.
 
         Args:
-            games: Of a round.
-            seed: Words are drawn by it and the prompt.
+            games: The games of a round.
+            seed: Together with the prompt it decides which word is drawn.
 
         Returns:
-            The labels, the same as rows for the record, and numbers to log: boards the games reached, labels, and the
-            fraction of boards that fit some answer at which no word is likelier than the policy's guess.
+            Labels by prompt, the same labels as rows for labels.jsonl, and metrics: boards reached, labels made, and
+            `agreement_rate`, how often the teacher ranks no word above the policy's guess.
         """
         boards: dict[tuple[int, ...], Board] = {}
         guesses: dict[tuple[int, ...], list[str | None]] = defaultdict(list)
@@ -190,8 +187,9 @@ class Labeller:
             if said is None:
                 continue
             agreed += [said.is_likeliest(guess) for guess in guesses[prompt]]
-            replies = [self._reply_ids(word, said.thinking) for word in said.words]
-            # By nothing but seed, round and prompt, so that a round which is chosen again after a stop draws the same.
+            texts = (self._prompter.reply(word, said.thinking) for word in said.words)
+            replies = [self._codec.reply_ids(self._codec.taught(text, self._prompter.thinking)) for text in texts]
+            # Seeded by round and prompt only, so that a round that is chosen again after a stop draws the same words.
             drawn = said.draw(random.Random(f"{seed}:{prompt}"))
             if len(replies[drawn]) > self._longest:
                 num_overlong += 1
@@ -210,40 +208,36 @@ class Labeller:
             numbers["overlong_labels"] = float(num_overlong)
         return labels, record, numbers
 
-    def _reply_ids(self, word: str, thinking: str) -> list[int]:
-        """A word as the policy would say it."""
-        return self._codec.reply_ids(self._codec.taught(self._prompter.reply(word, thinking), self._prompter.thinking))
-
 
 def next_token_targets(
     replies: Sequence[Sequence[int]], chances: Sequence[float], drawn: int
 ) -> list[list[tuple[int, float]]]:
-    """The teacher's distribution of each token of a reply, given the tokens before it.
+    """Turn a distribution over replies into one over the next token, at each token of the drawn reply.
 
-    The replies form a trie. At a node, the chance of a token is that of the replies below it over that of all replies
-    below the node; tokens that all replies share, such as tags, are certain:
+    The replies form a trie. The probability of a token at a node is the mass of the replies below that token divided
+    by the mass of all replies below the node. Tokens that all replies share, such as tags, get probability 1:
 
         crane 0.5, crate 0.3, slate 0.2      at ""     c 0.8, s 0.2
         drawn: crate                         at "cra"  n 0.5 / 0.8, t 0.3 / 0.8
 
-    Over replies drawn by their chances, the cross-entropies to these add up, on average, to the one between teacher
-    and policy over whole replies: H(q, p) = E_{w ~ q} sum_t H(q(. | w_<t), p(. | w_<t)). So have the tokens of drawn
-    replies alone, but there chance also decides the token; here that is averaged out (Rao-Blackwell).
+    For replies drawn from q, these per-token cross-entropies sum in expectation to the one over whole replies:
+    H(q, p) = E_{w ~ q} sum_t H(q(. | w_<t), p(. | w_<t)). Plain cross-entropy on the drawn tokens has the same
+    expectation but more variance, which is averaged out here (Rao-Blackwell).
 
     Args:
-        replies: As token ids, different from each other; none begins another, since all end with the closing token.
-        chances: Of each, summing to 1.
-        drawn: The one that is learnt.
+        replies: Distinct token sequences. None is a prefix of another, since all end with the closing token.
+        chances: Probability of each reply, summing to 1.
+        drawn: Index of the reply to learn.
 
     Returns:
-        For each token of the reply (token, probability) pairs, by token.
+        For each token of the drawn reply, (token, probability) pairs sorted by token.
 
     Examples:
         >>> next_token_targets([[7, 1, 9], [7, 2, 9]], [0.25, 0.75], 1)
         [[(7, 1.0)], [(1, 0.25), (2, 0.75)], [(9, 1.0)]]
     """
     targets = []
-    below = list(zip(replies, chances, strict=True))  # the replies that begin with the tokens so far
+    below = list(zip(replies, chances, strict=True))  # replies that start with the tokens so far
     for place, token in enumerate(replies[drawn]):
         chance_of: dict[int, float] = defaultdict(float)
         for reply, chance in below:
@@ -255,21 +249,21 @@ def next_token_targets(
 
 
 def examples_of(labels: Sequence[Label]) -> list[Example]:
-    """Labels as sequences to train on; each label is in exactly one.
+    """Pack labels into sequences to train on; each label is in exactly one.
 
-    A label that is a prefix of the next label's sequence is trained inside that sequence: where the policy replied as
-    the teacher would, its game continued from there. A game played just as the teacher plays is one sequence.
+    Where the policy replied as the teacher would, its game went on from there. The label is then a prefix of a later
+    one, and both are trained in one sequence. A game played exactly like the teacher becomes a single sequence.
     """
-    ordered = sorted(labels, key=lambda label: label.token_ids)  # labels that continue a label follow it
-    examples, way = [], []
+    ordered = sorted(labels, key=lambda label: label.token_ids)  # a label is followed by those that continue it
+    examples, chain = [], []
     for label, following in zip_longest(ordered, ordered[1:]):
-        way.append(label)
+        chain.append(label)
         ids = label.token_ids
         if following is None or following.token_ids[: len(ids)] != ids:
             mask = [0] * len(ids)
-            for passed in way:
-                mask[len(passed.prompt_ids) : len(passed.token_ids)] = [1] * len(passed.reply_ids)
-            targets = tuple(target for passed in way for target in passed.targets)
+            for link in chain:
+                mask[len(link.prompt_ids) : len(link.token_ids)] = [1] * len(link.reply_ids)
+            targets = tuple(target for link in chain for target in link.targets)
             examples.append(Example(list(ids), mask, soft_targets=targets))
-            way = []
+            chain = []
     return examples

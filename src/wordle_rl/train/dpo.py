@@ -1,11 +1,10 @@
-"""Direct preference optimization on guesses: of two replies to the same prompt, the better one is made likelier.
+"""Direct preference optimization on guesses: make the better of two replies to the same prompt likelier.
 
-Boards are those the policy reaches. Judged by regret or information, further replies are sampled at each board and the
-solver values their guesses. Judged by outcome, replies of games of one group to the same prompt are compared by the
-rewards of those games. Pairs are the token ids that were sampled. The reference is the model that the training began
-with.
+The policy plays, and its boards become prompts. If the judge is `regret` or `information`, more replies are sampled at
+each board and the solver values their guesses. If it is `outcome`, replies of one group's games to the same prompt are
+compared by the rewards of those games. Pairs hold the token ids as sampled. The reference is the initial model.
 
-Source: DPO, arXiv:2305.18290; the added likelihood of the chosen replies, arXiv:2404.19733.
+Source: DPO, arXiv:2305.18290; adding the likelihood of the chosen replies, arXiv:2404.19733.
 """
 
 from __future__ import annotations
@@ -38,9 +37,14 @@ NAME = "dpo"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One reply to a board, as sampled, and its value.
+    """A sampled reply to a board and its value.
 
-    `sound`: whole, and with a guess that the rules allow. `text` is the reply in words, `guess` what was read in it.
+    Attributes:
+        token_ids: The reply as sampled.
+        value: Higher is better.
+        sound: True if the reply is complete and the rules allow its guess.
+        text: The reply as text.
+        guess: The guess parsed from it.
     """
 
     token_ids: tuple[int, ...]
@@ -52,14 +56,14 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two replies to one prompt, as sampled."""
+    """Two replies to one prompt, as sampled token ids."""
 
     prompt_ids: list[int]
     chosen_ids: list[int]
     rejected_ids: list[int]
 
     def examples(self) -> list[Example]:
-        """The chosen reply under the prompt, then the rejected one."""
+        """Return the chosen reply, then the rejected one, each after the prompt."""
         prompt = self.prompt_ids
         return [
             Example([*prompt, *reply], [0] * len(prompt) + [1] * len(reply))
@@ -74,9 +78,9 @@ def train_dpo(
     run: Run,
     **options: Unpack[RoundOptions],
 ) -> Path:
-    """Improve the model by pairs of its own guesses and save it to `<run>/dpo`.
+    """Train the model on pairs of its own guesses and save it to `<run>/dpo`.
 
-    An interrupted training resumes where it stopped. Arguments as for `Rounds`; the model passed in is the reference.
+    An interrupted training resumes where it stopped. Arguments as for `Rounds`. The model passed in is the reference.
 
     Returns:
         The model directory.
@@ -90,22 +94,24 @@ def train_dpo(
 
 
 class _BetterGuesses:
-    """Pairs replies to the same board and trains on the pairs."""
-
     needs_reference = True
 
     def __init__(self, rounds: Rounds, settings: DPOTraining) -> None:
         self._setup, self._settings, self._run = rounds.setup, settings, rounds.run
 
     def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Pairs of replies, and how many boards, replies and pairs there were."""
+        """Return pairs of replies as rows, and how many boards and pairs there were."""
         if self._settings.judge == "outcome":
             boards = [board for group in played.groups for board in compared(group)]
         else:
             boards = self._sampled(played)
         pairs, margins, labels = [], [], []
-        for board, said in boards:
-            replies = self._without_strict(board, said)
+        split = self._setup.context.split
+        for board, replies in boards:
+            # Strict words must never be learnt, neither from a board nor from a reply.
+            if split.strict_words_in(*(turn.guess for turn in board.turns)):
+                continue
+            replies = [reply for reply in replies if not split.strict_words_in(reply.guess, reply.text)]
             for better, worse in pairs_of(replies, self._settings.margin, self._settings.pairs_per_board):
                 pairs.append(Pair(list(board.prompt_ids), list(better.token_ids), list(worse.token_ids)))
                 margins.append(better.value - worse.value)
@@ -120,15 +126,7 @@ class _BetterGuesses:
         loss = PreferenceLoss(beta=settings.beta, kind=settings.loss_type, sft_weight=settings.sft_weight)
         return fit_round(loop, [Pair(**row).examples() for row in rows], settings, seed, part, loss)
 
-    def _without_strict(self, board: Board, replies: list[Reply]) -> list[Reply]:
-        """The replies that name no strict word, and none at a board on which one stands."""
-        split = self._setup.context.split
-        if split.strict_words_in(*(turn.guess for turn in board.turns)):
-            return []
-        return [reply for reply in replies if not split.strict_words_in(reply.guess, reply.text)]
-
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
-        """Boards that the games reached, each once, with replies sampled there and valued by the solver."""
         games = (game for group in played.groups for game in group)
         reached = {board.prompt_ids: board for game in games for board, _, _ in boards_of(game)}
         count = min(self._settings.boards_per_round, len(reached))
@@ -142,20 +140,18 @@ class _BetterGuesses:
 
 
 class _Judge:
-    """Values guesses by the solver; regret does not depend on the secret."""
-
     def __init__(self, setup: GameSetup, measure: str) -> None:
         self._setup, self._measure = setup, measure
 
     def __call__(self, board: Board, completions: Iterable[Completion]) -> list[Reply]:
-        """The completions at one board, each with its value."""
+        """Value the completions at one board."""
         scored = [(turn.guess, turn.marks) for turn in board.turns if turn.guess and turn.marks]
         solver = self._setup.solver
         candidates = solver.candidates(scored)
         guess_values: dict[Turn, float] = {}
         replies = []
         for completion in completions:
-            if completion.error is not None:  # no reply was given, so there is none to judge
+            if completion.error is not None:  # nothing was sampled
                 continue
             turn = self._turn(board, completion.text)
             if turn not in guess_values:
@@ -168,7 +164,6 @@ class _Judge:
         return replies
 
     def _turn(self, board: Board, text: str) -> Turn:
-        """The turn that a reply to this board amounts to under the rules."""
         prompter = self._setup.prompter
         game = Game(board.secret, self._setup.words, prompter.rules)
         for turn in board.turns:
@@ -178,9 +173,9 @@ class _Judge:
 
 
 def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
-    """Boards that several games of a group came to, with the replies they gave there.
+    """Collect the boards that several games of a group reached, with their replies there.
 
-    The value of a reply is the mean reward of the games that gave it; they share everything before it.
+    The value of a reply is the mean reward of the games that gave it. Those games are identical up to that reply.
     """
     boards: dict[tuple[int, ...], Board] = {}
     rewards: dict[tuple[int, ...], dict[tuple[tuple[int, ...], bool], list[float]]] = {}
@@ -202,7 +197,7 @@ def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
 
 
 def pairs_of(replies: Sequence[Reply], margin: float, limit: int) -> list[tuple[Reply, Reply]]:
-    """The best sound reply, paired with up to `limit` others that are worse by at least the margin, the worst first."""
+    """Pair the best sound reply with up to `limit` replies that are worse by at least `margin`, the worst first."""
     different = list({reply.token_ids: reply for reply in replies}.values())
     best = max((reply for reply in different if reply.sound), key=lambda reply: reply.value, default=None)
     if best is None:

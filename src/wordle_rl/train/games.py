@@ -1,4 +1,4 @@
-"""The games of a training: what they are played with, what they earned, and what is logged of them."""
+"""Games in training: what they are played with, what they earned, and their metrics."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ from wordle_rl.words import WordList
 
 @dataclass(frozen=True)
 class GameSetup:
-    """Context and secrets of a training's games.
+    """Context and secrets of the games of a training.
 
-    `secrets` are trained on. Weights are chosen by play on `validation` and on some of `secrets` and `rehearsal`; the
-    latter are training secrets of SFT that this training leaves out. `starts_fraction` of the groups start from one of
-    `given_starts`, if there are any.
+    Attributes:
+        context: Words, split, prompts and solver.
+        secrets: The secrets to train on.
+        validation: Secrets that checkpoint selection plays, with some of `secrets` and `rehearsal`.
+        rehearsal: Training secrets of SFT that this training does not use.
+        given_starts: Initial states from a file.
+        starts_fraction: Fraction of groups that start from one of them.
     """
 
     context: GameContext
@@ -39,9 +43,8 @@ class GameSetup:
     starts_fraction: float = 0.0
 
     def prefixes_of(self, settings: StartSettings) -> PrefixGuesses:
-        """Draws the prefix guesses of groups."""
-        hard_mode = self.prompter.rules.hard_mode
-        return PrefixGuesses(self.words, self.solver, settings, hard_mode=hard_mode)
+        """Return the function that draws the prefix guesses of groups."""
+        return PrefixGuesses(self.words, self.solver, settings, hard_mode=self.prompter.rules.hard_mode)
 
     @property
     def words(self) -> WordList:
@@ -61,9 +64,9 @@ class GameSetup:
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """A game with its reward and the advantage of each of its own turns.
+    """A game with its reward, and the advantage of each of its own turns.
 
-    From own turn `num_live_turns` on nothing is trained on, as no answer is possible any more; None: all turns are.
+    Turns from `num_live_turns` on are not trained on, because no answer fits the board any more. None: train on all.
     """
 
     trajectory: Trajectory
@@ -74,7 +77,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A prompt a game reached: its token ids, the turns played, and the game's secret."""
+    """A prompt that a game reached: its token ids, the turns so far, and the game's secret."""
 
     prompt_ids: tuple[int, ...]
     turns: tuple[Turn, ...]
@@ -86,9 +89,9 @@ class Measured:
     """Metrics of some games.
 
     Attributes:
-        means: By name.
-        denominators: For each mean that is not over all games, how many games or replies it is over.
-        num_wins: Games won.
+        means: Means by name.
+        denominators: Number of games or replies that a mean is over, for each mean that is not over all games.
+        num_wins: Number of games won.
     """
 
     means: dict[str, float]
@@ -97,32 +100,29 @@ class Measured:
 
 
 def check_some_played(games: Sequence[Scored], failed: Sequence[str], step: str) -> dict[str, float]:
-    """Number of failed games to log: those whose player could not be asked to the end, which are no samples.
-
-    They have no reward, and no group is compared with them.
+    """Count games dropped because sampling failed (endpoint error, timeout).
 
     Args:
-        games: Those that were played.
-        failed: For each of the others the reason.
+        games: The games that were played.
+        failed: The reason for each game that failed.
         step: Name of the step, for the message.
 
     Returns:
-        `failed_games`, if there are any.
+        `failed_games`, if there are any; otherwise nothing.
 
     Raises:
         RunError: If no game could be played.
     """
     if not games:
         why = f": {failed[0]}" if failed else ""
-        raise RunError(
-            f"no game of {step} could be played{why}; mend what plays them and run again, which resumes from there"
-        )
+        raise RunError(f"no game of {step} could be played{why}; fix the sampler and run again to resume from there")
     return {"failed_games": float(len(failed))} if failed else {}
 
 
 def measured(games: Sequence[Scored], words: WordList) -> Measured:
-    """Metrics of games; a word outside the answers counts neither as won nor as lost."""
+    """Compute the metrics of games."""
     transcripts = [game.trajectory.transcript for game in games]
+    # A secret outside the answers cannot be won by reasoning, so it counts neither as a win nor as a loss.
     winnable = [transcript for transcript in transcripts if transcript.secret in words.answer_index]
     wins = [transcript.turns_used for transcript in winnable if transcript.won]
     components: Counter[str] = Counter()
@@ -132,7 +132,12 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     means["format_compliance"] = format_compliance(transcripts)
     if winnable:
         means["win_rate"] = len(wins) / len(winnable)
-        means |= _by_turn(wins, len(winnable), transcripts[0].rules.max_turns)
+        # Rules with free refusals allow more guesses than turns; such a win counts as one by the last turn.
+        max_turns = transcripts[0].rules.max_turns
+        turns = [min(used, max_turns) for used in wins]
+        means |= {
+            f"{BY_TURN}{turn}": sum(used <= turn for used in turns) / len(winnable) for turn in range(1, max_turns + 1)
+        }
     if wins:
         means["mean_guesses"] = statistics.fmean(wins)
     replies = [turn for transcript in transcripts for turn in transcript.own_turns]
@@ -148,24 +153,8 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     return Measured(means, denominators, len(wins))
 
 
-def _by_turn(wins: Sequence[int], num_games: int, max_turns: int) -> dict[str, float]:
-    """Fraction of games won by each turn; those with more guesses, where some are free, count as won by the last.
-
-    Examples:
-        >>> _by_turn([1, 3], 4, 3)
-        {'win_rate_by_turn/1': 0.25, 'win_rate_by_turn/2': 0.25, 'win_rate_by_turn/3': 0.5}
-    """
-    turns = [min(used, max_turns) for used in wins]
-    return {f"{BY_TURN}{turn}": sum(used <= turn for used in turns) / num_games for turn in range(1, max_turns + 1)}
-
-
 def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:
-    """The scored games of a group as games.jsonl holds them.
-
-    Args:
-        group: Number of the group within its step.
-        games: All games of the group, in order. A game without advantages has none in its row.
-    """
+    """Convert the scored games of a group to rows of games.jsonl; `group` is its number within the step."""
     rows = []
     for number, game in enumerate(games):
         row = GameRecord.of(game.trajectory.transcript, game.reward, game.advantages).to_row()
@@ -174,9 +163,9 @@ def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:
 
 
 def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
-    """Every board a game reached, with the reply it gave there and whether that was sound.
+    """Yield every board of a game with the reply given there, as token ids, and whether that reply is sound.
 
-    A sound reply is whole, and its guess is one that the rules allow.
+    A sound reply is complete, and the rules allow its guess.
     """
     transcript = game.trajectory.transcript
     turns = tuple(played.turn for played in transcript.turns)
@@ -184,6 +173,6 @@ def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
     for segment in game.trajectory.segments:
         for own, start, stop in segment.spans:
             played = transcript.own_turns[own]
-            prompt_ids = segment.prompt_ids + segment.token_ids[:start]
+            prompt_ids = segment.prompt_ids + segment.token_ids[:start]  # what the sampler saw, token for token
             board = Board(prompt_ids, turns[: num_given + own], transcript.secret)
             yield board, segment.token_ids[start:stop], not (played.overlong or played.turn.outcome.broke_rules)

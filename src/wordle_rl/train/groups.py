@@ -1,12 +1,12 @@
-"""The groups of a GRPO step: drawn, played, scored, and drawn again where they teach nothing.
+"""The groups of a GRPO step: draw, play, score, and draw again where there is nothing to learn.
 
     draw      initial_states.py   a secret and an initial state for each group
     play      rollout.py          the games of all groups in lockstep
     score     scoring.py          rewards, and advantages within each group
-    rows      rows_of             what the learner gets
+    rows      rows_of             sequences for the learner
 
-A group whose games all earned the same has only zero advantages; it is drawn again, up to `max_refills` times (DAPO,
-arXiv:2503.14476).
+If all games of a group earn the same, every advantage is zero. Such a group is drawn again, up to `max_refills` times
+(dynamic sampling of DAPO, arXiv:2503.14476).
 """
 
 from __future__ import annotations
@@ -42,23 +42,24 @@ from wordle_rl.words import WordList
 OpenPolicy = Callable[[SamplingSettings, int], AbstractContextManager[tuple[Sampler, int | None]]]
 """Opens a sampler over the policy's current weights, given settings and a seed: `Learner.policy`, or an engine's.
 
-Its context yields the sampler and the longest prompt it takes, in tokens (None: any).
+The context yields the sampler and its longest prompt in tokens (None: no limit).
 """
 
 WHOLE_GROUP_EVERY_STEPS = 10
-"""Every this many steps all games of one group are among the sample games, so that they can be compared."""
+"""Every this many steps, log all games of one group so that a reader can compare them."""
 COMPLIANCE_STEPS = 5
-"""Steps over which format compliance is averaged before a reward schedule sees it: one lucky step switches nothing."""
+"""Average format compliance over this many steps before a reward schedule sees it, so that one lucky step is not enough
+to switch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The groups of a step in one process.
+    """The scored groups of a step in one process.
 
     Attributes:
-        groups: Scored.
-        metrics: By name, over the games of this process.
-        denominators: For each mean that is not over all games, the number of games or replies it is over.
+        groups: The groups.
+        metrics: Metrics over the games of this process, by name.
+        denominators: Number of games or replies that a mean is over, for each mean that is not over all games.
     """
 
     groups: Sequence[Group]
@@ -66,21 +67,19 @@ class Played:
     denominators: Mapping[str, int]
 
     def rows(self, codec: ChatCodec, *, mask_overlong: bool = False) -> list[Example]:
-        """The games as sequences to learn from.
-
-        Groups that teach nothing are left out, unless there is no other: their tokens would only stand in the
-        denominator of the loss, and take from the rate of those that teach something.
-        """
+        """Convert the games to sequences to learn from."""
+        # Tokens of constant groups have no gradient. In the denominator of the loss they would only shrink the
+        # gradients of the others. If all groups are constant they stay, so that the step still has rows.
         groups = [group for group in self.groups if not group.is_constant] or self.groups
         return [row for group in groups for game in group.games for row in rows_of(game, codec, mask_overlong)]
 
 
 def rows_of(game: Any, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:
-    """A scored game as sequences to learn from: one for a transcript, one for each turn in state shape.
+    """Convert a scored game to sequences to learn from: one per transcript, or one per turn in state shape.
 
     Args:
-        game: `Scored`.
-        codec: Its ids for the end of a turn.
+        game: A `Scored` game.
+        codec: Knows the ids that end a turn.
         mask_overlong: Leave replies that were cut at the token limit out of the loss.
     """
     rows = []
@@ -88,7 +87,7 @@ def rows_of(game: Any, codec: ChatCodec, mask_overlong: bool = False) -> list[Ex
         loss_mask = mask_without_overlong(segment, codec.stop_ids) if mask_overlong else list(segment.loss_mask)
         for turn, start, stop in segment.spans:
             if game.num_live_turns is not None and turn >= game.num_live_turns:
-                loss_mask[start:stop] = [0] * (stop - start)  # no answer was possible any more
+                loss_mask[start:stop] = [0] * (stop - start)  # no answer fits the board any more
         nothing = [0] * len(segment.prompt_ids)
         rows.append(
             Example(
@@ -104,17 +103,17 @@ def rows_of(game: Any, codec: ChatCodec, mask_overlong: bool = False) -> list[Ex
 class GroupRollouts:
     """Plays the groups of each step.
 
-    From step to step it keeps what checkpoints must hold: the priority of each secret, the best format compliance so
-    far, and the number of games won.
+    Its state belongs into checkpoints: the priority of each secret, the best format compliance so far, and the number
+    of games won.
 
     Args:
         setup: Words, prompts, training secrets, solver.
         settings: Groups, credit, reward, sampling.
-        log: Where sample games go; its run gets the secrets drawn.
+        log: Takes sample games; its run takes the secrets drawn.
         seed: Seed of secrets, initial states and sampling.
-        process: This process among those that train together, from 0.
-        num_processes: Their number.
-        gather: Returns the values of all processes, given this one's.
+        process: Rank of this process.
+        num_processes: Number of processes that train together.
+        gather: Collects a value from all processes.
     """
 
     def __init__(
@@ -149,19 +148,14 @@ class GroupRollouts:
         self.cumulative_wins = 0
 
     def __call__(self, step: int, open_policy: OpenPolicy) -> Played:
-        """Draw, play and score the groups of a step.
-
-        Args:
-            step: Optimizer steps done so far.
-            open_policy: Opens a sampler over the policy's current weights.
-        """
+        """Draw, play and score the groups of a step; `step` counts the optimizer steps done so far."""
         every = self._settings.probe_every_steps
         probed = self._probe(step, open_policy) if every and step % every == 0 else {}
         seconds = {"seconds/rollout": probed.pop("seconds", 0.0), "seconds/reward": 0.0}
-        draws: list[dict[int, Group]] = []  # by place in the step; after the first those that were constant
+        draws: list[dict[int, Group]] = []  # groups by place; a draw after the first holds only the replaced places
         opening = time.perf_counter()
         with open_policy(self._settings.sampling, self._sampler_seed(step)) as (sampler, max_prompt_tokens):
-            seconds["seconds/weights"] = time.perf_counter() - opening  # an engine gets them here
+            seconds["seconds/weights"] = time.perf_counter() - opening  # opening an engine sends it the weights
             places: Sequence[int] = range(self._settings.groups_per_step)
             for refill in range(self._settings.max_refills + 1):
                 started = time.perf_counter()
@@ -172,7 +166,7 @@ class GroupRollouts:
                 scoring = time.perf_counter()
                 groups = [score_group(group, rubric, self._setup, self._settings) for group in games]
                 for group in groups:
-                    if len(group.games) > 1 or not group.failed:  # else it is no evidence about its secret
+                    if len(group.games) > 1 or not group.failed:  # one survivor tells nothing about reward spread
                         self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
                 seconds["seconds/rollout"] += scoring - started
                 seconds["seconds/reward"] += time.perf_counter() - scoring
@@ -185,8 +179,8 @@ class GroupRollouts:
     def _play(
         self, starts: Sequence[InitialState], sampler: Sampler, max_prompt_tokens: int | None, rubric: Rubric
     ) -> list[list[PlayedGame]]:
-        """Play a group of games from each start; with candidates, games with several guesses for every turn."""
         settings, words, prompter = self._settings, self._setup.words, self._setup.prompter
+        # Each candidate is a completion to pay for, so a group plays fewer games with more candidates.
         size = settings.group_size // settings.turn_candidates
         repeated = [start for start in starts for _ in range(size)]
         if settings.turn_candidates == 1:
@@ -199,7 +193,7 @@ class GroupRollouts:
                 should_stop=self._nothing_fits,
             )
             return [[PlayedGame(trajectory) for trajectory in group] for group in groups_of(trajectories, size)]
-        # Candidates are judged by the reward, unless it is the default one, which values a turn only at its end.
+        # The default reward values a game only at its end, so it cannot rank candidates. Regret can.
         by_reward = settings.reward != RewardSettings()
         solver = self._setup.solver
         games = play_branching(
@@ -214,17 +208,13 @@ class GroupRollouts:
         return [games[first : first + size] for first in range(0, len(games), size)]
 
     def _nothing_fits(self, secret: str, board: Sequence[Turn]) -> bool:
-        """True once no answer fits the board, which only happens with secrets outside the answers.
-
-        Later guesses of such a game are not trained on.
-        """
+        # Happens only with secrets outside the answers. Later guesses would be masked anyway (`num_live_turns`).
         return secret not in self._setup.words.answer_index and not len(self._fitting(board))
 
     def _summed_up(self, step: int, draws: Sequence[dict[int, Group]], numbers: Mapping[str, float]) -> Played:
-        """The last group of each place, and the metrics of a step."""
         final: dict[int, Group] = {}
         for draw in draws:
-            final |= draw  # keeps the order of the first draw, which has all places
+            final |= draw  # the last group of each place, in the order of the first draw
         groups = list(final.values())
         games = [game for group in groups for game in group.games]
         failed = [reason for draw in draws for group in draw.values() for reason in group.failed]
@@ -249,28 +239,28 @@ class GroupRollouts:
         return Played(groups, metrics, {"reward": len(games), **found.denominators})
 
     def wait(self) -> None:
-        """Return once no games are under way, as they never are between steps; see `ahead.PlayedAhead`."""
+        """Do nothing: no games are under way between steps, unlike in `ahead.PlayedAhead`."""
 
     def close(self) -> None:
-        """Play no more."""
+        """Do nothing; see `wait`."""
 
     def reward_of(self, transcript: Transcript) -> RewardBreakdown:
-        """The reward of a finished game now."""
+        """Score a finished game by the current rubric."""
         return self.schedule.rubric(self.best_compliance).score(transcript, self._setup.solver)
 
     def note_compliance(self, format_compliance: float) -> None:
-        """Take in the format compliance of a step, over all processes.
+        """Record the format compliance of a step over all processes.
 
-        The reward schedule may depend on the best mean of `COMPLIANCE_STEPS` steps in a row; before that there is none.
+        Reward schedules see the best mean of `COMPLIANCE_STEPS` consecutive steps, or None before there is one.
         """
         self._compliance.append(format_compliance)
         if len(self._compliance) == COMPLIANCE_STEPS:
             self.best_compliance = max(statistics.fmean(self._compliance), self.best_compliance or 0.0)
 
     def state(self) -> dict[str, Any]:
-        """The state of all processes as one, to be stored with a checkpoint; every process calls this.
+        """Merge the states of all processes for a checkpoint; every process must call this.
 
-        Priorities of the same secret are averaged, equally weighted.
+        Priorities of the same secret are averaged with equal weights.
         """
         priorities: dict[str, list[float]] = {}
         every = self._gather((self.starts.state()["priorities"], self.cumulative_wins))
@@ -285,16 +275,17 @@ class GroupRollouts:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore a state; the first process takes over the games won."""
+        """Restore what `state` returned."""
         self.starts.load_state(state)
         self.best_compliance = state["best_compliance"]
         self._compliance = deque(state["compliance"], maxlen=COMPLIANCE_STEPS)
+        # Metrics sum this over processes, so only the first takes it over.
         self.cumulative_wins = state["cumulative_wins"] if self._process == 0 else 0
 
     def _probe(self, step: int, open_policy: OpenPolicy) -> dict[str, float]:
-        """Play every training secret greedily, a part of them in each process, and reset the priorities by it.
+        """Play every training secret greedily and reset priorities to (best reward of all secrets) - (its reward).
 
-        A secret's priority becomes the best reward of all probes minus its own. Probes are not trained on.
+        Each process plays a part of the secrets. These games are not trained on.
 
         Raises:
             RunError: If none could be played.
@@ -311,7 +302,7 @@ class GroupRollouts:
         found = [probe for theirs in self._gather(mine) for probe in theirs]
         if not found:
             why = next((game.error for game in games if game.error is not None), "there are no secrets")
-            raise RunError(f"no greedy game could be played: {why}; mend what plays them and run again")
+            raise RunError(f"no greedy game could be played: {why}; fix the sampler and run again")
         best = max(reward for _, reward, _ in found)
         self.starts.picker.reset({secret: best - reward for secret, reward, _ in found})
         return {
@@ -320,16 +311,15 @@ class GroupRollouts:
         }
 
     def _sampler_seed(self, step: int) -> int:
-        """A seed of this step and process alone, so that a resumed training samples as an uninterrupted one."""
+        # Depends on step and process alone, so a resumed training samples like an uninterrupted one.
         return random.Random(f"{self._seed}:{step}:{self._process}:sampler").getrandbits(31)
 
     def _log_samples(self, step: int, groups: Sequence[Group]) -> None:
-        """Log some games, evenly spaced over the groups, in the first process; now and then a whole group too."""
         if self._process or not self._settings.sample_games:
             return
         places = [(number, game) for number, group in enumerate(groups) for game in range(len(group.games))]
         every = max(1, len(places) // self._settings.sample_games)
-        wanted = set(places[::every][: self._settings.sample_games])
+        wanted = set(places[::every][: self._settings.sample_games])  # evenly spaced over the groups
         if step % WHOLE_GROUP_EVERY_STEPS == 0:
             whole = shown_group(groups)
             wanted |= {place for place in places if place[0] == whole}
@@ -340,19 +330,22 @@ class GroupRollouts:
 
 
 def rewind_games(run: Run, step: int) -> None:
-    """Remove what was logged after the checkpoint of a step, whose weights are validated after it."""
+    """Remove what was logged after the checkpoint of a step.
+
+    A step is validated after its checkpoint is written, so its validation goes as well.
+    """
     played = {"grpo": step, "scout": step, "validation": step}
     metrics = {"grpo": step + 1, "validation": step, "blend": 0}
     rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
 
 
 def shown_group(groups: Sequence[Group]) -> int:
-    """Number of the first group that teaches something; 0 if none does."""
+    """Return the number of the first group with something to learn; 0 if there is none."""
     return next((number for number, group in enumerate(groups) if not group.is_constant), 0)
 
 
 def _pass_at(groups: Iterable[Group], words: WordList) -> dict[str, float]:
-    """pass@k over the groups of secrets that can be won, for k = 2, 4 and so on up to the size of the smallest."""
+    # Groups of secrets outside the answers are left out: they cannot be won by reasoning.
     won = [
         [game.trajectory.transcript.won for game in group.games]
         for group in groups
@@ -370,10 +363,10 @@ _SUMS = {"cumulative_wins", "failed_games", "refilled_groups", "skipped_groups"}
 
 
 def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
-    """The metrics of all processes as one: sums of counts, weighted means of the rest.
+    """Merge the metrics of all processes: sum counts, and average the rest weighted by denominators.
 
     Args:
-        records: For each process its metrics and, for each mean not over all games, its denominator.
+        records: Metrics and denominators of each process, as in `Played`.
     """
     found: dict[str, list[tuple[float, int]]] = {}
     for metrics, denominators in records:

@@ -1,4 +1,4 @@
-"""Multi-turn GRPO: the policy plays groups of games from the same start, and each game is compared with its group.
+"""Multi-turn GRPO: play groups of games from the same start and compare each game with its group.
 
     for step in steps:
         played = rollouts(step, policy)            # draw secrets, play groups in lockstep, score    groups.py
@@ -7,10 +7,14 @@
         loop.after(step, update, metrics)          # log, checkpoint, Ctrl-C                         loop.py
         best.after(step)                           # validation by greedy play, now and then         selection.py
 
-What is different from GRPO as published: a game has several turns, so the environment's tokens are masked and a turn
-may have an advantage of its own (advantages.py); groups without spread are drawn again (DAPO); games are trained on
-once, by the weights that played them, so all ratios are 1 and only an engine of its own needs a correction. With a
-server, the games of the next step may be played meanwhile (ahead.py).
+Differences from GRPO as published:
+
+- A game has several turns. The environment's tokens are masked, and each turn can have its own advantage
+  (advantages.py).
+- Groups whose games all earn the same are drawn again (DAPO).
+- Games are trained on once, by the weights that played them, so all ratios are 1. Only a separate engine needs an
+  importance correction.
+- A server can play the games of the next step meanwhile (ahead.py).
 
 Source: GRPO, arXiv:2402.03300.
 """
@@ -58,19 +62,21 @@ def train_grpo(
     progress: ProgressCallback | None = None,
     on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Improve the model by playing and save it to `<run>/grpo`; an interrupted training resumes where it stopped.
+    """Improve the model by playing and save it to `<run>/grpo`.
+
+    An interrupted training resumes where it stopped.
 
     Args:
         learner: The policy.
         setup: Words, prompts, training secrets, solver.
         settings: Groups, credit, loss, optimizer.
-        run: Where metrics, games, checkpoints and the model go.
-        open_policy: Opens the sampler that plays; None: the engine's, if there is one, or the learner's own.
-        engine: Plays in place of the learner's own sampler.
+        run: Takes metrics, games, checkpoints and the model.
+        open_policy: Opens the sampler that plays. None: that of the engine, if there is one, or the learner's own.
+        engine: An engine that plays in place of the learner's own sampler.
         seed: Seed of secrets, initial states and sampling.
         report_to: Experiment trackers.
         progress: Called after every step.
-        on_saved: Called in the first process with the directory of the whole model, before checkpoints are removed.
+        on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
 
     Returns:
         The model directory.
@@ -83,7 +89,7 @@ def train_grpo(
     directory = run.directory / "grpo"
     if is_first():
         rewind_games(run, last_step(directory / "checkpoints"))
-    own_run = run if is_first() else BufferedRun(run.directory)
+    own_run = run if is_first() else BufferedRun(run.directory)  # one process writes; see `_over_processes`
     open_policy = open_policy or (learner.policy if engine is None else engine.policy)
     with (
         held_interrupt() as stop,
@@ -103,13 +109,14 @@ def train_grpo(
 
         learner.start(settings.optimizer, settings.steps, measure_kl=not settings.beta)
         if settings.beta:
-            learner.remember_start()  # the reference of the KL penalty, whatever step training resumes from
+            learner.remember_start()  # before a checkpoint is loaded: the KL reference is always the initial model
         done, state = loop.restore()
         if state:
             games.load_state(state)
         elif best is not None:
             best.begin()
         for step in range(done + 1, settings.steps + 1):
+            # Validation plays with the weights of the last step, so games that are played ahead must end first.
             games.wait()
             if best is not None and step > 1:
                 best.after(step - 1)
@@ -124,7 +131,7 @@ def train_grpo(
             metrics["step_time"] = time.perf_counter() - started
             done = step
             save = settings.save_steps > 0 and step % settings.save_steps == 0
-            # The validation after the last step may be interrupted, and the step must not be lost with it.
+            # The validation after the last step can be interrupted; without a checkpoint the step would be lost.
             save = save or (best is not None and step == settings.steps)
             stopping = loop.after(step, settings.steps, update, metrics, save=save, state=games.state)
             if save:
@@ -137,21 +144,17 @@ def train_grpo(
         best.take_best(done or settings.steps)  # 0: nothing was left to train
     learner.save_model(directory)
     if is_first():
-        _tidy(directory, best, on_saved)
+        # Report first. Once the checkpoints are gone, an interrupted training could not resume.
+        if on_saved is not None:
+            on_saved(directory)
+        drop_checkpoints(directory / "checkpoints")
+        if best is not None:
+            best.forget()
     return directory
 
 
-def _tidy(directory: Path, best: BestWeights | None, on_saved: Callable[[Path], None] | None) -> None:
-    """Report the saved model, and only then remove what a training resumes from."""
-    if on_saved is not None:
-        on_saved(directory)
-    drop_checkpoints(directory / "checkpoints")
-    if best is not None:
-        best.forget()
-
-
 def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
-    """The loss of a training."""
+    """Build the loss that the settings describe."""
     row_per_turn = setup.prompter.shape is Shape.STATE or settings.turn_candidates > 1
     turns = 1 if row_per_turn else setup.prompter.rules.max_replies
     return PolicyLoss(
@@ -167,7 +170,11 @@ def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
 
 
 def rows_per_pass(settings: GRPOTraining, num_rows: int) -> int:
-    """Rows of a micro-batch, so that a step has as many as its games make at `micro_batch_size`; 0: all in one."""
+    """Return the number of rows per micro-batch; 0: all in one.
+
+    `micro_batch_size` counts games. A game can have several rows, and constant groups none, so the number of rows is
+    chosen such that a step always has the same number of micro-batches.
+    """
     games = settings.groups_per_step * settings.group_size
     if not 0 < settings.micro_batch_size < games:
         return 0
@@ -175,7 +182,7 @@ def rows_per_pass(settings: GRPOTraining, num_rows: int) -> int:
 
 
 def _over_processes(learner: Learner, played: Played, run: Run, own_run: Run) -> dict[str, float]:
-    """Metrics over all processes; the first one writes the records of the others."""
+    # One collective for both: the metrics, and the records that the first process writes for the others.
     mine = own_run.take() if isinstance(own_run, BufferedRun) else []
     everyone = learner.gather((dict(played.metrics), dict(played.denominators), mine))
     if is_first():
@@ -196,7 +203,6 @@ def _best(
     open_policy: OpenPolicy,
     loop: TrainingLoop,
 ) -> BestWeights | None:
-    """Checkpoint selection, if it is asked for."""
     if not settings.validate_every_steps:
         return None
     validation = Validation(setup, settings.sampling, open_policy, log, settings.sample_games, rollouts.reward_of)
@@ -210,14 +216,14 @@ def _best(
         settings.validate_every_steps,
         run,
         directory / "best",
+        # Interpolating does not change `learner.version`, so an engine would not be sent such weights.
         (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas,
         remark=remark,
     )
 
 
 def _keep_model(learner: Learner, directory: Path, step: int, limit: int) -> None:
-    """Keep the model of a checkpoint as a model directory of its own, and remove those beyond the limit, if any."""
-    if not limit:
+    if not limit:  # 0 keeps no models, a negative limit keeps all
         return
     learner.save_model(directory / f"step-{step}")
     if limit > 0 and is_first():

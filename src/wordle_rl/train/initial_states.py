@@ -1,6 +1,6 @@
-"""Initial states of groups: the secret, and the prefix guesses already made.
+"""Initial states of groups: a secret and the prefix guesses already made.
 
-Secrets are sampled by priority: the std of their groups' rewards, or what greedy play lost on them.
+Secrets are sampled by priority: the std of rewards within their groups, or what greedy play lost on them.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class GroupStarts:
     Args:
         words: The word lists.
         prompter: Wording and rules.
-        secrets: The answers that may be secrets.
-        seed: With the step it determines the draw, given the same priorities.
+        secrets: Answers to choose secrets from.
+        seed: Seed and step determine a draw, given the same priorities.
         prioritized_fraction: See `SecretPicker`.
         outside_rate: Fraction of secrets that are listed words outside the answers.
         max_prefix_guesses: Prefix each group with 0 to this many random guesses.
-        prefixes: Draws the prefix guesses of a group instead, given its secret.
-        given_starts: Initial states of a file, which some groups take.
-        starts_fraction: Fraction of those groups, if there are such starts.
+        prefixes: Draws the prefix guesses of a group, given its secret, instead of random ones.
+        given_starts: Initial states from a file.
+        starts_fraction: Fraction of groups that take one of `given_starts`.
 
     Raises:
         ValueError: If there are no secrets.
@@ -65,14 +65,14 @@ class GroupStarts:
     def draw(
         self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
     ) -> list[InitialState]:
-        """One start per group.
+        """Draw one start per group.
 
         Args:
-            num_groups: How many.
+            num_groups: Number of groups.
             step: Optimizer step, or round.
-            process: Of several processes each has groups of its own.
-            refill: 0 for the step's first draw, then 1, 2, … for redraws.
-            rng: Draws the words from outside and the prefix guesses; None: a stream of the seed and this draw.
+            process: Rank of this process; each draws groups of its own.
+            refill: 0 for the first draw of a step, then 1, 2, … for redraws.
+            rng: Draws outside words and prefix guesses. None: a stream that depends on the seed and the draw.
         """
         if rng is None:
             rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill)))))
@@ -84,37 +84,30 @@ class GroupStarts:
         return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
 
     def _with_given(self, starts: Sequence[InitialState], numbers: Sequence[int]) -> list[InitialState]:
-        """Replace each start, with probability `starts_fraction`, by one of the file; no repeats while there are
-        enough.
-
-        It uses a separate random stream, so that all other draws are unchanged.
-        """
+        # A random stream of its own: with or without a file, the other draws are the same.
         rng = random.Random(":".join(map(str, (self._seed, *numbers, "given"))))
         places = [place for place in range(len(starts)) if rng.random() < self._starts_fraction]
-        repeats = len(places) > len(self._given_starts)
-        draw = rng.choices if repeats else rng.sample
+        draw = rng.choices if len(places) > len(self._given_starts) else rng.sample
         replaced = dict(zip(places, draw(self._given_starts, k=len(places)), strict=True))
         return [replaced.get(place, start) for place, start in enumerate(starts)]
 
     def note(self, transcript: Transcript, reward_std: float) -> None:
-        """Take in the standard deviation of a group's rewards; `transcript`: any game of the group.
-
-        A group that began at a board of the file is ignored: it is no evidence about its secret from the empty board.
-        """
+        """Record the standard deviation of a group's rewards; `transcript` is any game of the group."""
+        # A group that began on a board from a file says nothing about its secret from the empty board.
         if transcript.secret in self.picker and start_of(transcript) not in self._given_boards:
             self.picker.update(transcript.secret, reward_std)
 
     def state(self) -> dict[str, Any]:
-        """The priorities, to be stored with a checkpoint."""
+        """Return the priorities for a checkpoint."""
         return {"priorities": self.picker.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore priorities."""
+        """Restore what `state` returned."""
         self.picker.load_state(state["priorities"])
 
 
 def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Sequence[str]) -> None:
-    """Write to secrets.jsonl which secrets are played, for the audit."""
+    """Append the secrets that are played to secrets.jsonl, for the audit."""
     run.append("secrets.jsonl", {"stage": stage, "step": step, "process": process, "secrets": list(secrets)})
 
 
@@ -128,17 +121,28 @@ def random_given(
     before: Sequence[str] = (),
     exactly: bool = False,
 ) -> tuple[str, ...]:
-    """Draw 0 to `max_prefix_guesses` different answers, none of them the secret, as turns already played.
+    """Draw 0 to `max_prefix_guesses` distinct answers, none of them the secret, as turns already played.
 
-    In hard mode each of them keeps to the hints of those before it. Where the answers run out, fewer are drawn. Guesses
-    `before` count, but are not returned; with `exactly` the largest number is drawn, not up to it.
+    Args:
+        words: The word lists.
+        secret: The secret of the game.
+        rng: The random stream.
+        max_prefix_guesses: Most guesses, `before` included.
+        hard_mode: Each guess must follow the hints of those before it. If no answer does, fewer are drawn.
+        before: Guesses that come first. They are not part of the result.
+        exactly: Draw exactly `max_prefix_guesses`.
     """
     given: list[str] = [*before]
     turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in before] if hard_mode else []
+
+    def is_allowed(word: str) -> bool:
+        return word != secret and word not in given and hard_mode_fault(word, turns) is None
+
     for _ in range((max_prefix_guesses if exactly else rng.randint(0, max_prefix_guesses)) - len(before)):
+        # Most draws are allowed at once. Only after a miss is the whole list filtered.
         word = words.answers[rng.randrange(len(words.answers))]
-        if not _may_be_given(word, secret, given, turns):
-            left = [answer for answer in words.answers if _may_be_given(answer, secret, given, turns)]
+        if not is_allowed(word):
+            left = [answer for answer in words.answers if is_allowed(answer)]
             if not left:
                 break
             word = left[rng.randrange(len(left))]
@@ -148,29 +152,27 @@ def random_given(
     return tuple(given[len(before) :])
 
 
-def _may_be_given(word: str, secret: str, given: Sequence[str], turns: Sequence[Turn]) -> bool:
-    return word != secret and word not in given and hard_mode_fault(word, turns) is None
-
-
 class SecretPicker:
-    """Prioritized sampling of secrets by within-group reward std or greedy cost.
+    """Prioritized sampling of secrets.
+
+    The priority of a secret is a running mean of the reward std of its groups, or the reward that a greedy probe lost
+    on it.
 
     Args:
-        secrets: The secrets to choose from, all different.
-        prioritized_fraction: Fraction of the draws in proportion to the priority of each secret, which is a running
-            mean of its groups' reward std, or the reward that a greedy probe lost on it; the rest is uniform.
-        seed: With the step it determines the draw, given the same priorities.
+        secrets: Distinct secrets to choose from.
+        prioritized_fraction: Fraction of draws in proportion to priority; the rest is uniform.
+        seed: Seed and step determine a draw, given the same priorities.
 
     Raises:
         ValueError: If there are no secrets.
     """
 
-    _MEMORY = 0.5
-    _FLOOR = 0.02
+    _MEMORY = 0.5  # weight of the old value in the running mean
+    _FLOOR = 0.02  # least priority, as a fraction of the largest: a solved secret is still tried now and then
 
     def __init__(self, secrets: Sequence[str], prioritized_fraction: float, seed: int) -> None:
         if not secrets:
-            raise ValueError("there are no secrets to train on; the training split is empty")
+            raise ValueError("secrets is empty: the training split has no words; give at least one secret")
         self._secrets = list(secrets)
         self._index = {secret: i for i, secret in enumerate(self._secrets)}
         self._prioritized_fraction = prioritized_fraction
@@ -178,13 +180,13 @@ class SecretPicker:
         self._priorities = np.full(len(self._secrets), np.nan)
 
     def __contains__(self, secret: object) -> bool:
-        """True if a secret is one to choose from."""
+        """True if `secret` can be drawn."""
         return secret in self._index
 
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
-        """Draw `count` secrets, without repeats in a process while there are enough.
+        """Draw `count` secrets, without repeats within a process as long as there are enough.
 
-        `refill` is 0 for the step's first draw, then 1, 2, … for redraws.
+        `refill` is 0 for the first draw of a step, then 1, 2, … for redraws.
         """
         rng = np.random.default_rng([self._seed, *draw_numbers(step, process, refill)])
         weights = self.weights()
@@ -193,40 +195,40 @@ class SecretPicker:
         return [self._secrets[i] for i in drawn]
 
     def weights(self) -> npt.NDArray[np.float64]:
-        """The chance of each secret, summing to 1."""
+        """Return the probability of each secret, shape (secrets,), summing to 1."""
         known = self._priorities[~np.isnan(self._priorities)]
-        untried = known.max() if len(known) else 1.0
+        untried = known.max() if len(known) else 1.0  # optimism: try every secret before repeating easy ones
         priorities = np.where(np.isnan(self._priorities), untried, self._priorities)
         priorities = np.maximum(priorities, self._FLOOR * max(untried, 1e-9))
         weight = self._prioritized_fraction
         return np.asarray((1.0 - weight) / len(priorities) + weight * priorities / priorities.sum())
 
     def update(self, secret: str, reward_std: float) -> None:
-        """Move the priority of a secret towards the standard deviation of one group's rewards."""
+        """Move the priority of a secret towards the reward std of one group."""
         i = self._index[secret]
         before = self._priorities[i]
         after = self._MEMORY * before + (1 - self._MEMORY) * reward_std
         self._priorities[i] = reward_std if np.isnan(before) else after
 
     def reset(self, priorities: Mapping[str, float]) -> None:
-        """Replace all priorities by these; a secret without one counts as the largest."""
+        """Replace all priorities; a secret without one counts as untried."""
         self._priorities[:] = np.nan
         for secret, priority in priorities.items():
             self._priorities[self._index[secret]] = priority
 
     def state(self) -> dict[str, float]:
-        """The priorities known so far."""
+        """Return the known priorities by secret."""
         return {s: float(x) for s, x in zip(self._secrets, self._priorities, strict=True) if not np.isnan(x)}
 
     def load_state(self, state: Mapping[str, float]) -> None:
-        """Restore priorities; secrets no longer trained on are ignored."""
+        """Restore priorities and ignore secrets that are no longer trained on."""
         for secret, priority in state.items():
             if secret in self._index:
                 self._priorities[self._index[secret]] = priority
 
 
 def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
-    """Key of the random stream of one draw, besides the seed.
+    """Return the key of a draw's random stream, without the seed.
 
     Examples:
         >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)

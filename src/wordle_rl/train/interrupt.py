@@ -1,4 +1,4 @@
-"""A clean stop on Ctrl-C: the first one requests a stop, the second one interrupts."""
+"""Stop cleanly on Ctrl-C: the first one requests a stop, the second one interrupts."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ class StopRequest:
     """A request to stop.
 
     Attributes:
-        wanted: Ctrl-C reached this process; a second one then interrupts at once.
-        agreed: It reached some process, and all of them stop at the same step. Kept apart from `wanted`, since the
-            Ctrl-C of a terminal reaches the processes one after the other, and none may take its first for a second.
+        wanted: Ctrl-C reached this process; a second one interrupts at once.
+        agreed: Ctrl-C reached some process, and all processes stop at the same step. It is separate from `wanted`,
+            because a terminal's Ctrl-C reaches processes one after the other: a process that learns of it from another
+            must not take its own first Ctrl-C for a second.
     """
 
     def __init__(self) -> None:
@@ -24,7 +25,7 @@ class StopRequest:
 
 @contextmanager
 def held_interrupt() -> Iterator[StopRequest]:
-    """Turn the first Ctrl-C into a request, so that training can save a checkpoint before it stops.
+    """Turn the first Ctrl-C into a request, so that training can save a checkpoint and then stop.
 
     Raises:
         KeyboardInterrupt: At the end, if a stop was requested.

@@ -1,11 +1,13 @@
-"""What learns: a model, its optimizer, and one function, `update`, through which every algorithm trains it.
+"""Learners: a model, its optimizer, and one method, `update`, through which every algorithm trains it.
 
-`Learner` is the protocol; `TorchLearner` is torch through accelerate (one process, DDP, FSDP2), `mlx.learner` is MLX.
+`Learner` is the protocol. `TorchLearner` runs torch through accelerate (one process, DDP, FSDP2); `mlx.learner` runs
+MLX.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -50,9 +52,9 @@ logger = logging.getLogger(__name__)
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 MOST_REMEMBERED = 200_000_000
-"""Most trained weights of which a copy is kept for `kl_to_start` alone."""
+"""Keep a copy of the initial weights just for `kl_to_start` only up to this many trained weights."""
 _FEW_WEIGHTS, _MANY_ROWS, _FEW_ROWS = 10_000_000, 64, 8
-"""`kl_to_start` is measured on this many rows of a step: many of a small model, few of a large one."""
+"""Rows of a step on which `kl_to_start` is measured: many for a small model, few for a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,13 +62,13 @@ class Update:
     """Outcome of one optimizer step, over all processes.
 
     Attributes:
-        loss: Of the step.
-        grad_norm: Before clipping.
-        learning_rate: Of the first parameter group.
-        is_sound: False if loss or gradient were not finite; the step was then skipped.
+        loss: Loss of the step.
+        grad_norm: Gradient norm before clipping.
+        learning_rate: Learning rate of the first parameter group.
+        is_sound: False if loss or gradient were not finite, in which case the step was skipped.
         num_tokens: All tokens of the step's rows, prompts included.
         figures: Means over the trained tokens, by name.
-        seconds: Of this process: `forward`, `backward`, `update`.
+        seconds: Seconds that this process spent in `forward`, `backward` and `update`.
     """
 
     loss: float
@@ -79,16 +81,16 @@ class Update:
 
 
 class WeightStore(Protocol):
-    """The weights that a training changes, on disk and back."""
+    """Saves and loads the trained weights."""
 
     def save(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the current weights as safetensors with these metadata."""
+        """Write the current weights and `metadata` as safetensors."""
 
     def load(self, path: Path) -> None:
-        """Take the weights of a file."""
+        """Load weights from a file."""
 
     def interpolate(self, start: Path, end: Path, alpha: float) -> None:
-        """Take start + alpha x (end - start) of the weights of two files."""
+        """Load start + alpha x (end - start) from the weights of two files."""
 
 
 class Learner(Protocol):
@@ -96,15 +98,15 @@ class Learner(Protocol):
 
     codec: ChatCodec
     capabilities: ClassVar[frozenset[str]]
-    """What it can do of `train.capabilities`."""
+    """The capabilities it has, see `train.capabilities`."""
 
     @property
     def model(self) -> Any:
-        """The policy; its `config` is that of transformers."""
+        """The policy, with the `config` of transformers."""
 
     @property
     def weights(self) -> WeightStore:
-        """Its trained weights."""
+        """The trained weights."""
 
     @property
     def shares_prefixes(self) -> bool:
@@ -113,67 +115,67 @@ class Learner(Protocol):
     def start(
         self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
     ) -> None:
-        """Make a new optimizer.
+        """Create the optimizer.
 
         Args:
             settings: Optimizer and schedule.
             total_steps: Steps of this part of the schedule.
             part: The part of the schedule.
-            measure_kl: Have updates measure how far the policy is from these weights, `kl_to_start`, if a copy of them
-                takes little memory.
+            measure_kl: Let updates report `kl_to_start`, the KL divergence from the current weights, if a copy of them
+                needs little memory.
         """
 
     def remember_start(self) -> None:
-        """Keep the current weights as the start, which losses with a reference compare with; the first call counts."""
+        """Keep the current weights as the reference of losses that need one; later calls do nothing."""
 
     def update(self, micro_batches: Sequence[Sequence[Example]], loss: Loss, step: int) -> Update:
-        """One optimizer step; every process must call this.
+        """Take one optimizer step; every process must call this.
 
         Args:
-            micro_batches: The rows of this process, as they share a backward pass.
-            loss: What to minimise.
+            micro_batches: The rows of this process; those of a micro-batch share a backward pass.
+            loss: The loss to minimise.
             step: Number of the step, from 1.
         """
 
     def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
-        """Loss and figures of rows, as means over their trained tokens, without learning from them."""
+        """Compute loss and figures of rows as means over their trained tokens, without learning."""
 
     def policy(self, sampling: SamplingSettings, seed: int) -> AbstractContextManager[tuple[Sampler, int | None]]:
-        """A sampler over the current weights, and the longest prompt that leaves room for a completion."""
+        """Open a sampler over the current weights; also yields the longest prompt that leaves room for a completion."""
 
     def save_checkpoint(self, directory: Path) -> None:
         """Write weights and optimizer state; every process must call this."""
 
     def load_checkpoint(self, directory: Path) -> None:
-        """Take weights and optimizer state; every process must call this."""
+        """Load weights and optimizer state; every process must call this."""
 
     def save_model(self, directory: Path) -> None:
         """Write a model directory from the first process; every process must call this."""
 
     def load_model(self, directory: Path) -> None:
-        """Take the weights of a model directory that `save_model` wrote."""
+        """Load weights from a model directory that `save_model` wrote."""
 
     def wait(self) -> None:
-        """Return once every process has come this far."""
+        """Wait until every process has called this."""
 
     def in_any_process(self, flag: bool) -> bool:
         """True if `flag` is true in any process; every process must call this."""
 
     def gather(self, value: Any) -> list[Any]:
-        """The values of all processes; every process must call this."""
+        """Return the values of all processes; every process must call this."""
 
 
 class TorchLearner:
-    """A model of transformers that is trained by torch.
+    """Trains a transformers model with torch.
 
     Args:
-        model: Changed in place; adapters on a base model are trained alone.
+        model: The model, changed in place. If it has adapters, only those are trained.
         codec: Its tokenizer and chat template.
         precision: `bf16` autocast, `fp32`, or `auto`.
-        gradient_checkpointing: Compute layers again in the backward pass, to save memory.
-        compiled: Train with layers fused by torch.compile.
-        temperature: Logits are divided by it, as in sampling.
-        seed: Of dropout.
+        gradient_checkpointing: Compute layers again in the backward pass to save memory.
+        compiled: Fuse layers with torch.compile in training.
+        temperature: Divide logits by this, as in sampling.
+        seed: Seed of dropout.
     """
 
     capabilities: ClassVar[frozenset[str]] = ALL
@@ -192,7 +194,7 @@ class TorchLearner:
         self.model, self.codec = model, codec
         self.accelerator = Accelerator(
             cpu=device_kind() == "cpu",
-            mixed_precision="no",  # `Scorer` has its own autocast, which leaves the model as it is for sampling
+            mixed_precision="no",  # `Scorer` autocasts itself; accelerate would patch the model's own forward
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
         self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
@@ -200,7 +202,7 @@ class TorchLearner:
             plugin = self.accelerator.state.fsdp_plugin
             if self._bf16:
                 plugin.set_mixed_precision("bf16")
-            # The unit that is gathered at once is a layer, whatever else the launch file leaves open.
+            # Gather one layer at a time, unless the launch file says otherwise.
             plugin.transformer_cls_names_to_wrap = plugin.transformer_cls_names_to_wrap or [
                 type(layers_of(model)[0]).__name__
             ]
@@ -217,12 +219,12 @@ class TorchLearner:
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
         self.version = 0
-        """Grows when the weights change, so that an engine knows whether it has them."""
+        """Grows with every change of the weights, so that an engine knows whether it has them."""
         self._measures_kl = False
 
     @property
     def weights(self) -> TorchWeights:
-        """The trained weights."""
+        """See `Learner`."""
         return TorchWeights(self.model)
 
     @property
@@ -258,14 +260,14 @@ class TorchLearner:
         value, sums, seconds = 0.0, Sums(), dict.fromkeys(("forward", "backward", "update"), 0.0)
         with self._seeded(step), self._training_mode(dropout=loss.dropout):
             for number, batch in enumerate(batches, start=1):
-                # Gradients of all micro-batches are exchanged once, with those of the last.
+                # Gradients accumulate locally. Only the last micro-batch triggers the exchange between processes.
                 last = number == len(batches)
                 with nullcontext() if last else self.accelerator.no_sync(self._scorer):
                     started = time.perf_counter()
                     scores = Scores(*self._scorer(batch, loss.needs_entropy))
                     summand, figures = loss(scores, batch)
                     forward = time.perf_counter()
-                    # Processes average gradients, and the loss of the step is a sum over them.
+                    # DDP and FSDP average gradients over processes, but the loss of a step is a sum over them.
                     self.accelerator.backward(summand * world)
                 seconds["forward"] += forward - started
                 seconds["backward"] += time.perf_counter() - forward
@@ -281,14 +283,12 @@ class TorchLearner:
         return Update(value, norm, rate, is_sound, tokens, means, seconds)
 
     def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
-        """Clip the gradients and step; a step whose loss or gradient is not finite is left out.
-
-        A gradient that is NaN would turn every weight that it reaches into NaN, for good.
-        """
         assert self._optimizer is not None, "call start() first"
         set_rate(self._optimizer, self._settings, step - 1, self._total_steps, self._part)
         norm = float(self.accelerator.clip_grad_norm_(self._scorer.parameters(), self._settings.max_grad_norm))
-        bad = not (torch.isfinite(torch.tensor(loss)) and torch.isfinite(torch.tensor(norm)))
+        # Skip a step with NaN or infinity: a NaN gradient turns every weight it reaches into NaN, for good. All
+        # processes must agree, or their weights would drift apart.
+        bad = not (math.isfinite(loss) and math.isfinite(norm))
         is_sound = not self.in_any_process(bad)
         if is_sound:
             self._optimizer.step()
@@ -311,7 +311,7 @@ class TorchLearner:
         return {"loss": sum(self.gather(value)), **Sums.of(self.gather(sums.values)).means(loss.count(totals))}
 
     def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[Batch], Totals]:
-        """Micro-batches as tensors, the same number of them in every process."""
+        # The weights of a micro-batch's tokens depend on the size of the whole step, over all processes.
         token_counts = [[int(sum(example.loss_mask[1:])) for example in batch] for batch in micro_batches]
         sizes = self.gather((len(micro_batches), sum(map(sum, token_counts)), sum(map(len, token_counts))))
         totals = Totals(sum(tokens for _, tokens, _ in sizes), sum(rows for *_, rows in sizes))
@@ -320,19 +320,19 @@ class TorchLearner:
             Batch.of(examples, loss.token_weights(counts, totals), pad, device)
             for examples, counts in zip(micro_batches, token_counts, strict=True)
         ]
+        # Every process needs the same number of forward passes, or the collectives of DDP and FSDP would hang.
         missing = max(1, *(count for count, *_ in sizes)) - len(batches)
         return batches + [Batch.of([FILLER], [0.0], pad, device) for _ in range(missing)], totals
 
     @torch.no_grad()
     def _add_reference(self, batches: Sequence[Batch]) -> None:
-        """Score all batches with the weights of the start."""
         with self._start_weights(), self._training_mode(dropout=False):
             for batch in batches:
                 batch.reference_logprobs = self._scorer(batch)[0]
 
     @torch.no_grad()
     def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
-        """KL divergence of the policy from its start in nats a token, estimated on some rows of the step."""
+        # Nats per token, estimated on some rows of the step.
         some = measured_rows(micro_batches, sum(weight.numel() for weight in self._start))
         batch = Batch.of(some, [0.0] * len(some), self.codec.pad_id, self.accelerator.device)
         with self._training_mode(dropout=False):
@@ -345,7 +345,7 @@ class TorchLearner:
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:
-        """The model with the weights of its start, for a while; works on the shards of each process."""
+        # Swap contents, not modules: one model serves as policy and reference, and shards stay where they are.
         assert self._start, "call remember_start() before the first step"
         self._exchange()
         try:
@@ -361,18 +361,17 @@ class TorchLearner:
             self._start[place] = current
 
     def _trained(self) -> list[Tensor]:
-        """Trained weights; of sharded ones the part of this process."""
         weights = [weight for weight in self.model.parameters() if weight.requires_grad]
+        # `to_local` gives the shard of this process (a DTensor under FSDP2).
         return [weight.to_local() if hasattr(weight, "to_local") else weight for weight in weights]
 
     @contextmanager
     def _training_mode(self, *, dropout: bool) -> Iterator[None]:
-        """The model in training mode, which gradient checkpointing asks for, with or without dropout."""
         was_training = self.model.training
         self.model.train()
         if not dropout:
-            # Dropout in attention is no module: its layer's mode decides. Only layers that are computed again must be
-            # in training mode, or they would not be.
+            # Dropout in attention has no module of its own; the layer's mode switches it. transformers checkpoints a
+            # layer only in training mode, so layers with checkpointing stay in it.
             for module in self.model.modules():
                 module.training = bool(getattr(module, "gradient_checkpointing", False))
         try:
@@ -382,7 +381,7 @@ class TorchLearner:
 
     @contextmanager
     def _seeded(self, step: int) -> Iterator[None]:
-        """Dropout that depends on seed, step and process alone, so that a resumed training drops the same."""
+        # Dropout depends on seed, step and process alone, so a resumed training ends with the same bits.
         device = self.accelerator.device
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             torch.manual_seed((self._seed << 20) + (step << 8) + self.accelerator.process_index)
@@ -392,8 +391,8 @@ class TorchLearner:
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
         """See `Learner`."""
         device = self.model.device.type
-        # A processor is slower in bfloat16 at products of one token a row.
-        # Compiled layers are for training: a cache that grows would have them compiled again and again.
+        # On a CPU, bfloat16 is slower than float32 for matrix products with one token per row.
+        # Run compiled layers eagerly here: the growing cache would trigger a recompilation at every length.
         play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu")
         with play, torch.compiler.set_stance("force_eager"):
             yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
@@ -445,8 +444,7 @@ class TorchLearner:
 
     @property
     def _plain_optimizer(self) -> Optimizer:
-        """The optimizer inside accelerate's wrapper, which torch's functions on optimizers want."""
-        optimizer: Any = self._optimizer
+        optimizer: Any = self._optimizer  # accelerate's wrapper, which torch's functions do not take
         return optimizer.optimizer  # type: ignore[no-any-return]
 
     def wait(self) -> None:
@@ -467,25 +465,25 @@ class TorchLearner:
 
 
 class TorchWeights:
-    """Trainable weights of a torch module, tied ones once."""
+    """The trainable weights of a torch module; tied ones count once."""
 
     def __init__(self, model: nn.Module) -> None:
         self._model = model
 
     def save(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the current weights."""
+        """See `WeightStore`."""
         save_file({name: weight.detach().contiguous() for name, weight in self._named()}, path, dict(metadata))
 
     @torch.no_grad()
     def load(self, path: Path) -> None:
-        """Take the weights of a file."""
+        """See `WeightStore`."""
         stored = load_file(path)
         for name, weight in self._named():
             weight.copy_(stored[name])
 
     @torch.no_grad()
     def interpolate(self, start: Path, end: Path, alpha: float) -> None:
-        """Take start + alpha x (end - start) of the weights of two files."""
+        """See `WeightStore`."""
         first, last = load_file(start), load_file(end)
         for name, weight in self._named():
             a, b = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
@@ -496,38 +494,38 @@ class TorchWeights:
 
 
 def can_measure_kl(num_trained: int) -> bool:
-    """True if a copy of that many trained weights is kept for `kl_to_start`; where it is not, a warning says so."""
+    """True if a copy of `num_trained` weights is small enough to keep for `kl_to_start`; log a warning if not."""
     if num_trained > MOST_REMEMBERED:
         logger.warning(
-            "kl_to_start is not measured: it takes a copy of all %.0f M trained weights, as rl.beta above 0 does",
+            "kl_to_start is not measured: it needs a copy of all %.0f M trained weights; as rl.beta above 0 does",
             num_trained / 1e6,
         )
     return num_trained <= MOST_REMEMBERED
 
 
 def measured_rows(micro_batches: Sequence[Sequence[Example]], num_weights: int) -> list[Example]:
-    """The rows of a step on which `kl_to_start` is measured, evenly spaced; at least one."""
+    """Choose evenly spaced rows of a step to measure `kl_to_start` on; at least one."""
     rows = [example for examples in micro_batches for example in examples]
     most = _MANY_ROWS if num_weights <= _FEW_WEIGHTS else _FEW_ROWS
     return rows[:: max(1, len(rows) // most)][:most] or [FILLER]
 
 
 class Sums:
-    """Figures of micro-batches, added up; of those that end in `/max` the largest."""
+    """Sums of figures over micro-batches; figures that end in `/max` are maxima."""
 
     def __init__(self) -> None:
         self.values: dict[str, float] = {}
 
     @classmethod
     def of(cls, every: Sequence[Mapping[str, float]]) -> Sums:
-        """The sums of several processes."""
+        """Combine the sums of several processes."""
         whole = cls()
         for values in every:
             whole.add(values)
         return whole
 
     def add(self, figures: Mapping[str, Any]) -> None:
-        """Add figures: numbers, or scalars of either library."""
+        """Add figures: numbers, or scalars of torch or MLX."""
         for name, figure in figures.items():
             value = float(figure)
             before = self.values.get(name)
@@ -537,5 +535,5 @@ class Sums:
                 self.values[name] = max(before, value) if name.endswith("/max") else before + value
 
     def means(self, count: int) -> dict[str, float]:
-        """Sums over their number; without any, ratios are 1 and all else 0."""
+        """Divide the sums by `count`."""
         return {name: value if name.endswith("/max") else value / max(1, count) for name, value in self.values.items()}

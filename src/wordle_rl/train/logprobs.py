@@ -1,9 +1,11 @@
 """Log-probabilities of the trained tokens of a micro-batch, and of no others.
 
-Two things make a step cheap. Rows of a batch begin alike (the prompt, the opener, in a group often the first marks), so
-a common prefix is computed once. And only trained tokens need logits: hidden states are computed for all tokens, the
-head only where a trained token is predicted, a piece at a time, so that over a vocabulary of 150,000 no whole logits
-stand in memory.
+Two things make a step cheap:
+
+- Rows of a batch begin alike (the prompt, the opener, in a group often the first marks). A common prefix is computed
+  once.
+- Only trained tokens need logits. The body of the model runs on all tokens, the head only where a trained token is
+  predicted, one piece at a time. With a vocabulary of 150,000, all logits at once would not fit into memory.
 """
 
 from __future__ import annotations
@@ -26,18 +28,18 @@ if TYPE_CHECKING:
     from wordle_rl.train.batch import Batch
 
 PIECE_BYTES = 1 << 28
-"""Most bytes of float32 logits that are held at once."""
+"""Most bytes of float32 logits to hold at once."""
 _NODES = 32
-"""Lists of nodes are filled up to a multiple of this, which spares kernels for every new length."""
+"""Pad lists of nodes to a multiple of this, so that fewer different lengths need kernels of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of each trained token, shape (N,), float32.
+    """Scores of each trained token, shape (N,), float32.
 
     Attributes:
-        logprobs: Log-probability of the target; where it is a distribution, the expectation under it.
-        entropies: Entropy of the policy there, in nats; no gradient.
+        logprobs: Log-probability of the target, or the expectation under a target distribution.
+        entropies: Entropy of the policy in nats; no gradient.
         right: 1 where the target is the likeliest token; no gradient.
     """
 
@@ -47,16 +49,17 @@ class Scores:
 
 
 class Scorer(nn.Module):
-    """A model whose forward pass is a micro-batch's `Scores`; what DDP and FSDP wrap.
+    """The module that DDP and FSDP wrap: its forward pass computes the `Scores` of a micro-batch.
 
     Args:
-        model: Any causal language model of transformers, adapters on it included.
+        model: Any causal language model of transformers, with or without adapters.
         bf16: Compute under bfloat16 autocast.
-        temperature: Logits are divided by it, as in sampling.
-        checkpointing: Layers are computed again in the backward pass, to save memory.
-        compiled: Fuse each layer by torch.compile. Rows are then padded: a prefix tree has another shape at every step.
-        sharded: Its weights will be sharded over processes. FSDP gathers them where a module is called, in the same
-            order in all processes, so here each module is called once, and prefixes are not shared.
+        temperature: Divide logits by this, as in sampling.
+        checkpointing: Compute layers again in the backward pass to save memory.
+        compiled: Compile each layer with torch.compile. Prefixes are then not shared, since the shape of a prefix tree
+            differs from step to step.
+        sharded: The weights will be sharded by FSDP. It gathers them when a module is called, and all processes must
+            call the modules in the same order. So each module is called once, and prefixes are not shared.
     """
 
     def __init__(
@@ -73,7 +76,7 @@ class Scorer(nn.Module):
         self.model = model
         self._bf16, self._temperature, self._sharded = bf16, temperature, sharded
         if checkpointing:
-            # transformers before 5.23 has the older name alone, later ones warn of it
+            # transformers before 5.23 has only the old name; later versions warn about it.
             name = "activation_checkpointing_enable"
             enable: Any = getattr(model, name if hasattr(model, name) else "gradient_checkpointing_enable")
             enable({"use_reentrant": False})
@@ -82,14 +85,14 @@ class Scorer(nn.Module):
             compile_layers(whole)
         sharing = not (sharded or checkpointing or compiled)
         self._embedded = sharing and takes_shared_prefixes(model)
-        # In a tuple, or torch would list their weights twice.
+        # As attributes these modules would be registered, and torch would list their weights twice. A tuple hides them.
         self._parts = (whole, *_body_and_head(whole))
         self.shares_prefixes = self._embedded or (sharing and self._agrees_over_a_tree(whole))
         """True if rows that begin alike should share a micro-batch."""
-        # Over a tree, attention reaches back to the first token; no further than a window that has room for it.
+        # Tree attention has no window: every token sees back to the first. Within the window both are the same.
         self._longest_shared = getattr(whole.config.get_text_config(), "sliding_window", None) or math.inf
 
-    # accelerate asks these of the module that FSDP shards
+    # accelerate asks the module that FSDP shards for these three.
     def get_input_embeddings(self) -> nn.Module:
         """Of the model."""
         return self.model.get_input_embeddings()
@@ -111,7 +114,7 @@ class Scorer(nn.Module):
             entropy: Compute entropies; otherwise they are zeros.
 
         Returns:
-            The fields of `Scores`: a plain tuple, in which FSDP finds the tensors.
+            The fields of `Scores` as a plain tuple, in which FSDP can find the tensors.
         """
         device = batch.input_ids.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self._bf16):
@@ -146,20 +149,13 @@ class Scorer(nn.Module):
     def _scores(
         self, states: Tensor, predicted_by: Tensor | None, head: Any, batch: Batch, entropy: bool
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Scores of trained tokens, given what predicts them.
-
-        Args:
-            states: Hidden states of M places; logits, where there is no head.
-            predicted_by: The place that predicts each trained token, shape (N,); None: place i predicts token i.
-            head: Makes logits of hidden states; None: they are logits.
-            batch: Targets.
-            entropy: Compute entropies.
-        """
+        # states: (M, width), or logits (M, V) if head is None
+        # predicted_by: the state that predicts each trained token, (N,); None: state i predicts token i
         if predicted_by is None:
             predicted_by = torch.arange(len(states), device=states.device)
         targets = (batch.targets, batch.soft_ids, batch.soft_probs)
         if self._sharded and head is not None:
-            states, head = head(states), None
+            states, head = head(states), None  # one call for all pieces, see `sharded`
         vocabulary = states.shape[1] if head is None else head.weight.shape[0]
         size = max(64, PIECE_BYTES // (4 * vocabulary))
         if len(states) <= size:
@@ -168,7 +164,7 @@ class Scorer(nn.Module):
         for first in range(0, len(states), size):
             here = ((predicted_by >= first) & (predicted_by < first + size)).nonzero()[:, 0]  # tokens of this piece
             of_piece = (t if t is None else t[here] for t in targets)
-            # The float32 logits of a piece are dropped and computed again in the backward pass.
+            # Drop the float32 logits of a piece and compute them again in the backward pass.
             values = checkpoint(
                 self._of_piece, head, states[first : first + size], predicted_by[here] - first, *of_piece, entropy,
                 use_reentrant=False,
@@ -193,22 +189,19 @@ class Scorer(nn.Module):
         if soft_ids is None or soft_probs is None:
             logprobs = logits[by, targets] - total[by]  # (N,)
         else:
-            # sum_v q(v) log p(v); the fillers have q = 0
+            # sum_v q(v) log p(v); padding has q = 0
             logprobs = (soft_probs * (logits[by[:, None], soft_ids] - total[by, None])).sum(-1)  # (N,)
         with torch.no_grad():
             right = (logits.argmax(-1)[by] == targets).float()
             entropies = torch.zeros_like(right)
             if entropy:
-                entropies = (total - (logits.softmax(-1) * logits).sum(-1))[by]
+                entropies = (total - (logits.softmax(-1) * logits).sum(-1))[by]  # H = log Z - E[logit]
         return logprobs, entropies, right
 
     def _agrees_over_a_tree(self, whole: PreTrainedModel) -> bool:
-        """True if the model computes the same over a prefix tree as over rows; some tokens are compared.
-
-        A model may add something to attention that its configuration does not tell.
-        """
         if not takes_prefix_tree(whole):
             return False
+        # A model can change attention in ways its configuration does not show, so compare both ways on a few tokens.
         device = next(whole.parameters()).device
         rows = torch.tensor([[0, 1, 2, 3, 4], [0, 1, 5, 6, 7]], device=device)
         shared = share_prefixes(rows, torch.ones_like(rows[:, 1:], dtype=torch.bool), _NODES)
@@ -226,16 +219,15 @@ class Scorer(nn.Module):
 
 
 def compile_layers(model: PreTrainedModel) -> None:
-    """Compile each layer of a model in place; layers of one kind share their code, so it is fast to compile.
-
-    Weights keep their names. Batches differ in shape, so sizes are symbols from the first.
-    """
+    """Compile each layer of a model in place; weights keep their names."""
+    # Layers of one kind share compiled code, so this is much faster than compiling the model. Batches differ in shape;
+    # `dynamic` avoids a recompilation for the second one.
     for layer in layers_of(model):
         layer.compile(dynamic=True)
 
 
 def layers_of(model: PreTrainedModel) -> nn.ModuleList:
-    """The stack of a model's layers."""
+    """Return the stack of a model's layers."""
     num_layers = model.config.get_text_config().num_hidden_layers
     return next(
         part for part in model.get_decoder().modules() if isinstance(part, nn.ModuleList) and len(part) == num_layers
@@ -243,10 +235,9 @@ def layers_of(model: PreTrainedModel) -> nn.ModuleList:
 
 
 def _body_and_head(model: PreTrainedModel) -> tuple[Any, Any]:
-    """A model's layers and its head, if the head on their last hidden states gives the model's logits.
+    """Return body and head of a model, or (None, None) if the logits are not head(body(tokens)).
 
-    Some models scale or cap logits: what the head made is then not what the model returns, to the last bit. They have
-    no head here, and whole logits are computed.
+    Some models scale or cap what the head returns. For those, all logits are computed by the whole model.
     """
     body, head = model.base_model, model.get_output_embeddings()
     if body is model or head is None:
@@ -266,6 +257,5 @@ def _body_and_head(model: PreTrainedModel) -> tuple[Any, Any]:
 
 
 def _close(found: Tensor, expected: Tensor) -> bool:
-    """True if tensors differ by no more than rounding."""
-    tolerance = 1e-3 if expected.dtype is torch.float32 else 0.05
+    tolerance = 1e-3 if expected.dtype is torch.float32 else 0.05  # relative to the largest value
     return bool((found.float() - expected.float()).abs().max() <= tolerance * expected.float().abs().max())

@@ -1,4 +1,4 @@
-"""The frame around the steps of a training: metrics, progress, Ctrl-C, bad steps, checkpoints.
+"""What happens around the steps of a training: metrics, progress, Ctrl-C, bad steps, checkpoints.
 
     loop = TrainingLoop(learner, run, "sft", directory, stop=stop)
     done, state = loop.restore()
@@ -7,8 +7,8 @@
         if loop.after(step, total, update, state={...}):
             break
 
-A checkpoint holds all that a resume needs: weights, optimizer, and the `state` given here. Whatever is random in a step
-depends on the seed and the step alone, so a training resumed from a checkpoint ends with the same bits.
+A checkpoint holds what a resume needs: weights, optimizer, and the `state` passed here. Random draws of a step depend
+on the seed and the step alone, so a resumed training ends with the same bits.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from wordle_rl.train.interrupt import StopRequest
 from wordle_rl.train.learner import Learner, Update
 
 MAX_BAD_STEPS = 5
-"""Steps in a row with a loss or gradient that is not finite, after which a training stops."""
+"""Stop a training after this many consecutive steps whose loss or gradient is not finite."""
 
 
 class TrainingLoop:
-    """One training's log and checkpoints; every process has one, the first writes.
+    """Log and checkpoints of a training. Every process has one; only the first writes.
 
     Args:
-        learner: What is trained.
-        run: Gets the metrics.
+        learner: The learner to checkpoint.
+        run: Takes the metrics.
         stage: Name of the training in metrics.jsonl.
-        directory: Of the stage; checkpoints lie in `checkpoints` below it.
+        directory: Directory of the stage; checkpoints go into its `checkpoints`.
         stop: Set once the user wants to stop.
         progress: Called after every step.
         headline: Metrics that progress shows.
-        logging_steps: Metrics are means over this many steps.
-        trackers: Get the metrics, too.
-        write: Takes the metrics of a step in place of metrics.jsonl and trackers.
+        logging_steps: Log means over this many steps.
+        trackers: Take the metrics, too.
+        write: Called with the metrics of a step instead of writing to metrics.jsonl and trackers.
     """
 
     def __init__(
@@ -70,17 +70,17 @@ class TrainingLoop:
         self.learner, self.run, self.stage, self.stop = learner, run, stage, stop
         self.checkpoints = directory / "checkpoints"
         self.remark = ""
-        """Shown beside the progress."""
+        """Text to show beside the progress."""
         self._progress, self._headline, self._logging_steps = progress, headline, logging_steps
         self._trackers, self._write = trackers, write or self.write
         self._started = time.perf_counter()
-        self._pending: list[tuple[Update, Mapping[str, float]]] = []  # steps that are not logged yet
+        self._pending: list[tuple[Update, Mapping[str, float]]] = []  # steps not logged yet
         self._bad_in_a_row = 0
         self._num_tokens = 0
         self._note = ""
 
     def restore(self) -> tuple[int, dict[str, Any]]:
-        """Load the newest checkpoint; the steps done by then and the stored state, (0, {}) without any."""
+        """Load the newest checkpoint and return its step and state; (0, {}) if there is none."""
         found = last_checkpoint(self.checkpoints)
         if found is None:
             return 0, {}
@@ -100,22 +100,19 @@ class TrainingLoop:
         state: Callable[[], Mapping[str, Any]] = dict,
         validate: Callable[[], Mapping[str, float]] | None = None,
     ) -> bool:
-        """Log a step, report progress, and save a checkpoint where one is due.
-
-        A bad step leaves the last checkpoint as it is: that one has good weights, and a place before the trouble.
+        """Log a step, report progress, and save a checkpoint if one is due.
 
         Args:
             step: Steps done.
             total: Steps of the training.
             update: Outcome of the step.
-            numbers: Further metrics of it.
-            save: A checkpoint is due.
+            numbers: Further metrics of the step.
+            save: True if a checkpoint is due.
             state: Returns what a resume needs besides weights and optimizer.
-            validate: Returns figures of held-out games, which are logged before the checkpoint, so that a kill between
-                the two loses neither.
+            validate: Returns figures of held-out games to log.
 
         Returns:
-            True if the user wants to stop: a checkpoint is saved.
+            True if the user wants to stop; a checkpoint is then saved.
 
         Raises:
             RunError: After too many bad steps in a row, or if a checkpoint cannot be written.
@@ -127,11 +124,13 @@ class TrainingLoop:
         # All processes stop at the same step.
         stopping = self.stop.agreed = self.learner.in_any_process(self.stop.wanted)
         gives_up = self._bad_in_a_row >= MAX_BAD_STEPS
+        # After a bad step keep the old checkpoint: it lies before the trouble.
         save = save and (update.is_sound or step == total)
         save = save or stopping or (gives_up and last_checkpoint(self.checkpoints) is None)
-        # A step with a checkpoint is logged, so that a resumed training logs the same means as one never stopped.
+        # Always log a step with a checkpoint. Otherwise the means after a resume would cover other steps.
         if step % self._logging_steps == 0 or step == total or save or gives_up:
             self._log(step)
+        # Validate before the checkpoint: after a kill in between, the step runs again and is validated again.
         if validate is not None:
             self._write(step, _finite({f"{VALIDATED}{name}": value for name, value in validate().items()}))
         if save:
@@ -139,14 +138,14 @@ class TrainingLoop:
         if gives_up:
             section = "sft" if self.stage == "sft" else "rl"
             raise RunError(
-                f"{self.stage} stopped at step {step}: loss or gradient were not finite in {self._bad_in_a_row} steps "
-                f"in a row; the last good weights are in {last_checkpoint(self.checkpoints) or 'no checkpoint'}; lower "
-                f"{section}.optimizer.learning_rate or set model.precision to fp32 in a new run"
+                f"{self.stage} stopped at step {step}: loss or gradient was not finite in {self._bad_in_a_row} steps "
+                f"in a row; the last good weights are in {last_checkpoint(self.checkpoints) or 'no checkpoint'}; begin "
+                f"a new run with a lower {section}.optimizer.learning_rate, or with model.precision fp32"
             )
         return stopping
 
     def write(self, step: int, numbers: Mapping[str, Any]) -> None:
-        """Append a row to metrics.jsonl, and give its numbers to the trackers."""
+        """Append a row to metrics.jsonl and pass its numbers to the trackers."""
         if not is_first():
             return
         seconds = round(time.perf_counter() - self._started, 3)
@@ -163,7 +162,7 @@ class TrainingLoop:
         self._progress(step, total, ", ".join(note for note in (self._note, self.remark) if note))
 
     def _log(self, step: int) -> None:
-        """Write means over the steps since the last row; skipped steps have no part in them."""
+        # Means over the steps since the last row, without skipped steps.
         sound = [(update, numbers) for update, numbers in self._pending if update.is_sound]
         last, numbers_of_last = self._pending[-1]
         values: dict[str, list[float]] = defaultdict(list)
@@ -173,9 +172,9 @@ class TrainingLoop:
         row: dict[str, Any] = {name: statistics.fmean(found) for name, found in values.items()}
         row |= {"grad_norm": last.grad_norm, "learning_rate": last.learning_rate, "num_tokens": self._num_tokens}
         if "epoch" in numbers_of_last:
-            row["epoch"] = numbers_of_last["epoch"]  # where training stands, which no mean tells
+            row["epoch"] = numbers_of_last["epoch"]  # a position, not something to average
         if not sound:
-            row["loss"] = math.nan  # whatever it was, nothing was learnt from it
+            row["loss"] = math.nan  # nothing was learnt from it
         row = _finite(row)
         if skipped := len(self._pending) - len(sound):
             row["skipped_steps"] = skipped
@@ -185,17 +184,12 @@ class TrainingLoop:
         self._write(step, row)
 
     def _save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Write a checkpoint, and remove older ones.
-
-        Raises:
-            RunError: If it cannot be written.
-        """
         target = checkpoint_path(self.checkpoints, step)
         if last_checkpoint(self.checkpoints) == target:
             return
         try:
             if is_first():
-                shutil.rmtree(target, ignore_errors=True)  # what a kill left of it
+                shutil.rmtree(target, ignore_errors=True)  # left by a kill
                 target.mkdir(parents=True)
             self.learner.wait()
             self.learner.save_checkpoint(target)
@@ -204,7 +198,7 @@ class TrainingLoop:
         except RunError:
             shutil.rmtree(target, ignore_errors=True)
             raise
-        except (OSError, SafetensorError, RuntimeError) as error:  # torch and MLX report a full disk by a RuntimeError
+        except (OSError, SafetensorError, RuntimeError) as error:  # torch and MLX report a full disk as RuntimeError
             shutil.rmtree(target, ignore_errors=True)
             first_line = str(error).strip().split("\n")[0]
             raise RunError(f"cannot save checkpoint {target}: {first_line}; free space and run again") from error
@@ -214,7 +208,7 @@ class TrainingLoop:
 
 
 def _finite(row: Mapping[str, float]) -> dict[str, Any]:
-    """The finite numbers of a row, and under `not_finite` the names of the others."""
+    # JSON has no NaN: keep the finite numbers, and the names of the others under `not_finite`.
     lost = sorted(name for name, value in row.items() if not math.isfinite(value))
     kept: dict[str, Any] = {name: value for name, value in row.items() if name not in lost}
     return kept | ({"not_finite": lost} if lost else {})

@@ -1,6 +1,6 @@
-"""The losses. Each is a function of log-probabilities, and each learns from tokens that stand in games.
+"""The losses, as functions of the log-probabilities of tokens in games.
 
-    algorithm            rows come from            a token's part in the loss
+    algorithm            rows come from            loss of a token
     SFT                  teacher's games           -log p
     expert iteration     own games, filtered       -log p
     hindsight labels     own boards                -log p of the label
@@ -8,12 +8,13 @@
     GRPO                 own games                 -min(ratio A, clip(ratio) A) + beta KL
     DPO                  own pairs                 logistic of the difference of two replies
 
-N is the number of trained tokens of a micro-batch, laid end to end; `rows`, shape (N,), says which row each stands in.
-A step is cut into micro-batches and over processes, so a token's share of the step's loss is fixed beforehand
-(`token_weights`): summed over all of them, the losses are the loss of the step.
+N is the number of trained tokens of a micro-batch, concatenated; `rows`, shape (N,), gives the row of each token.
 
-A loss is a value (`CrossEntropy`, `PolicyLoss`, `PreferenceLoss`) that every `Learner` takes. Called, it computes in
-torch; the learner on MLX reads the same fields.
+A step is split into micro-batches and over processes. The weight of each token in the loss of the step is therefore
+computed beforehand (`token_weights`), and the loss of the step is the plain sum over all parts.
+
+A loss is a value (`CrossEntropy`, `PolicyLoss`, `PreferenceLoss`) that every `Learner` takes. Calling it computes in
+torch; the MLX learner reads the same fields.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 Aggregation = Literal["dapo", "grpo", "dr_grpo"]
 Figures = dict[str, Tensor]
-"""Sums over the tokens of a micro-batch by name; those that end in `/max` are maxima."""
+"""Sums over the tokens of a micro-batch by name; names that end in `/max` are maxima."""
 
 
 # --- functions of log-probabilities ---
@@ -42,8 +43,9 @@ def cross_entropy(logprobs: Tensor, weights: Tensor) -> Tensor:
     """Weighted negative log-likelihood.
 
     Args:
-        logprobs: Of each token, shape (N,). For a distribution as target, its expectation: sum_v target(v) log p(v).
-        weights: Of each token, shape (N,).
+        logprobs: Log-probability of each target, shape (N,). If the target is a distribution, the expectation under it:
+            sum_v target(v) log p(v).
+        weights: Shape (N,), see `token_weights`.
     """
     return -(weights * logprobs).sum()
 
@@ -60,18 +62,19 @@ def policy_loss(
     reference_logprobs: Tensor | None = None,
     beta: float = 0.0,
 ) -> tuple[Tensor, Figures]:
-    """The clipped policy-gradient loss with a KL penalty.
+    """Clipped policy-gradient loss with a KL penalty.
 
     Args:
-        logprobs: Of each sampled token under the policy, shape (N,), with gradient.
-        old_logprobs: Under the weights that the ratio is taken to, shape (N,). Where the games are trained on once and
-            right away these are `logprobs.detach()`: the ratio is 1, and its gradient that of the log-probability.
+        logprobs: Log-probability of each sampled token under the policy, shape (N,), with gradient.
+        old_logprobs: Log-probability under the weights in the denominator of the ratio, shape (N,). For games that are
+            trained on once and right away, pass `logprobs.detach()`: the ratio is 1 and its gradient is that of the
+            log-probability.
         advantages: Shape (N,).
         weights: Shape (N,), see `token_weights`.
         epsilon: Lower clip range.
         epsilon_high: Upper clip range; larger than the lower one, so that rare tokens can gain (DAPO).
-        rows: Given: one ratio for each row, the geometric mean of its tokens' (GSPO). Shape (N,).
-        reference_logprobs: Under the reference, shape (N,); None: no penalty.
+        rows: If given, shape (N,), use one ratio per row, the geometric mean over its tokens (GSPO).
+        reference_logprobs: Log-probability under the reference, shape (N,). None: no penalty.
         beta: Weight of the penalty.
 
     Returns:
@@ -84,24 +87,24 @@ def policy_loss(
         log_ratio = row_means(log_ratio, rows)[rows]
     ratio = log_ratio.exp()
     clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
-    # The smaller of both: clipping takes away what a token could still gain, never what it has to lose.
+    # The minimum is pessimistic: clipping removes further gain, but never hides a loss.
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
-    still = ratio.detach()
+    constant = ratio.detach()
     figures = {
-        "clip_ratio/low_mean": ((still < 1 - epsilon) & (advantages < 0)).sum(),
-        "clip_ratio/high_mean": ((still > 1 + epsilon_high) & (advantages > 0)).sum(),
+        "clip_ratio/low_mean": ((constant < 1 - epsilon) & (advantages < 0)).sum(),
+        "clip_ratio/high_mean": ((constant > 1 + epsilon_high) & (advantages > 0)).sum(),
     }
     if beta and reference_logprobs is not None:
         divergence = kl_estimate(reference_logprobs - logprobs)
-        # Tokens are drawn by the old weights. The factor `ratio` makes the gradient that of KL(policy || reference);
-        # without it k3's gradient has the right sign alone.
+        # The tokens were drawn by the old weights. With the factor `ratio` the gradient is that of
+        # KL(policy || reference). Without it, k3's gradient only has the right sign.
         losses = losses + beta * ratio * divergence
         figures["kl"] = divergence.detach().sum()
     return (weights * losses).sum(), figures
 
 
 def kl_estimate(log_ratio: Tensor) -> Tensor:
-    """Estimates of KL(q || p) at tokens drawn from q, given log p - log q; never negative, same shape.
+    """Estimate KL(q || p) at each token drawn from q, given log p - log q. Same shape, never negative.
 
     Source: k3 of Schulman, "Approximating KL divergence", 2020.
 
@@ -113,10 +116,9 @@ def kl_estimate(log_ratio: Tensor) -> Tensor:
 
 
 def truncated_importance(policy_logprobs: Tensor, sampler_logprobs: Tensor, cap: float) -> Tensor:
-    """Importance ratios of training over sampling, cut at `cap`, without gradient; same shape.
+    """Importance ratios p_policy / p_sampler, capped, without gradient. Same shape; multiply advantages by them.
 
-    A sampler with other kernels or another precision draws from a slightly different policy. A positive factor on the
-    advantage is the same factor on the token's loss, so advantages are multiplied by this.
+    A sampler with other kernels or another precision draws from a slightly different policy.
 
     Source: truncated importance sampling, Yao et al. 2025, "Your efficient RL framework secretly brings you off-policy
     RL training".
@@ -125,11 +127,11 @@ def truncated_importance(policy_logprobs: Tensor, sampler_logprobs: Tensor, cap:
 
 
 def preference_loss(log_ratios: Tensor, *, beta: float, kind: Literal["sigmoid", "hinge", "ipo"] = "sigmoid") -> Tensor:
-    """Loss of each pair of replies to one prompt.
+    """Loss of each pair of replies to the same prompt.
 
     Args:
-        log_ratios: log p(reply) - log reference(reply) of the chosen and the rejected reply, shape (pairs, 2); for
-            `ipo` means over the reply's tokens, otherwise sums.
+        log_ratios: log p(reply) - log reference(reply) of the chosen and the rejected reply, shape (pairs, 2). Means
+            over the tokens of the reply for `ipo`, otherwise sums.
         beta: Strength of the implicit KL constraint.
         kind: `sigmoid` (DPO), `hinge` (SLiC) or `ipo`.
 
@@ -147,13 +149,13 @@ def preference_loss(log_ratios: Tensor, *, beta: float, kind: Literal["sigmoid",
 
 
 def row_sums(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tensor:
-    """Sum of the values of each row, shape (rows,)."""
+    """Sum values by row, shape (N,) to (rows,)."""
     count = num_rows if num_rows is not None else int(rows.max()) + 1 if len(rows) else 0
     return values.new_zeros(count).index_add(0, rows, values)
 
 
 def row_means(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tensor:
-    """Mean of the values of each row, shape (rows,); 0 for rows without any."""
+    """Average values by row, shape (N,) to (rows,); an empty row gives 0."""
     return row_sums(values, rows, num_rows) / row_sums(torch.ones_like(values), rows, num_rows).clamp(min=1)
 
 
@@ -162,10 +164,9 @@ def row_means(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tens
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Size of a step over all micro-batches and processes."""
+    """Trained tokens and rows of a step, over all micro-batches and processes."""
 
     num_tokens: int
-    """Tokens that are trained on."""
     num_rows: int
 
 
@@ -174,24 +175,24 @@ class Loss(Protocol):
 
     @property
     def needs_reference(self) -> bool:
-        """True if it takes the log-probabilities under the weights that training began with."""
+        """True if it needs log-probabilities under the initial weights."""
 
     @property
     def dropout(self) -> bool:
-        """False if tokens must be scored as they were sampled, without dropout."""
+        """True to train with dropout; False to score tokens exactly as they were sampled."""
 
     @property
     def needs_entropy(self) -> bool:
-        """True if the policy's entropy is among its figures."""
+        """True if it reports the policy's entropy."""
 
     def count(self, totals: Totals) -> int:
-        """The number that its sums are divided by to give means."""
+        """Return the number that sums for logging are divided by."""
 
     def token_weights(self, row_tokens: Sequence[int], totals: Totals) -> list[float]:
-        """Weight of a trained token of each row, given how many each row has."""
+        """Return the weight of a trained token in each row, given the number of trained tokens per row."""
 
     def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
-        """The summand of a micro-batch, and sums for logging."""
+        """Return the summand of a micro-batch, and sums for logging."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class CrossEntropy:
         return [1 / max(1, totals.num_tokens)] * len(row_tokens)
 
     def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
-        """The summand of a micro-batch."""
+        """See `Loss`."""
         return cross_entropy(scores.logprobs, batch.weights), {"mean_token_accuracy": scores.right.sum()}
 
 
@@ -220,14 +221,14 @@ class PolicyLoss:
     """GRPO's loss of games that the policy has just played.
 
     Attributes:
-        aggregation: How tokens are weighed, see `token_weights`.
-        longest: Most trained tokens of a row, by which `dr_grpo` divides.
+        aggregation: How to weigh tokens, see `token_weights`.
+        longest: Most trained tokens a row can have; the divisor of `dr_grpo`.
         epsilon: Lower clip range.
         epsilon_high: Upper clip range.
-        beta: Weight of the KL penalty to the start.
-        by_sequence: One ratio for each row (GSPO).
-        importance_cap: Cap of the truncated importance ratio to the sampler; 0: advantages are not corrected.
-        off_policy: The games were played with older weights: ratios are to what their tokens were drawn with.
+        beta: Weight of the KL penalty to the initial weights.
+        by_sequence: Use one ratio per row (GSPO).
+        importance_cap: Cap of the truncated importance ratio to the sampler; 0: no correction.
+        off_policy: Older weights played the games, so ratios are taken to the sampler's log-probabilities.
     """
 
     aggregation: Aggregation = "dapo"
@@ -244,7 +245,7 @@ class PolicyLoss:
 
     @property
     def needs_reference(self) -> bool:
-        """True with a KL penalty."""
+        """See `Loss`."""
         return self.beta > 0
 
     def count(self, totals: Totals) -> int:
@@ -252,11 +253,11 @@ class PolicyLoss:
         return totals.num_tokens
 
     def token_weights(self, row_tokens: Sequence[int], totals: Totals) -> list[float]:
-        """Weight of a token of each row.
+        """Return the weight of a token in each row.
 
             dapo     1 / tokens of the step              every token counts the same
             grpo     1 / (tokens of its row x rows)      every game counts the same, so tokens of long games count less
-            dr_grpo  1 / (rows x longest)                a constant, so a loss does not shrink with length
+            dr_grpo  1 / (rows x longest)                a constant, so the loss of a game does not shrink with length
 
         Source: DAPO, arXiv:2503.14476; GRPO, arXiv:2402.03300; Dr. GRPO, arXiv:2503.20783.
 
@@ -271,15 +272,13 @@ class PolicyLoss:
         return [1 / (count * totals.num_rows) if count else 0.0 for count in row_tokens]
 
     def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
-        """The summand of a micro-batch.
-
-        A batch is trained on once. If the same weights played it, the ratio is to the policy itself, and what an engine
-        computed otherwise is corrected by a factor on the advantage.
-        """
+        """See `Loss`."""
         policy = scores.logprobs.detach()
         advantages = batch.advantages
         assert advantages is not None
         assert batch.sampler_logprobs is not None
+        # On policy, the ratio is taken to the policy itself and is 1. The rounding of an engine with other kernels is
+        # corrected on the advantage instead, where clipping cannot act on it.
         if self.importance_cap and not self.off_policy:
             advantages = advantages * truncated_importance(policy, batch.sampler_logprobs, self.importance_cap)
         loss, figures = policy_loss(
@@ -297,13 +296,13 @@ class PolicyLoss:
 
 
 def mismatch_figures(policy_logprobs: Tensor, sampler_logprobs: Tensor) -> Figures:
-    """How far the sampler is from the policy in training, as sums over tokens.
+    """Measure how far the sampler is from the policy, as sums over tokens.
 
-    Both compute with the same weights, so only rounding, other kernels or a wrong sampler make them differ.
+    With the same weights, only rounding, other kernels or a bug in the sampler make them differ.
 
     Returns:
-        `importance_ratio/mean` and `/max` (probability in training over that in sampling), and `sampler_kl`, the KL
-        divergence of the sampler from the policy in nats a token.
+        `importance_ratio/mean` and `/max` (p_policy / p_sampler), and `sampler_kl`, the KL divergence of the sampler
+        from the policy in nats per token.
     """
     log_ratio = (policy_logprobs - sampler_logprobs).float()
     ratio = log_ratio.exp()
@@ -320,9 +319,9 @@ class PreferenceLoss:
 
     Attributes:
         beta: Strength of the implicit KL constraint.
-        kind: Loss of a pair.
-        sft_weight: Weight of the likelihood of the chosen replies, so that it does not fall with the rejected
-            (arXiv:2404.19733).
+        kind: Loss of a pair, see `preference_loss`.
+        sft_weight: Weight of the likelihood of the chosen replies, which keeps it from falling along with that of the
+            rejected ones (arXiv:2404.19733).
     """
 
     beta: float = 0.1
@@ -342,16 +341,16 @@ class PreferenceLoss:
         return [2 / totals.num_rows] * len(row_tokens)
 
     def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
-        """The summand of a micro-batch."""
+        """See `Loss`."""
         assert batch.reference_logprobs is not None
         per_row = row_means if self.kind == "ipo" else row_sums
         log_ratios = per_row(scores.logprobs - batch.reference_logprobs, batch.rows, batch.num_rows).view(-1, 2)
         losses = preference_loss(log_ratios, beta=self.beta, kind=self.kind)  # (pairs,)
-        share = batch.weights[0] if len(batch.weights) else 0.0
-        loss = share * losses.sum()
+        weight = batch.weights[0] if len(batch.weights) else 0.0  # the same for all tokens; none in a filler batch
+        loss = weight * losses.sum()
         margins = self.beta * (log_ratios[:, 0] - log_ratios[:, 1]).detach()
         figures = {"rewards/margins": margins.sum(), "rewards/accuracies": (margins > 0).float().sum()}
         if self.sft_weight:
             chosen = row_means(scores.logprobs, batch.rows, batch.num_rows)[::2]  # (pairs,)
-            loss = loss - self.sft_weight * share * chosen.sum()
+            loss = loss - self.sft_weight * weight * chosen.sum()
         return loss, figures

@@ -1,7 +1,7 @@
-"""Muon for small networks and plain processors: matrices of one shape are orthogonalised together.
+"""Muon for small networks on a CPU: orthogonalise matrices of the same shape in one batch.
 
-torch's Muon processes the matrices one by one and in bfloat16, which without bfloat16 arithmetic is many times slower
-than float32 (on an AVX2 core, a third of a training step of the embedded model).
+torch's Muon works on one matrix at a time, and in bfloat16. Without bfloat16 instructions that is many times slower
+than float32 (on an AVX2 core it takes a third of a training step of the embedded model).
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from torch import Tensor
 
 
 class GroupedMuon(torch.optim.Muon):
-    """`torch.optim.Muon`, with the same options, state and update; only the order of the arithmetic differs.
+    """`torch.optim.Muon` with the same options, state and update; only the order of the arithmetic differs.
 
     Args:
-        dtype: Type the orthogonalisation is computed in.
+        params: Matrices.
+        dtype: Data type of the orthogonalisation.
+        options: Options of `torch.optim.Muon`.
     """
 
     def __init__(self, params: list[torch.nn.Parameter], *, dtype: torch.dtype, **options: Any) -> None:
@@ -28,7 +30,7 @@ class GroupedMuon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
-        """One step on every matrix that has a gradient."""
+        """Update every matrix that has a gradient."""
         if closure is not None:
             raise ValueError("GroupedMuon takes no closure")
         for group in self.param_groups:
@@ -54,27 +56,33 @@ class GroupedMuon(torch.optim.Muon):
         rows, columns = matrices[0].shape
         for matrix, step in zip(matrices, steps, strict=True):
             matrix.mul_(1 - group["lr"] * group["weight_decay"])
+            # The factor keeps the RMS change of the layer's output the same for tall and square matrices.
             matrix.add_(step.to(matrix.dtype), alpha=-group["lr"] * math.sqrt(max(1.0, rows / columns)))
 
 
 def orthogonalised(
     matrices: Tensor, num_steps: int, coefficients: tuple[float, float, float], eps: float = 1e-7
 ) -> Tensor:
-    """The nearest semi-orthogonal matrices, roughly: singular values end between about 0.7 and 1.2.
+    """Approximate the nearest semi-orthogonal matrices: singular values end up between about 0.7 and 1.2.
 
     Args:
         matrices: Shape (count, rows, columns).
-        num_steps: Newton-Schulz iterations.
-        coefficients: Of its polynomial, from the first power to the fifth.
+        num_steps: Number of Newton-Schulz iterations.
+        coefficients: Coefficients of x, x^3 and x^5 in the iterated polynomial.
         eps: Least norm to divide by.
+
+    Returns:
+        Same shape.
 
     Source: Muon, Jordan et al. 2024.
     """
     a, b, c = coefficients
     tall = matrices.shape[1] > matrices.shape[2]
-    x = matrices.mT if tall else matrices  # (N, short, long)
+    x = matrices.mT if tall else matrices  # (N, short, long): the Gram matrix below is then the small one
+    # The iteration converges for singular values below about 1; the Frobenius norm bounds the largest.
     x = x / x.norm(dim=(1, 2), keepdim=True).clamp(min=eps)
     for _ in range(num_steps):
         gram = x @ x.mT
+        # a x + (b G + c G^2) x with G = x x^T
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x

@@ -1,4 +1,4 @@
-"""Optimizers over a model's parameters, their learning rate schedules, and the precision of training."""
+"""Optimizers, learning rate schedules, and the precision of training."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from wordle_rl.models.device import autocasts_to_bf16
 from wordle_rl.train.muon import GroupedMuon
 
 Part = tuple[int, int]
-"""Number of a part of a schedule, from 0, and how many equal parts it has."""
+"""A part of a learning rate schedule: its number, from 0, and the number of equal parts."""
 
 
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
-    """The optimizer of these settings over the trainable parameters; those of 4-bit models are made float32."""
-    adapters_to_float32(model)
+    """Create the optimizer of the settings over the trainable parameters."""
+    adapters_to_float32(model)  # of a 4-bit model; others stay as they are
     if settings.muon_learning_rate is not None:
         return MuonWithAdamW(model, settings)
     return _adamw([parameter for parameter in model.parameters() if parameter.requires_grad], settings)
@@ -30,14 +30,14 @@ def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
 def set_rate(
     optimizer: Optimizer, settings: OptimizerSettings, step: int, total_steps: int, part: Part = (0, 1)
 ) -> float:
-    """Set the learning rate of the step after `step` steps, and return that of the first parameter group.
+    """Set the learning rate for the step after `step` steps and return that of the first parameter group.
 
     Args:
         optimizer: Changed in place.
         settings: The schedule.
-        step: Steps done.
-        total_steps: Steps of this part of the schedule.
-        part: The part of the schedule that this training is.
+        step: Steps done in this part.
+        total_steps: Steps of this part.
+        part: Which part of the schedule this is.
     """
     number, parts = part
     factor = rate_factor(settings, number * total_steps + step, parts * total_steps)
@@ -51,7 +51,7 @@ def _adamw(parameters: list[nn.Parameter], settings: OptimizerSettings) -> AdamW
 
 
 def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> float:
-    """The learning rate at a step as a fraction of its peak, 0 to 1.
+    """Return the learning rate at a step as a fraction of its peak, 0 to 1.
 
     Examples:
         >>> fast = OptimizerSettings(warmup=0.0, schedule="stable_decay")
@@ -68,21 +68,20 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
         return 1.0 - done
     if settings.schedule == "cosine":
         return 0.5 * (1.0 + math.cos(done * math.pi))
-    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)
+    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)  # stable_decay: constant for 40 %, then linear to 2 %
 
 
 def wants_bf16(precision: Precision) -> bool:
-    """True if to train under bfloat16 autocast; `auto` asks the device."""
+    """True to train under bfloat16 autocast; `auto` asks the device."""
     if precision != "auto":
         return precision == "bf16"
     return autocasts_to_bf16()
 
 
 class MuonWithAdamW(Optimizer):
-    """Muon for the weight matrices inside the layers, AdamW for embeddings, the head, norms and biases.
+    """Muon for the weight matrices of the layers; AdamW for embeddings, head, norms and biases.
 
-    Callers see one optimizer: the parameter groups of both, one state dict, one step. With adapters there may be no
-    parameters for AdamW.
+    It behaves as one optimizer: the parameter groups of both, one state dict, one step.
     """
 
     def __init__(self, model: nn.Module, settings: OptimizerSettings) -> None:
@@ -105,14 +104,14 @@ class MuonWithAdamW(Optimizer):
                 dtype=torch.bfloat16 if wants_bf16("auto") else torch.float32,
             )
             self._parts.append(muon)
-        if rest:
+        if rest:  # empty with adapters, which are all matrices
             self._parts.append(_adamw(rest, settings))
         super().__init__([*matrices, *rest], {})
         self.param_groups = [group for part in self._parts for group in part.param_groups]
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]  # no closures
-        """One step of both parts."""
+        """Step both optimizers."""
         if closure is not None:
             raise ValueError("MuonWithAdamW takes no closure")
         for part in self._parts:
@@ -120,11 +119,12 @@ class MuonWithAdamW(Optimizer):
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Both parts' states."""
+        """Return the states of both optimizers."""
         return {"parts": [part.state_dict() for part in self._parts]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore both parts."""
+        """Restore the states of both optimizers."""
         for part, state in zip(self._parts, state_dict["parts"], strict=True):
             part.load_state_dict(state)
+        # torch replaces the group objects when it loads. Point to the new ones, or `set_rate` would change dead ones.
         self.param_groups = [group for part in self._parts for group in part.param_groups]

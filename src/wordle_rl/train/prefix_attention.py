@@ -1,9 +1,9 @@
-"""Any causal model over the distinct tokens of a batch: a prefix that several rows share is computed once.
+"""Prefix sharing for any causal model of transformers: compute a common prefix of several rows once.
 
-`prefixes.share_prefixes` lays a batch out as nodes of its prefix tree. The model reads the nodes as one long sequence,
-each at its position in its rows; only attention must know that they are a tree. transformers lets anyone register an
-attention function, so no model is rewritten: this one copies keys and values to the rows, where attention is plainly
-causal, and takes each node's result from one of its rows.
+`prefixes.share_prefixes` lays a batch out as the nodes of its prefix tree. The model reads the nodes as one long
+sequence, each with its position in its rows. Only attention must know about the tree, and transformers lets you
+register an attention function, so no model is rewritten. The function below copies keys and values from nodes to rows,
+computes plain causal attention there, and takes each node's result from one of its rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "wordle_rl_prefix_tree"
 _TREE: ContextVar[SharedBatch] = ContextVar("prefix_tree")
-"""Layout of the nodes that the model reads now; not every model passes on arguments to its attention."""
+"""Layout of the current nodes. A context variable, because not every model passes arguments on to its attention."""
 
 
 def tree_attention(
@@ -38,22 +38,22 @@ def tree_attention(
     scaling: float | None = None,
     **_options: Any,
 ) -> tuple[Tensor, None]:
-    """Causal attention of every node along the rows it stands in, in the form transformers asks for.
+    """Causal attention of every node along its rows, with the signature that transformers asks for.
 
     Args:
         query: Shape (1, heads, N, head_dim).
         key: Shape (1, kv_heads, N, head_dim); `heads` is a multiple of `kv_heads`.
-        value: Like `key`; its head_dim may be another (multi-head latent attention).
+        value: Like `key`, but head_dim can differ (multi-head latent attention).
         scaling: Factor of the scores; None: 1 / sqrt(head_dim).
 
     Returns:
-        Shape (1, N, heads, head_dim of values), of fillers zeros; and None for the weights, which are not returned.
+        Output of shape (1, N, heads, head_dim of values), zeros for padding nodes; and None in place of the weights.
     """
     prefix_tree = _TREE.get()
     (num_rows, width), places = prefix_tree.node_of.shape, prefix_tree.places
     heads, kv_heads, d = query.shape[1], key.shape[1], query.shape[3]
     scaling = d**-0.5 if scaling is None else scaling
-    # Each node asks at one of its places (B * T), the other places ask with zeros and nobody reads the answer.
+    # Each node has its query at one place of the (B, T) grid. All other places get zeros, and their output is dropped.
     nodes = query[0].transpose(0, 1).flatten(1)[: len(places)]  # (n, heads * d)
     asked = nodes.new_zeros(num_rows * width, heads * d).index_copy(0, places, nodes)
     q = asked.view(num_rows, width, heads, d).transpose(1, 2)  # (B, heads, T, d)
@@ -63,7 +63,7 @@ def tree_attention(
     )
     k, v = keys.transpose(1, 2), values.transpose(1, 2)  # (B, kv_heads, T, d)
     if q.device.type == "cpu" and width <= _SHORT:
-        seen = _short_attention(q, k, v, scaling)
+        seen = short_attention(q, k, v, scaling)
     else:
         seen = scaled_dot_product_attention(q, k, v, is_causal=True, scale=scaling, enable_gqa=heads != kv_heads)
     at_places = seen.transpose(1, 2).reshape(num_rows * width, -1)[places]  # (n, heads * d)
@@ -71,11 +71,19 @@ def tree_attention(
     return out.view(1, query.shape[2], heads, -1), None
 
 
-def _short_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
-    """The plain formula: for games of some 100 tokens on a processor twice as fast as torch's fused kernel.
+def short_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
+    """Causal attention by the plain formula: for about 100 tokens on a CPU, twice as fast as torch's fused kernel.
 
-    Query heads that share keys are rows of one matrix product.
+    Args:
+        q: Shape (B, heads, T, d).
+        k: Shape (B, kv_heads, T, d); `heads` is a multiple of `kv_heads`.
+        v: Shape (B, kv_heads, T, d of values).
+        scaling: Factor of the scores.
+
+    Returns:
+        Shape (B, heads, T, d of values).
     """
+    # Query heads that share keys become rows of one matrix product (grouped-query attention).
     (num_rows, heads, width, d), kv_heads = q.shape, k.shape[1]
     groups = heads // kv_heads
     folded = q.reshape(num_rows * kv_heads, groups * width, d)
@@ -84,20 +92,16 @@ def _short_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
     return torch.bmm(scores.softmax(-1), v.reshape(-1, width, v.shape[3])).view(num_rows, heads, width, -1)
 
 
-def _no_mask(*_args: Any, **_options: Any) -> None:
-    """No mask: the layout of the nodes says who sees whom."""
-
-
 _SHORT = 256
-"""Up to this many tokens a row has a table of scores in memory."""
+"""Longest row, in tokens, for `short_attention`: it holds the (T, T) table of scores in memory."""
 
 AttentionInterface.register(NAME, tree_attention)
-AttentionMaskInterface.register(NAME, _no_mask)
+AttentionMaskInterface.register(NAME, lambda *_args, **_options: None)  # the tree says which node sees which
 
 
 @contextmanager
 def attending_to_tree(model: PreTrainedModel, tree: SharedBatch) -> Iterator[None]:
-    """Let the model use `tree_attention` over these nodes for a while."""
+    """Let the model attend over the nodes of a tree within this context."""
     before = model.config.get_text_config()._attn_implementation
     model.set_attn_implementation(NAME)
     token = _TREE.set(tree)
@@ -109,7 +113,7 @@ def attending_to_tree(model: PreTrainedModel, tree: SharedBatch) -> Iterator[Non
 
 
 def takes_prefix_tree(model: PreTrainedModel) -> bool:
-    """True if all layers attend to the whole past by the plain formula, and leave attention to the library."""
+    """True if every layer attends to the whole past by the plain formula, through transformers' attention interface."""
     config = model.config.get_text_config()
     kinds = {*(getattr(config, "layer_types", None) or ["full_attention"])}
     return (

@@ -1,15 +1,14 @@
-"""Rows of a batch that begin alike, laid out so that each of their tokens is computed once.
+"""Prefix trees: lay out rows that begin alike so that each distinct token is computed once.
 
-Games open with the same prompt, and most of them with the same guess. What a causal model computes at a token depends
-on the tokens up to it alone, so rows with a common prefix share its values. A batch becomes a list of distinct
-tokens, the nodes of its prefix tree; all but attention works on that list. Attention works on rows again, each made
-of the nodes along it:
+Games open with the same prompt, and most of them with the same guess. In a causal model the values at a token depend
+only on the tokens up to it, so rows share the values of a common prefix. A batch becomes a list of distinct tokens, the
+nodes of its prefix tree. Everything but attention works on that list; attention gathers the nodes along each row:
 
     rows      a b c d      nodes   a b c d e f g        node_of   0 1 2 3
               a b e f              0 1 2 3 4 5 6                  0 1 4 5
               a g                                                 0 6 -
 
-Source: RadixMLP, Feil and Lipp 2026, arXiv:2601.15013, there for inference.
+Source: RadixMLP, Feil and Lipp 2026, arXiv:2601.15013, which does this for inference.
 """
 
 from __future__ import annotations
@@ -24,16 +23,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class SharedBatch:
-    """The distinct tokens of a batch, and where they stand in its rows; the lists of nodes end in fillers.
+    """The distinct tokens of a batch and their places in its rows. Lists of nodes end in padding.
 
     Attributes:
-        tokens: Token of each node, shape (N,).
-        positions: Its position in its rows, shape (N,).
-        node_of: Node of each place of the rows, shape (B, T); 0 where no loss looks.
-        places: One place of each node that is no filler, an index into the rows laid end to end, shape (<= N,).
-        asked: The nodes whose prediction is trained, shape (M,), fillers included.
-        num_asked: How many of them are no fillers.
-        predicted_by: For each trained token, row by row, the index into `asked` of the node that predicts it, (L,).
+        tokens: Token id of each node, shape (N,).
+        positions: Position of each node in its rows, shape (N,).
+        node_of: Node at each place of the rows, shape (B, T); 0 at places that no loss depends on.
+        places: For each node without padding one of its places, as an index into the flattened rows, shape (<= N,).
+        asked: Nodes whose prediction is trained, shape (M,), with padding.
+        num_asked: Number of such nodes without padding.
+        predicted_by: For each trained token, row by row, the index into `asked` of its predicting node, shape (L,).
     """
 
     tokens: Tensor
@@ -46,15 +45,16 @@ class SharedBatch:
 
 
 def share_prefixes(input_ids: Tensor, trained: Tensor, multiple: int) -> SharedBatch:
-    """Lay out a batch of padded rows, without the tokens behind the last of a row that predicts a trained one.
+    """Lay out a batch of padded rows as a prefix tree.
 
     Args:
         input_ids: Shape (B, T).
-        trained: Which tokens after the first of their row are trained, at least one; shape (B, T - 1).
-        multiple: Lists of nodes are filled up to a multiple of this: oneDNN compiles a kernel for every new length.
+        trained: Mask of trained tokens, at least one, shape (B, T - 1); column t is about token t + 1.
+        multiple: Pad lists of nodes to a multiple of this, since oneDNN compiles a kernel for every new length.
     """
     device = input_ids.device
-    ids, wanted = input_ids.cpu().numpy()[:, :-1], trained.cpu().numpy()  # (B, T - 1): token, is the next one trained
+    ids, wanted = input_ids.cpu().numpy()[:, :-1], trained.cpu().numpy()  # (B, T - 1): token; is the next one trained?
+    # In each row, drop all tokens after the last one that predicts a trained token: no loss depends on them.
     needed = np.logical_or.accumulate(wanted[:, ::-1], axis=1)[:, ::-1]
     new, node_of = _prefix_tree(np.where(needed, ids, -1), needed)
     places = np.flatnonzero(new)
@@ -74,10 +74,9 @@ def share_prefixes(input_ids: Tensor, trained: Tensor, multiple: int) -> SharedB
 def _prefix_tree(
     ids: npt.NDArray[np.int64], needed: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
-    """The places at which a node stands first, and the node of every place, both of shape (B, T).
-
-    In lexical order, a row shares with those before it what it shares with the last of them.
-    """
+    # Returns, both of shape (B, T): where a node occurs for the first time, and the node at every place.
+    # In lexical order, the longest prefix that a row shares with any row above it is the one it shares with the row
+    # directly above. So comparing neighbours finds the whole tree.
     order = np.lexsort(ids.T[::-1])
     in_order, index = ids[order], np.arange(ids.shape[0])[:, None]
     first = needed[order]

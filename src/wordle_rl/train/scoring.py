@@ -1,10 +1,10 @@
-"""Score: the reward of each game of a group, and the advantage of each of its turns."""
+"""Score the games of a group: rewards, and the advantage of each turn."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wordle_rl.config import GRPOTraining
@@ -20,8 +20,8 @@ class PlayedGame:
     """A game before it is scored.
 
     Attributes:
-        trajectory: The game. With candidates, one segment for each of them.
-        candidate_values: With candidates, for each own turn the value of each; else empty.
+        trajectory: The game. With candidates, it has one segment for each of them.
+        candidate_values: With candidates, their values for each own turn; otherwise empty.
     """
 
     trajectory: Trajectory
@@ -33,11 +33,11 @@ class Group:
     """Scored games that share a secret and an initial state.
 
     Attributes:
-        games: The games, without those that failed.
-        reward_std: Standard deviation of their total rewards; with candidates, of a turn's values, averaged over turns.
-        is_constant: Every advantage is zero: there is nothing to learn from the group.
-        failed: For each game that is no sample the reason: its player could not be asked to the end, or its reward is
-            not finite.
+        games: The games that did not fail.
+        reward_std: Standard deviation of their total rewards; with candidates, of the values within a turn, averaged
+            over turns.
+        is_constant: True if every advantage is zero, so that there is nothing to learn.
+        failed: Reasons of the games that were dropped: sampling failed, or the reward is not finite.
     """
 
     games: list[Scored]
@@ -49,13 +49,13 @@ class Group:
 def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, settings: GRPOTraining) -> Group:
     """Score the games of a group and compare them.
 
-    A game whose player failed, or whose reward is not finite, is no sample: the baseline is that of the other games.
+    Games whose sampling failed or whose reward is not finite are dropped; the others form the baseline.
 
     Args:
         group: Games that share a secret and an initial state.
         rubric: The rewards of this step.
         setup: Words and solver.
-        settings: `credit` and `scale_advantages`; with `turn_candidates` above 1, candidates are compared instead.
+        settings: `credit` and `scale_advantages`; with `turn_candidates` above 1, compare candidates instead.
     """
     failed = [game.trajectory.error for game in group if game.trajectory.error is not None]
     played = [game for game in group if game.trajectory.error is None]
@@ -63,39 +63,29 @@ def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, s
     finite = [(game, reward) for game, reward in scored if _is_finite(game, reward)]
     failed += ["its reward is not finite"] * (len(scored) - len(finite))
     group, rewards = [game for game, _ in finite], [reward for _, reward in finite]
+    live: list[int | None] = [None] * len(group)
+    std = 0.0
     if len(group) < (2 if settings.turn_candidates == 1 else 1):  # nothing to compare with
-        alone = [(0.0,) * len(reward.turn_rewards) for reward in rewards]
-        games = [Scored(*of) for of in _zipped(group, rewards, alone, [None] * len(group))]
-        return Group(games, 0.0, is_constant=True, failed=tuple(failed))
-    if settings.turn_candidates > 1:
-        live: list[int | None] = [None] * len(group)
+        advantages = [(0.0,) * len(reward.turn_rewards) for reward in rewards]
+    elif settings.turn_candidates > 1:
         advantages = [candidate_advantages(game.candidate_values) for game in group]
         std = statistics.fmean(statistics.pstdev(values) for game in group for values in game.candidate_values)
     else:
         live = [num_live_turns(game.trajectory.transcript, setup) for game in group]
         advantages = _game_advantages(rewards, live, settings)
         std = statistics.pstdev(reward.total for reward in rewards)
-    games = [Scored(*of) for of in _zipped(group, rewards, advantages, live)]
+    trajectories = [game.trajectory for game in group]
+    games = [Scored(*of) for of in zip(trajectories, rewards, advantages, live, strict=True)]
     return Group(games, std, is_constant(advantages), tuple(failed))
 
 
 def _is_finite(game: PlayedGame, reward: RewardBreakdown) -> bool:
-    """True if no turn and no candidate of a game earned infinity or no number."""
     values = (reward.total, *reward.turn_rewards, *(value for turn in game.candidate_values for value in turn))
     return all(map(math.isfinite, values))
 
 
-def _zipped(
-    group: Sequence[PlayedGame],
-    rewards: Sequence[RewardBreakdown],
-    advantages: Sequence[TurnValues],
-    live: Sequence[int | None],
-) -> Iterator[tuple[Trajectory, RewardBreakdown, TurnValues, int | None]]:
-    return zip([game.trajectory for game in group], rewards, advantages, live, strict=True)
-
-
 def candidate_advantages(values: Sequence[TurnValues]) -> TurnValues:
-    """The value of each candidate above the mean of its turn, all turns in a row.
+    """Centre the values of the candidates within each turn, and concatenate the turns.
 
     Examples:
         >>> candidate_advantages([(0.0, 1.0), (0.25, 0.25)])
@@ -107,7 +97,7 @@ def candidate_advantages(values: Sequence[TurnValues]) -> TurnValues:
 def _game_advantages(
     rewards: Sequence[RewardBreakdown], live: Sequence[int | None], settings: GRPOTraining
 ) -> list[TurnValues]:
-    """The advantage of every own turn; 0.0 for turns after the last that is compared."""
+    # Only live turns enter the baseline; the turns after them get 0.0.
     compared = [reward.turn_rewards[:turns] for reward, turns in zip(rewards, live, strict=True)]
     advantages = find_credit(settings.credit)(compared, scale=settings.scale_advantages)
     return [
@@ -117,9 +107,9 @@ def _game_advantages(
 
 
 def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
-    """The number of own turns to train on, at least 1.
+    """Count the own turns to train on, at least 1.
 
-    All of them, or for a secret outside the answers those at which some answer was still possible.
+    These are all of them or, if the secret is outside the answers, those at which some answer still fits the board.
     """
     if transcript.secret in setup.words.answer_index:
         return len(transcript.own_turns)

@@ -1,15 +1,15 @@
-"""Checkpoint selection by greedy validation cost; evaluations are greedy, too.
+"""Checkpoint selection by greedy validation cost, since evaluations are greedy.
 
-Played are the validation secrets and some training secrets, never the test secrets, so results on those stay unbiased.
-Sampled play improves through most of training; greedy play declines if training lasts too long. Weights interpolated
-between the start and the end of a training often have most of the gain and none of that loss, so such weights can be
-candidates, too, or the only ones. Weights that play the validation secrets worse than the start are no candidates,
-however well they play the training secrets.
+Validation plays the validation secrets and some training secrets. It never plays test secrets, so results on those stay
+unbiased. Sampled play improves through most of a training, but greedy play gets worse if training lasts too long.
+Weights interpolated between start and end often keep most of the gain without that loss, so they can be candidates too,
+or the only ones. Weights that play the validation secrets worse than the start are never candidates, however well they
+play the training secrets.
 
-A training whose greedy play falls below that of its start is found out while it runs: the games of each validation are
-paired with those of the start, secret by secret (sign test).
+While a training runs, its greedy play is compared with that of the start, secret by secret (sign test), and a warning
+appears if it has become worse.
 
-Source: weights between a start and its fine-tuning, Wortsman et al. 2022, arXiv:2109.01903.
+Source: interpolating between initial and fine-tuned weights, Wortsman et al. 2022, arXiv:2109.01903.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ from wordle_rl.train.learner import WeightStore
 from wordle_rl.train.validation import Validated
 
 _RECORD = "record"
-"""Name of the record in the metadata of the best weights: one file, so that they cannot part."""
+"""Metadata key of the record of the best weights. Record and weights share a file, so they always belong together."""
 _WEIGHTS_FILE = "best.safetensors"
 _START_FILE = "start.safetensors"
 _END_FILE = "end.safetensors"
 _START_WINS_FILE = "start_wins.json"
 _COSTS = ("greedy_cost", "cost")
-"""Criteria by which weights are compared, in this order."""
+"""Criteria to compare weights by, in this order."""
 _BOUND = "validation_cost"
-"""Criterion in which no candidate may be worse than the start."""
+"""No candidate may be worse than the start in this criterion."""
 _SIGNIFICANT = 0.01
-"""Probability below which a fall under the start is shown; with a validation every few steps 0.05 would be chance."""
+"""p-value below which worse play than the start is reported. With frequent validations, 0.05 would report chance."""
 
 
 class BestWeights:
-    """Validates before the first step, every `every_steps` steps and at the end, and then loads the best weights.
+    """Validate before the first step, every `every_steps` steps and at the end, then load the best weights.
 
-    Ties: lower sampled cost, then the later step. Only trainable weights are stored. The best so far are kept on disk,
-    so that a resumed training knows them. A step's weights are validated after its checkpoint, if it has one, so that
-    nothing is lost if the validation is interrupted.
+    Ties go to the lower sampled cost, then to the later step. Only trainable weights are stored. The best so far are on
+    disk, so a resumed training knows them. Validate a step after its checkpoint, so that interrupting the validation
+    loses nothing.
 
     Args:
         weights: The weights in training.
         validate: Plays, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then lower
-            `cost`; `validation_cost` may not exceed that of the start; the other figures are only logged.
-        every_steps: How often.
-        run: Where the figures go, into metrics.jsonl under the stage `validation`, or `blend`.
-        directory: Where the best weights are kept during training.
-        alphas: Which weights are candidates at the end: start + alpha x (last step - start); the
-            start is one in any case, and those of the steps only with 1 among them.
-        remark: Called with a note on such a fall, and with an empty one at its end.
+            `cost`. `validation_cost` must not exceed that of the start. Other figures are only logged.
+        every_steps: Validate every this many steps.
+        run: Takes the figures, in metrics.jsonl under the stage `validation` or `blend`.
+        directory: Directory for the best weights during training.
+        alphas: Candidates at the end: start + alpha x (last step - start). The start is always a candidate; single
+            steps are candidates only if 1 is among the alphas.
+        remark: Called with a note while greedy play is worse than the start, and with an empty one afterwards.
     """
 
     def __init__(
@@ -91,10 +91,17 @@ class BestWeights:
             self._consider(step)
 
     def take_best(self, last_step: int) -> int:
-        """Load the best weights into the model, which has those of the last step, and return their step."""
+        """Load the best weights into the model and return their step; the model must have those of the last step."""
         if self._last_validated != last_step:
             self._consider(last_step)
-        self._blend(last_step)
+        if self._between:
+            wait_for_all()
+            if is_first():
+                self._keep(_END_FILE)
+            wait_for_all()  # the others read the files that the first process writes
+            for alpha in self._between:
+                self._weights.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
+                self._consider(last_step, alpha)
         wait_for_all()
         best = self._best()
         assert best is not None  # the last step has been considered
@@ -104,24 +111,13 @@ class BestWeights:
         return int(best["step"])
 
     def forget(self) -> None:
-        """Remove all stored weights, once the chosen ones are saved elsewhere."""
+        """Remove all stored weights; call it once the chosen ones are saved elsewhere."""
         shutil.rmtree(self._directory, ignore_errors=True)
 
-    def _blend(self, last_step: int) -> None:
-        """Try weights between those of the start and those of the last step."""
-        if not self._between:
-            return
-        wait_for_all()
-        if is_first():
-            self._keep(_END_FILE)
-        wait_for_all()
-        for alpha in self._between:
-            self._weights.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
-            self._consider(last_step, alpha)
-
     def _consider(self, step: int, alpha: float = 1.0) -> None:
-        """Validate the current weights and keep them if they are the best."""
-        found = self._validate(step, alpha, self._number(step, alpha))
+        # Number of the validation, the same in a resumed training: the start, every few steps, the end, then blends.
+        number = -(-step // self._every_steps) + (0 if alpha == 1 else 1 + self._between.index(alpha))
+        found = self._validate(step, alpha, number)
         self._last_validated = step
         if not is_first():
             return
@@ -136,6 +132,7 @@ class BestWeights:
     def _keep_if_best(self, step: int, alpha: float, figures: Mapping[str, float]) -> None:
         if step and alpha == 1 and not self._takes_steps:
             return
+        # The start sets the bound, and every later record passes it on.
         costs = {name: figures[name] for name in _COSTS}
         bound = figures[_BOUND]
         best = self._best() if step else None
@@ -146,7 +143,7 @@ class BestWeights:
         self._keep(_WEIGHTS_FILE, {"step": step, "alpha": alpha, **costs, _BOUND: bound})
 
     def _p_below_start(self, step: int, won: Sequence[bool]) -> float:
-        """Probability of at least as many losses among the games that one of them lost, if both played alike."""
+        # One-sided sign test over the secrets that exactly one of the two won: P(at most `only_now` wins | equal play).
         path = self._directory / _START_WINS_FILE
         if step == 0 or not path.is_file():
             self._directory.mkdir(parents=True, exist_ok=True)
@@ -159,13 +156,7 @@ class BestWeights:
         tail: int = sum(math.comb(differing, won) for won in range(only_now + 1))
         return float(tail / 2**differing)
 
-    def _number(self, step: int, alpha: float) -> int:
-        """Number of a validation, the same in a resumed training: the start, every few steps, the end, blends."""
-        of_step = -(-step // self._every_steps)
-        return of_step if alpha == 1 else of_step + 1 + self._between.index(alpha)
-
     def _best(self) -> dict[str, Any] | None:
-        """The record of the best weights so far; None if there are none."""
         path = self._directory / _WEIGHTS_FILE
         if not path.is_file():
             return None
@@ -174,12 +165,7 @@ class BestWeights:
         return record
 
     def _keep(self, name: str, record: Mapping[str, Any] | None = None) -> None:
-        """Write the current trainable weights to a file, with their record, which is replaced at once.
-
-        Raises:
-            RunError: If it cannot be written.
-        """
-        partial = self._directory / f".{name}.partial"
+        partial = self._directory / f".{name}.partial"  # renamed when complete, so a kill leaves the old file whole
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             self._weights.save(partial, {} if record is None else {_RECORD: json.dumps(record)})

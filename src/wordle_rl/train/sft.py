@@ -1,10 +1,10 @@
-"""Supervised fine-tuning: the replies of a teacher's games are made likelier.
+"""Supervised fine-tuning: make the replies in a teacher's games likelier.
 
     for step in steps:
-        batch = the next games                    # each once an epoch, similar lengths side by side
-        learner.update(batch, CrossEntropy())     # mean over the tokens of the replies alone
+        batch = the next games                    # each once per epoch, similar lengths together
+        learner.update(batch, CrossEntropy())     # mean over the tokens of the replies only
 
-Games arrive as token ids with exact masks (`data.dataset.encode_traces`), so no chat template is rendered here.
+Games arrive as token ids with exact masks (`data.dataset.encode_traces`); no chat template is rendered here.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ def train_sft(
     progress: ProgressCallback | None = None,
     on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Train on the examples and save the model to `<run>/sft`; an interrupted training resumes where it stopped.
+    """Train on examples and save the model to `<run>/sft`.
+
+    An interrupted training resumes where it stopped.
 
     Args:
-        learner: What is trained.
+        learner: The model to train.
         examples: Token sequences with loss masks.
         settings: Batch, optimizer, how often to save and validate.
-        run: Where metrics, checkpoints and the model go.
-        validation: Games that are not trained on, whose loss is logged now and then. The weights that training ends
-            with are the same with and without.
+        run: Takes metrics, checkpoints and the model.
+        validation: Held-out games whose loss is logged. They do not influence the final weights.
         seed: Seed of the batch order.
         report_to: Experiment trackers.
         progress: Called after every step.
-        on_saved: Called in the first process with the directory of the whole model, before checkpoints are removed.
+        on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
 
     Returns:
         The model directory.
@@ -70,7 +71,7 @@ def train_sft(
         KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
     if not examples:
-        raise ConfigError("no games to train on; make more traces or relax the limits")
+        raise ConfigError("there are no games to train on; make more traces or relax the limits")
     directory = run.directory / "sft"
     if is_first():
         rewind(run.directory, {"metrics.jsonl": {"sft": last_step(directory / "checkpoints") + 1}})
@@ -104,24 +105,31 @@ def fit(
     seed: int = 0,
     part: tuple[int, int] = (0, 1),
 ) -> bool:
-    """Train on examples from the last checkpoint on; False if that was stopped before its end.
+    """Train on items from the last checkpoint on.
 
     Args:
-        loop: Of the training.
-        items: What shares a batch: a game alone, the boards of a game, a pair. `batch_size` counts these.
+        loop: The loop of the training.
+        items: Examples that must stay together: one game, the boards of a game, a pair. `batch_size` counts items.
         settings: Batch, epochs, optimizer.
-        loss: What to minimise; None: cross-entropy.
-        validation: Games whose loss is logged now and then.
+        loss: The loss to minimise. None: cross-entropy.
+        validation: Held-out games whose loss is logged.
         seed: Seed of the batch order.
-        part: The part of the learning rate's schedule that this training is.
+        part: Which part of the learning rate schedule this training is.
+
+    Returns:
+        False if the user stopped it before the end.
     """
     lengths = [max(len(example.token_ids) for example in item) for item in items]
     learner, plan, loss = loop.learner, Plan.of(lengths, settings, seed), loss or CrossEntropy()
     learner.start(settings.optimizer, plan.total_steps, part)
     done, _ = loop.restore()
-    epochs = _EpochModels(learner, loop.checkpoints.parent / "epochs", plan) if settings.save_each_epoch else None
-    if epochs is not None:
-        epochs.after(done)  # a kill may have come between the checkpoint of an epoch's last step and its model
+
+    def keep_epoch(step: int) -> None:
+        epoch, rest = divmod(step, plan.steps_per_epoch)
+        if settings.save_each_epoch and epoch and not rest:
+            learner.save_model(loop.checkpoints.parent / "epochs" / f"epoch-{epoch}")
+
+    keep_epoch(done)  # a kill may have come after the checkpoint of an epoch's last step, before its model
     held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batches[0])
     validate = partial(learner.evaluate, held_out[process_index() :: num_processes()], CrossEntropy())
     for step, batches in plan.steps(done):
@@ -133,8 +141,7 @@ def fit(
         stopping = loop.after(
             step, plan.total_steps, update, epoch, save=save, validate=validate if validates else None
         )
-        if epochs is not None:
-            epochs.after(step)
+        keep_epoch(step)
         if stopping:
             return step == plan.total_steps
     return True
@@ -142,14 +149,14 @@ def fit(
 
 @dataclass(frozen=True)
 class Plan:
-    """Order of the games of a training.
+    """Order of the games in a training.
 
     Attributes:
-        lengths: Tokens of each game, or other item.
-        batch_size: Items per batch and process.
+        lengths: Length of each game (or other item) in tokens.
+        batch_size: Games per batch and process.
         batches_per_step: Batches per optimizer step.
         epochs: Passes over all games.
-        seed: Of the order.
+        seed: Seed of the order.
     """
 
     lengths: Sequence[int]
@@ -160,17 +167,17 @@ class Plan:
 
     @classmethod
     def of(cls, lengths: Sequence[int], settings: SFTTraining, seed: int) -> Plan:
-        """The plan of these settings."""
+        """Create the plan of the settings."""
         return cls(lengths, *settings.batches, settings.epochs, seed)
 
     @property
     def games_per_step(self) -> int:
-        """Games of an optimizer step, of all processes."""
+        """Games per optimizer step, over all processes."""
         return self.batch_size * self.batches_per_step * num_processes()
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimizer steps of a pass over all games."""
+        """Optimizer steps per epoch."""
         return math.ceil(len(self.lengths) / self.games_per_step)
 
     @property
@@ -179,44 +186,29 @@ class Plan:
         return max(1, math.ceil(self.steps_per_epoch * self.epochs))
 
     def steps(self, done: int) -> Iterator[tuple[int, list[list[int]]]]:
-        """The steps after `done`, each with its number, from 1, and the games of the batches of this process.
-
-        A step has the same games for any number of processes.
-        """
+        """Yield the steps after `done`: the number of the step, from 1, and the batches of this process."""
         whole = self.games_per_step
         for epoch in range(done // self.steps_per_epoch, math.ceil(self.total_steps / self.steps_per_epoch)):
             order = self.order(epoch)
             for place in range(self.steps_per_epoch):
                 step = epoch * self.steps_per_epoch + place + 1
                 if done < step <= self.total_steps:
+                    # Processes take turns, so a step has the same games for any number of processes.
                     batches = _batches(order[place * whole : (place + 1) * whole], self.batch_size)
                     yield step, batches[process_index() :: num_processes()]
 
     def order(self, epoch: int) -> list[int]:
-        """All games, similar lengths side by side, in an order that depends on the seed and the epoch alone."""
+        """Order all games with similar lengths together; depends on seed and epoch alone."""
         generator = torch.Generator().manual_seed((self.seed << 16) + epoch)
         order: list[int] = get_length_grouped_indices(list(self.lengths), self.games_per_step, generator=generator)
         return order
 
     def validates(self, step: int, per_epoch: int) -> bool:
-        """True if a validation falls on a step: evenly spaced over an epoch, and after the last step."""
+        """True if a validation is due after a step: evenly spaced over an epoch, and after the last step."""
         if not per_epoch:
             return False
         done, before = (number * per_epoch // self.steps_per_epoch for number in (step, step - 1))
         return done > before or step == self.total_steps
-
-
-class _EpochModels:
-    """Keeps the model of every finished epoch."""
-
-    def __init__(self, learner: Learner, directory: Path, plan: Plan) -> None:
-        self._learner, self._directory, self._plan = learner, directory, plan
-
-    def after(self, step: int) -> None:
-        """Save the model if an epoch ends with this step; also after a resume, as a kill may have cut it off before."""
-        epoch, rest = divmod(step, self._plan.steps_per_epoch)
-        if epoch and not rest:
-            self._learner.save_model(self._directory / f"epoch-{epoch}")
 
 
 def _batches(items: Sequence[T], size: int) -> list[list[T]]:

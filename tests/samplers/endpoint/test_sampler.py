@@ -68,7 +68,7 @@ def test_a_model_that_takes_no_temperature_is_told_what_to_do(serve) -> None:
     refusal = {"error": {"message": "does not support 0.0", "param": "temperature", "code": "unsupported_value"}}
     endpoint = serve(lambda *_: (400, refusal))
     [completion] = sampler(endpoint).sample(requests())
-    assert (completion.error or "").startswith("leave drawing to the endpoint with --temperature None: BadRequestError")
+    assert all(part in (completion.error or "") for part in ("--temperature None", "BadRequestError"))
     assert len(endpoint.requests) == 1
 
 
@@ -100,10 +100,8 @@ def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) 
 
 def test_a_reply_that_an_error_broke_off_is_an_error(serve) -> None:
     [completion] = sampler(serve(lambda *_: chat("<guess>cr", "error")), max_retries=0).sample(requests())
-    assert (completion.text, completion.error) == (
-        "",
-        "AnswerError: an error broke the reply off: no details",
-    )
+    assert completion.text == ""
+    assert (completion.error or "").startswith("AnswerError")
 
 
 def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> None:

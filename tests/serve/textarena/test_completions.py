@@ -66,7 +66,7 @@ def test_settings_of_sampling_hold_for_one_call(trainer: GRPOTrainer) -> None:
     (short,) = generate_rollout_completions(trainer, [PROMPT], generation_overrides={"max_tokens": 1})
     assert len(short["completion_ids"]) == 1
     assert trainer.generation_config.to_dict() == before
-    with pytest.raises(ValueError, match="no setting of sampling"):
+    with pytest.raises(ValueError, match="no sampling setting"):
         generate_rollout_completions(trainer, [PROMPT], generation_overrides={"speed": 3})
     assert trainer.generation_config.to_dict() == before
 

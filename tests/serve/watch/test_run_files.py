@@ -83,7 +83,7 @@ def test_a_file_made_anew_has_another_version(tmp_path: Path) -> None:
     [
         ("{", "not valid JSON"),
         ('{"secret": "crane"}', "turns"),
-        ('{"secret": "crane", "turns": [{"guess": ["x"]}]}', "no text"),
+        ('{"secret": "crane", "turns": [{"guess": ["x"]}]}', "not text"),
         ('{"secret": "crane", "turns": [{"guess": "cr", "marks": "GGGGG"}]}', "marks"),
         ("\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "not valid JSON"),
     ],

@@ -1,8 +1,8 @@
 """OpenAI-compatible endpoints as players.
 
 sampler.py    `OpenAISampler`
-client.py     requests, sent again where that may help
+client.py     requests and retries
 retry.py      pauses between attempts
-responses.py  a reply out of an HTTP response
+responses.py  parse a response into a reply
 providers.py  addresses, keys, parameter names
 """

@@ -1,4 +1,4 @@
-"""Requests to a chat endpoint: sent again where that may help, with one pause for all, and no key in any message."""
+"""Requests to a chat endpoint, with retries, one pause for all requests, and no key in any message."""
 
 from __future__ import annotations
 
@@ -18,41 +18,40 @@ from wordle_rl.samplers.run_async import run_async
 T = TypeVar("T")
 
 _LOOK_S = 10.0
-"""Time for the list of models, in seconds."""
+"""Timeout of the list of models, in seconds."""
 
 NO_QUOTA = "insufficient_quota"
-"""The code of a refusal with status 429, like a rate limit, that no waiting changes."""
+"""Error code of a status 429 that waiting does not cure."""
 
 
 def check_endpoint(endpoint: Endpoint) -> None:
-    """Ask an endpoint for its models, which costs nothing, to see that it is there and takes the key.
+    """Check that an endpoint answers and accepts the key, by listing its models, which costs nothing.
 
     Raises:
-        ConfigError: If the address does not respond or the key is refused.
+        ConfigError: If it does not answer or refuses the key.
     """
     try:
         run_async(_list_models(endpoint))
     except (APIConnectionError, TimeoutError):
         raise ConfigError(
-            f"no response from {endpoint.base_url}; start the server or fix its address (--base-url)"
+            f"no response from {endpoint.base_url}; start the server or correct its address (--base-url)"
         ) from None
     except AuthenticationError:
         raise ConfigError(f"{endpoint.base_url} refused the key; set {endpoint.key_name}") from None
     except APIError:
-        return  # an endpoint without a model list may still chat
+        return  # some endpoints have no list of models but can chat
 
 
 async def _list_models(endpoint: Endpoint) -> None:
     client = AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=_LOOK_S, max_retries=0)
     async with asyncio.timeout(_LOOK_S), client:
-        await client.models.with_raw_response.list()  # raw, since some endpoints list them in a form of their own
+        await client.models.with_raw_response.list()  # raw, since some endpoints use a format of their own
 
 
 class RequestFailedError(Exception):
-    """A request that failed for good.
+    """A request that failed for good; the message gives the reason in one line, without the key.
 
-    Its message gives the reason in one line, without the key. `status`, `code` and `param` are those of the last
-    refusal, None where there was no response or it did not name them.
+    `status`, `code` and `param` come from the last response; None if it did not name them.
     """
 
     def __init__(self, reason: str, error: Exception) -> None:
@@ -63,17 +62,17 @@ class RequestFailedError(Exception):
 
 
 class EndpointClient:
-    """Asks one model of an endpoint, many requests at once. When the server has too many, all of them wait.
+    """Client for one model of an endpoint. Requests run concurrently and all wait when the server is overloaded.
 
     Args:
-        endpoint: Where to ask, and the key.
-        model: Model name as the endpoint knows it.
-        max_completion_tokens: Bound on one reply.
+        endpoint: Address and key.
+        model: Name of the model at the endpoint.
+        max_completion_tokens: Most tokens of a reply.
         temperature: None: the endpoint's default.
         top_p: None: the endpoint's default.
-        timeout_s: Time for one try, in seconds, until its last byte, however slowly these come.
-        max_retries: Further tries of a request after rate limits, time-outs, server errors and unreadable responses.
-        wait: Called before every try with the seconds to pause, 0.0 if none; what it raises ends the request.
+        timeout_s: Timeout of one attempt, in seconds, until the last byte.
+        max_retries: Retries of a request after rate limits, timeouts, server errors and unreadable responses.
+        wait: Called before every attempt with the seconds to pause; if it raises, the request ends.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class EndpointClient:
             base_url=endpoint.base_url,
             api_key=endpoint.key,
             timeout=timeout_s,
-            max_retries=0,  # tried again here, so that all requests wait when one is told to
+            max_retries=0,  # `ask` retries, so that all requests wait when the server tells one to
         )
 
     async def __aenter__(self) -> Self:
@@ -111,15 +110,15 @@ class EndpointClient:
         await self._openai.close()
 
     async def ask(self, messages: Sequence[Message], read: Callable[[object], T], seed: int | None = None) -> T:
-        """Parsed response to a conversation, after as many attempts as allowed.
+        """Send a conversation and return the parsed response.
 
         Args:
             messages: The conversation.
-            read: Parses a response. A `ValueError` means that it is unusable, so the request is sent again.
-            seed: Sent along; None: none is.
+            read: Parses a response; a `ValueError` means that it is unusable and the request is sent again.
+            seed: Seed to send along. None: send none.
 
         Raises:
-            RequestFailedError: If the request is refused for good, or the last try failed too.
+            RequestFailedError: If the request is refused for good, or all attempts fail.
         """
         body = {**self._body, "messages": list(messages), **({} if seed is None else {"seed": seed})}
         pause_s = 0.0
@@ -138,8 +137,8 @@ class EndpointClient:
                 if not is_passing(error.status_code) or error.code == NO_QUOTA:
                     raise failed from None
                 status, headers = error.status_code, error.response.headers
-            except (APITimeoutError, TimeoutError) as error:  # the SDK times each read on its own
-                failed = RequestFailedError(f"no whole response within {self._timeout_s:g} s", error)
+            except (APITimeoutError, TimeoutError) as error:  # the SDK's own timeout starts anew with every read
+                failed = RequestFailedError(f"no complete response within {self._timeout_s:g} s", error)
             except (APIError, ValueError, RecursionError) as error:  # no JSON, nested too deeply, or no message
                 failed = self._failed(error)
             if attempt <= self._max_retries:

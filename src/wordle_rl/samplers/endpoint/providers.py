@@ -1,4 +1,4 @@
-"""Addresses of endpoints and their keys, which are read from the environment or `.env` and never stored or shown."""
+"""Addresses of endpoints and their keys. Keys come from the environment or `.env` and are never stored or shown."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from urllib.parse import SplitResult, urlsplit
 from wordle_rl.config import ConfigError
 
 NO_KEY = "no-key-needed"
-"""Sent where there is no key, since the client library requires one."""
+"""Sent if there is no key, since the client library requires one."""
 _SHORTEST_SECRET = 16
-"""Characters. A shorter key is taken for a placeholder such as `EMPTY`, which ordinary text may contain."""
+"""Shorter keys, in characters, are placeholders such as `EMPTY`, which ordinary text can contain."""
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A public endpoint, the variable that holds its key, and what it calls the bound on a reply's tokens."""
+    """An endpoint, the environment variable of its key, and its name for the token limit."""
 
     base_url: str
     key_name: str
@@ -29,7 +29,7 @@ class Provider:
 PROVIDERS = {
     "together": Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     "fireworks": Provider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    # its reasoning models refuse the older name
+    # OpenAI's reasoning models refuse `max_tokens`.
     "openai": Provider("https://api.openai.com/v1", "OPENAI_API_KEY", limit_name="max_completion_tokens"),
     "local": Provider("http://localhost:8000/v1", "OPENAI_API_KEY", needs_key=False),
 }
@@ -48,19 +48,18 @@ class Endpoint:
     limit_name: str = "max_tokens"
 
     def without_key(self, text: str) -> str:
-        """The text with the key replaced, to be stored or shown: a server may echo it. Placeholders stay."""
+        """Replace the key in a text, since a server can echo it; placeholders stay."""
         is_secret = self.key != NO_KEY and len(self.key) >= _SHORTEST_SECRET
         return text.replace(self.key, "(key)") if is_secret else text
 
 
 def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) -> Endpoint:
-    """The endpoint of a provider, with its key from the environment or else from `.env` in a directory.
+    """Return the endpoint of a provider, with its key from the environment or from `.env`.
 
     Args:
-        provider: A name among `PROVIDERS`, or an address with http:// or https://. A provider's address means the
-            same as its name.
-        directory: Where `.env` may be.
-        with_user: Allow user and password in an address, for one's own server behind a proxy that asks for them.
+        provider: A name in `PROVIDERS`, or an address with http:// or https://.
+        directory: Directory of `.env`.
+        with_user: Allow user and password in an address, for your own server behind a proxy.
 
     Raises:
         ConfigError: If there is no such provider, or its key is missing or malformed.
@@ -69,20 +68,20 @@ def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) ->
     if found is None:
         address = _address_of(provider)
         if address.scheme not in ("http", "https") or not address.hostname:
-            raise ConfigError(f"no provider {provider!r}; give {', '.join(PROVIDERS)}, or an address with http://")
+            raise ConfigError(f"unknown provider {provider!r}; use {', '.join(PROVIDERS)}, or an address with http://")
         if (address.username or address.password) and not with_user:
-            raise ConfigError("leave user and password out of the address; a key goes into OPENAI_API_KEY")
+            raise ConfigError("the address holds a user or password; leave them out and set OPENAI_API_KEY instead")
         found = Provider(provider, "OPENAI_API_KEY", needs_key=False)
     key = os.environ.get(found.key_name) or read_env_file(directory / ".env").get(found.key_name) or ""
     if not key and found.needs_key:
         raise ConfigError(f"{provider} needs a key; set {found.key_name}, or write {found.key_name}=… into .env")
-    if not all("!" <= letter <= "~" for letter in key):  # a client would quote such a header in its error
-        raise ConfigError(f"{found.key_name} holds characters that no key has, such as blanks; set it again")
+    if not all("!" <= letter <= "~" for letter in key):  # the client's error would quote the header, key included
+        raise ConfigError(f"{found.key_name} holds blanks or other characters that no key has; set it again")
     return Endpoint(found.base_url, found.key_name, key or NO_KEY, found.limit_name)
 
 
 def bare_address(provider: str) -> str:
-    """The address of a provider, or an address without user and query, to be stored or shown.
+    """Return the address of a provider without user and query, to store or show it.
 
     Examples:
         >>> bare_address("together"), bare_address("http://me:mine@host:8000/v1?token=mine")
@@ -93,18 +92,15 @@ def bare_address(provider: str) -> str:
 
 
 def _address_of(text: str) -> SplitResult:
-    """The parts of an address.
-
-    Raises:
-        ConfigError: If its host or port is invalid; the message leaves out its user and query.
-    """
     try:
         address = urlsplit(text)
         (address.hostname or "").encode("idna")
-        address.port  # noqa: B018  # raises where it is no number, or too large
+        address.port  # noqa: B018  # raises if it is not a number, or too large
     except ValueError:
-        shown = text.rpartition("@")[2].partition("?")[0]
-        raise ConfigError(f"no address {shown!r}: fix its host or port; http://localhost:8000/v1 is one") from None
+        shown = text.rpartition("@")[2].partition("?")[0]  # without user and query, which can hold secrets
+        raise ConfigError(
+            f"invalid host or port in address {shown!r}; write it like http://localhost:8000/v1"
+        ) from None
     return address
 
 
@@ -112,17 +108,17 @@ _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Read `NAME=value` lines; values may be quoted, `export` and comments are skipped. A missing file is empty.
+    """Read `NAME=value` lines; values can be quoted, `export` and comments are skipped. A missing file is empty.
 
     Raises:
-        ConfigError: If the file is no text.
+        ConfigError: If the file is not text.
     """
     if not path.is_file():
         return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is no text; write NAME=value lines in UTF-8") from None
+        raise ConfigError(f"{path} is not a text file; write NAME=value lines in UTF-8") from None
     return {match[1]: _value(match[2]) for match in map(_LINE.fullmatch, lines) if match is not None}
 
 

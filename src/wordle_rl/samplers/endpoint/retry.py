@@ -1,4 +1,4 @@
-"""Pause before a failed request is sent again: as long as the server asks, else longer with every attempt."""
+"""Pauses before a retry: as long as the server asks for, otherwise exponential backoff."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ LONGEST_PAUSE_S = 60.0
 """Longest pause that the server did not ask for."""
 
 _PASSING = {408, 409, 425, 429}
-"""Statuses after which a retry may succeed, besides 500 and above."""
+"""Statuses after which a retry can succeed, besides 500 and above."""
 _OVERRUN = {429, 503}
-"""Statuses that mean too many requests: nothing is sent before the pause is over."""
+"""Statuses that mean overload: no request is sent before the pause is over."""
 _LIMITED = 429
-"""The only status for which `x-ratelimit-reset…` counts, since many servers send it with every response."""
+"""The only status for which `x-ratelimit-reset…` counts; many servers send that header with every response."""
 
 _UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:ms|s|m|h|d))+")
 
 
 def is_passing(status: int) -> bool:
-    """True if a request refused with this status may be sent again."""
+    """True if a request with this status can be sent again."""
     return status in _PASSING or status >= 500
 
 
 class Backoff:
-    """The pauses of all requests to one server: when it has too many, all of them wait."""
+    """The pauses of all requests to one server; if it is overloaded, all of them wait."""
 
     def __init__(self) -> None:
         self._resume_at = 0.0  # on the clock of `time.monotonic`
 
     def left_s(self) -> float:
-        """Seconds until the next request may be sent; 0.0: now."""
+        """Return the seconds until the next request can be sent."""
         return max(0.0, self._resume_at - time.monotonic())
 
     def after(self, status: int | None, headers: Mapping[str, str], attempt: int) -> float:
-        """Seconds to wait before a failed request is sent again; see `pause_s`. Rate limit headers count only for 429.
+        """Return the seconds to wait before a retry, see `pause_s`.
 
         Args:
             status: HTTP status of the response; None if there was none.
             headers: Headers of the response.
-            attempt: Number of failed tries so far, from 1.
+            attempt: Number of failed attempts so far, from 1.
         """
         named = {
             name.lower(): value
@@ -60,14 +60,14 @@ class Backoff:
 
 
 def pause_s(headers: Mapping[str, str], attempt: int, now: float, jitter: float) -> float:
-    """Seconds to wait before the next try.
+    """Return the seconds to wait before the next attempt.
 
     Args:
-        headers: Headers of the response, names in lower case; empty if there was none.
-        attempt: Number of failed tries so far, from 1.
+        headers: Headers of the response, names in lower case.
+        attempt: Number of failed attempts so far, from 1.
         now: Seconds since the epoch.
-        jitter: A random number from 0 to 1, so that clients do not all return at once: it lengthens a pause that the
-            server asked for by up to a tenth, and shortens any other by up to a quarter.
+        jitter: A random number from 0 to 1 that keeps clients from returning all at once. It lengthens a pause that the
+            server asked for by up to 10 %, and shortens any other by up to 25 %.
     """
     asked = asked_pause_s(headers, now)
     if asked:
@@ -76,10 +76,10 @@ def pause_s(headers: Mapping[str, str], attempt: int, now: float, jitter: float)
 
 
 def asked_pause_s(headers: Mapping[str, str], now: float) -> float | None:
-    """The pause a server asks for, in seconds; None if it names none.
+    """Return the pause that a server asks for, in seconds; None if it asks for none.
 
-    `retry-after-ms` and `retry-after` (seconds or a date) come first. Without them the longest `x-ratelimit-reset…`
-    whose `x-ratelimit-remaining…` is not above 0 counts: seconds, a duration such as `6m0s`, or a time since the epoch.
+    `retry-after-ms` and `retry-after` (seconds or a date) come first. Otherwise it is the longest `x-ratelimit-reset…`
+    whose `x-ratelimit-remaining…` is used up: seconds, a duration such as `6m0s`, or a time since the epoch.
 
     Examples:
         >>> asked_pause_s({"retry-after": "2.5"}, now=0)
@@ -104,7 +104,6 @@ def asked_pause_s(headers: Mapping[str, str], now: float) -> float | None:
 
 
 def _number(text: str) -> float | None:
-    """The text as a finite number of at least 0, or None."""
     try:
         value = float(text)
     except ValueError:
@@ -113,7 +112,6 @@ def _number(text: str) -> float | None:
 
 
 def _until(date: str, now: float) -> float | None:
-    """Seconds until an HTTP date."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - now)
     except (ValueError, OverflowError):

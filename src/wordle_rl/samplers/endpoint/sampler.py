@@ -1,4 +1,4 @@
-"""Sampling from any OpenAI-compatible endpoint: all games of a turn at once, or every game at its own pace."""
+"""Sampling from any OpenAI-compatible endpoint: all games of a turn at once, or each game at its own pace."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from wordle_rl.samplers.run_async import run_async
 
 
 class OpenAISampler:
-    """Asks a chat endpoint. A request that keeps failing makes its game an error, never a loss.
-
-    When the server has too many requests, all games wait as long as it asks for.
+    """Sample replies from a chat endpoint. If a request keeps failing, its game is an error, never a loss.
 
     Args:
-        endpoint: Where to ask, and the key.
-        model: Model name as the endpoint knows it.
-        sampling: How tokens are drawn, and the bound on a reply.
-        patience: How many requests at once, and the time for one.
-        thinking: Whether a reply may think. If it must and does not, the endpoint's separate reasoning is its thinking.
-        endpoint_default_sampling: Send neither temperature nor top_p: some models refuse any but their own.
-        max_retries: Further tries of a request after rate limits, time-outs and server errors, with growing pauses.
+        endpoint: Address and key.
+        model: Name of the model at the endpoint.
+        sampling: How to draw tokens, and the most tokens of a reply.
+        patience: Number of concurrent requests, and their timeout.
+        thinking: Whether replies can or must think. If one must and does not, separate reasoning stands in.
+        endpoint_default_sampling: Send neither temperature nor top_p, since some models accept only their defaults.
+        max_retries: Retries after rate limits, timeouts and server errors, with growing pauses.
 
     Raises:
-        ConfigError: If the address does not respond or the key is refused.
+        ConfigError: If the endpoint does not answer or refuses the key.
     """
 
     def __init__(
@@ -52,15 +50,15 @@ class OpenAISampler:
         check_endpoint(endpoint)
 
     def begin(self) -> None:
-        """Endpoints keep nothing between games."""
+        """Do nothing: endpoints keep nothing between games."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One chat completion per request."""
+        """Return one completion per request."""
         return run_async(self._sample_all(requests))
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Ask]:
-        """One client for many requests, each sent when its game is ready, `patience.concurrency` at once."""
+        """Open one client for many requests, `patience.concurrency` at a time."""
         gate = asyncio.Semaphore(self._patience.concurrency)
         is_default = self._endpoint_default_sampling
         async with EndpointClient(
@@ -89,15 +87,10 @@ class OpenAISampler:
         except RequestFailedError as failed:
             hint = ""
             if failed.status == 400 and failed.param in ("temperature", "top_p"):
-                hint = "leave drawing to the endpoint with --temperature None: "
+                hint = "use the endpoint's default sampling with --temperature None: "
             return Completion("", error=f"{hint}{failed}")
 
     def _read(self, answer: object) -> Completion:
-        """Response text without the key, since completions are stored and shown as they are.
-
-        Raises:
-            AnswerError: If the response holds no message.
-        """
-        said = read_answer(answer, self._endpoint.without_key)
+        said = read_answer(answer, self._endpoint.without_key)  # completions are stored and shown
         reply, _ = as_reply(said, self._thinking)
         return Completion(reply, overlong=said.finish == "length")

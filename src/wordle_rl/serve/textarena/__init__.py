@@ -1,6 +1,6 @@
-"""The TextArena protocol: what serves openenv's `TextArenaEnv` and to notebooks written for it.
+"""The TextArena protocol, for openenv's `TextArenaEnv` and notebooks written for it.
 
-game.py          one game in those texts
+game.py          one game in TextArena's texts
 models.py        action, observation, state on the wire
 environment.py   a session
 rubric.py        the signals of a turn

@@ -1,4 +1,4 @@
-"""The application at /textarena: TextArena's protocol, on the sessions and the games of the server."""
+"""The application at /textarena: TextArena's protocol with the sessions and games of the server."""
 
 from __future__ import annotations
 
@@ -24,11 +24,7 @@ NAME = "textarena"
 
 
 def create_textarena_app(service: Service) -> FastAPI:
-    """The application, to be mounted: its sessions count among those of the server, and end with it.
-
-    Args:
-        service: Of the server. Its rules and words hold here too; its wording does not.
-    """
+    """Create the application to mount. It shares sessions, rules and words with the server, but not the wording."""
     settings = in_textarena_words(service.settings)
     games = service.games.with_settings(settings)
     make = partial(TextArenaEnvironment, games, service.metrics, Reading(settings.textarena_reading))
@@ -46,7 +42,7 @@ def create_textarena_app(service: Service) -> FastAPI:
 
 
 def in_textarena_words(settings: ServeSettings) -> ServeSettings:
-    """Settings with TextArena's wording: bracketed guesses, thinking allowed and not asked for."""
+    """Return settings with TextArena's wording: bracketed guesses and optional thinking."""
     wording = {
         "style": Style.TEXTARENA,
         "shape": Shape.TRANSCRIPT,

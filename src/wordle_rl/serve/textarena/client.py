@@ -1,4 +1,4 @@
-"""A client for the TextArena protocol, in the place of openenv's `textarena_env.client`, which is no package."""
+"""A client for the TextArena protocol; openenv's `textarena_env.client` is not an installable package."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from wordle_rl.serve.textarena.models import TextArenaAction, TextArenaObservati
 class TextArenaEnv(EnvClient[TextArenaAction, TextArenaObservation, TextArenaState]):
     """One session on a server of the TextArena protocol, ours or openenv's.
 
-    `TextArenaEnv(base_url=...)` is asynchronous; `.sync()` gives the same with plain calls. One client plays one game
-    at a time; `new_session()` opens another beside it.
+    `TextArenaEnv(base_url=...)` is asynchronous; `.sync()` returns a synchronous one. A client plays one game at a
+    time; `new_session()` opens another.
     """
 
     def _step_payload(self, action: TextArenaAction) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""`generate_rollout_completions`, which TRL had in `trl.experimental.openenv` and no longer has.
+"""`generate_rollout_completions`, which TRL used to have in `trl.experimental.openenv`.
 
-What of TRL is used here is private to it: `GRPOTrainer._generate_single_turn`, `generation_config`, `vllm_generation`
-and its `generation_kwargs`. A test holds that they are there.
+It uses private parts of TRL: `GRPOTrainer._generate_single_turn`, `generation_config`, `vllm_generation` and its
+`generation_kwargs`. A test checks that they exist.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from trl import GRPOTrainer
 
 _NAMES = {"max_tokens": "max_new_tokens"}
-"""Names of settings in vLLM that transformers calls otherwise."""
+"""Settings whose name in vLLM differs from that in transformers."""
 
 Prompt = str | Sequence[int] | Sequence[Message]
 """A rendered prompt, its token ids, or messages to render."""
@@ -46,23 +46,23 @@ def generate_rollout_completions(
     generation_overrides: Mapping[str, Any] | None = None,
     as_chat: bool | None = None,
 ) -> list[Completion]:
-    """Sample one completion for each prompt, all in one call: with vLLM if the trainer has it, else with the model.
+    """Sample one completion per prompt in one call, with vLLM if the trainer has it, otherwise with the model.
 
     Args:
-        trainer: TRL's trainer, as it calls a `rollout_func`.
-        prompts: Token ids are taken as they are, which is what a game of several turns wants: its history is never
-            tokenized again. A text is tokenized without adding special tokens, since a rendered chat has its own.
-        generation_overrides: Settings of sampling for this call by vLLM's names: `max_tokens`, `temperature`, `top_k`.
-        as_chat: Whether prompts are messages; None: look.
+        trainer: TRL's trainer, as passed to a `rollout_func`.
+        prompts: Token ids are used as they are, so that the history of a multi-turn game is never tokenized again. Text
+            is tokenized without special tokens, since a rendered chat already has them.
+        generation_overrides: Sampling settings for this call, by vLLM's names: `max_tokens`, `temperature`, `top_k`.
+        as_chat: Whether prompts are messages. None: detect it.
 
     Raises:
-        ValueError: If a prompt is empty, `as_chat` does not fit, or `n` is asked for.
+        ValueError: If a prompt is empty, `as_chat` does not match, or `n` is not 1.
     """
     if not prompts:
         return []
     overrides = dict(generation_overrides or {})
     if overrides.pop("n", 1) != 1:
-        raise ValueError("generate_rollout_completions samples one completion a prompt; repeat the prompt, not n")
+        raise ValueError("generate_rollout_completions samples one completion per prompt; repeat prompts instead of n")
     tokenizer: PreTrainedTokenizerBase = trainer.processing_class  # type: ignore[assignment]  # processors are for images
     prompt_ids = [_ids(tokenizer, prompt, as_chat) for prompt in prompts]
     with _overridden(trainer, overrides):
@@ -81,13 +81,13 @@ def generate_rollout_completions(
 def completion_logprobs(
     trainer: GRPOTrainer, prompt_ids: Sequence[list[int]], completion_ids: Sequence[list[int]], temperature: float
 ) -> list[list[float]]:
-    """Log-probabilities of completions under the trainer's model, over all tokens.
+    """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary.
 
     Args:
-        trainer: Its model is left in the mode it is in.
-        prompt_ids: A prompt each.
-        completion_ids: A completion each.
-        temperature: By which the logits are divided.
+        trainer: Its model stays in its mode.
+        prompt_ids: One prompt per completion.
+        completion_ids: The completions.
+        temperature: Divide logits by this.
     """
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
     was_training = model.training
@@ -122,7 +122,6 @@ def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, as_chat: bool | Non
 
 @contextmanager
 def _overridden(trainer: GRPOTrainer, overrides: Mapping[str, Any]) -> Iterator[None]:
-    """Change the trainer's settings of sampling for a while."""
     if not overrides:
         yield
         return
@@ -135,7 +134,7 @@ def _overridden(trainer: GRPOTrainer, overrides: Mapping[str, Any]) -> Iterator[
         changed = deepcopy(trainer.generation_config)
         unknown = changed.update(**{_NAMES.get(key, key): value for key, value in overrides.items()})
         if unknown:
-            raise ValueError(f"transformers has no setting of sampling {sorted(unknown)}; leave it out")
+            raise ValueError(f"transformers has no sampling setting {sorted(unknown)}; leave it out")
     kept = getattr(holder, name)
     setattr(holder, name, changed)
     try:

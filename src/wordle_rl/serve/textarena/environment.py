@@ -1,4 +1,4 @@
-"""The TextArena protocol as an environment of openenv: one session, one game at a time."""
+"""The TextArena protocol as an openenv environment: one session, one game at a time."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ _PLAYER_ID = 0
 
 
 class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, TextArenaState]):
-    """Wordle in TextArena's words; a winning turn earns 1, any other 0.
+    """Wordle in TextArena's words; the winning turn earns 1, any other 0.
 
-    A reset takes what that of `WordleEnvironment` takes, but for `style` and `reward`, which are TextArena's. The
-    rubric holds the signals of the last turn: `greens`, `yellows`, `repetitions`, `correct`.
+    A reset has the options of `WordleEnvironment`, except `style` and `reward`, which are fixed. The rubric holds the
+    signals of the last turn: `greens`, `yellows`, `repetitions`, `correct`.
 
     Args:
-        games: What the server offers; its wording is the style `textarena`.
+        games: What the server offers, in style `textarena`.
         metrics: Counts turns and games.
-        reading: How messages are read.
+        reading: How to read messages.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
@@ -51,11 +51,11 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
         """Begin a game.
 
         Raises:
-            Refusal: If something is asked for that is not offered, or the session is closed.
+            Refusal: If an option is not offered, or the session is closed.
         """
         self._check_open()
         if fixed := kwargs.keys() & {"style", "reward"}:
-            raise Refusal(Reason.BAD_OPTION, f"{sorted(fixed)} cannot be chosen here; leave it out, or play at /ws")
+            raise Refusal(Reason.BAD_OPTION, f"{sorted(fixed)} is fixed here; leave it out, or play at /ws")
         options = read_options({"seed": seed, "episode_id": episode_id, **kwargs})
         self._game = TextArenaGame(self._games.new_game(options).env, self._reading)
         self._episode_id = options.episode_id or str(uuid.uuid4())
@@ -67,7 +67,7 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
     async def reset_async(
         self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
     ) -> TextArenaObservation:
-        """Begin a game, in the event loop: it takes microseconds."""
+        """Begin a game, in the event loop, since it takes microseconds."""
         return self.reset(seed=seed, episode_id=episode_id, **kwargs)
 
     def step(self, action: TextArenaAction, timeout_s: float | None = None, **kwargs: Any) -> TextArenaObservation:
@@ -95,7 +95,7 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
     async def step_async(
         self, action: TextArenaAction, timeout_s: float | None = None, **kwargs: Any
     ) -> TextArenaObservation:
-        """Play one message, in the event loop: it takes microseconds."""
+        """Play one message, in the event loop, since it takes microseconds."""
         return self.step(action)
 
     @property
@@ -137,7 +137,7 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
         )
 
     def close(self) -> None:
-        """End the session; whatever is asked of it later is refused."""
+        """End the session; later requests are refused."""
         self._is_closed = True
         self._game = None
 

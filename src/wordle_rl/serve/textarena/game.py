@@ -1,4 +1,4 @@
-"""One game in TextArena's words: messages in, a growing history out. The rules are those of `WordleEnv`."""
+"""A game in TextArena's words: messages in, a growing history out. The rules are those of `WordleEnv`."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ _BRACKETED = re.compile(r"\[(\w+)\]")
 
 
 class Reading(StrEnum):
-    """Reading of a message."""
+    """How to read a message."""
 
     STRICT = "strict"
     """One word in brackets after optional thinking, and nothing else."""
     LENIENT = "lenient"
-    """As the original reads: the first bracketed word anywhere, thinking included; a message without brackets is one
-    word. For comparisons."""
+    """Like the original, for comparisons: the first bracketed word anywhere, even in thinking; a message without
+    brackets is one word."""
 
 
 class TextArenaGame:
-    """One game, played once.
+    """A game, played once.
 
     Attributes:
-        prompt: The opening before the first turn, the game's name afterwards.
-        history: All messages, the opening and the player's messages included.
+        prompt: The opening before the first turn, the name of the game afterwards.
+        history: All messages, including the opening and those of the player.
         letters: Letters of the secret.
         max_turns: Guesses of the game.
 
     Args:
-        env: The game, in the style `textarena`, on which nothing but prefix guesses is played.
-        reading: How messages are read.
+        env: The game, in style `textarena`, before the first turn.
+        reading: How to read messages.
 
     Raises:
-        ValueError: If the game has another style, which would read other guesses than the texts ask for.
+        ValueError: If the game has another style, whose grammar would contradict the texts.
     """
 
     def __init__(self, env: WordleEnv, reading: Reading = Reading.STRICT) -> None:
         if not env.prompter.brackets:
-            raise ValueError(f"the game has the style {env.prompter.style}; give one of the style textarena")
+            raise ValueError(f"the game has style {env.prompter.style}; give one with style textarena")
         self._env = env
         self._reading = Reading(reading)
         self.letters, self.max_turns = env.prompter.word_length, env.prompter.rules.max_turns
@@ -63,7 +63,7 @@ class TextArenaGame:
 
     @property
     def stop_reason(self) -> str | None:
-        """Reason why the game ended, in a word; None while it runs."""
+        """Why the game ended, in one word; None while it runs."""
         return self._env.stop_reason and self._env.stop_reason.value
 
     @property
@@ -73,7 +73,7 @@ class TextArenaGame:
 
     @property
     def board(self) -> dict[str, str]:
-        """Marks of every guess that got any, in order."""
+        """Marks of each scored guess, in order."""
         return {turn.guess: turn.marks for turn in self.turns if turn.guess is not None and turn.marks is not None}
 
     @property
@@ -92,7 +92,7 @@ class TextArenaGame:
 
     @property
     def reason(self) -> str:
-        """Reason why the game ended, the secret included.
+        """Why the game ended, with the secret.
 
         Raises:
             RuntimeError: If it is still running.
@@ -119,7 +119,7 @@ class TextArenaGame:
 
 
 def _bracketed(message: str) -> str:
-    """A message as the original's wrapper hands it on.
+    """Return a message as the original's wrapper passes it on.
 
     Examples:
         >>> _bracketed("crane"), _bracketed("my guess: [crane]")

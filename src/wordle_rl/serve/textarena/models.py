@@ -1,4 +1,4 @@
-"""Action, observation and state on the wire, with the fields of openenv's `textarena_env.models`: its clients fit."""
+"""Action, observation and state on the wire, with the fields of openenv's `textarena_env.models`, for its clients."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ from pydantic import BaseModel, Field
 
 
 class TextArenaMessage(BaseModel):
-    """One message of a history. The whole history of a game is one message of the game's."""
+    """A message of a history. The whole history of a game is one message of the game."""
 
     sender_id: int
-    """Number of the speaker; -1 is the game."""
+    """Number of the sender; -1 is the game."""
     content: str
-    """Its text."""
     category: str
     """`MESSAGE`."""
 
@@ -38,11 +37,11 @@ class TextArenaObservation(Observation):
     legal_players: list[int] = Field(default_factory=list)
     """Always the one player."""
     info: dict[str, Any] = Field(default_factory=dict)
-    """Always empty; components of the reward lie in the environment's rubric."""
+    """Always empty; the rubric of the environment has the components of the reward."""
 
 
 class TextArenaState(State):
-    """The session as a client may ask about it."""
+    """State of the session."""
 
     episode_id: str | None = None
     """Name of the game."""

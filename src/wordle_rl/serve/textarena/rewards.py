@@ -1,7 +1,7 @@
-"""The functions of openenv's `textarena_env.rewards`, to put in their place: guess of a completion, marks of a turn.
+"""Drop-in replacements of openenv's `textarena_env.rewards`: guess of a completion, marks of a turn.
 
-They read strictly. `lenient=True` reads as the original does, for comparisons alone: it finds guesses in thinking and
-in prose, and marks of an earlier turn.
+They are strict. `lenient=True` reads like the original, for comparisons only: it finds guesses in thinking and prose,
+and marks of an earlier turn.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from wordle_rl.prompt.reply import with_opened_thought
 from wordle_rl.prompt.textarena_texts import GAME_TAG
 
 NO_GUESS = "[]"
-"""Message in the place of a completion without a guess: the game refuses it. The original sends `[dunno]`, a word."""
+"""Message for a completion without a guess; the game refuses it. The original sends `[dunno]`, which is a word."""
 
 _LENIENT_NO_GUESS = "[dunno]"
 _LENIENT_GUESS = re.compile(r"\[[A-Za-z]{5}\]")
@@ -38,12 +38,12 @@ class _Observation(Protocol):
 def extract_guess(text: str, *, lenient: bool = False) -> str:
     """Return the guess of a completion as a message to the game, `[crane]`.
 
-    Strictly, a completion is one word in brackets after optional thinking and nothing else; thinking is not searched,
-    and prose is no guess. The game judges length and spelling.
+    A strict completion is one word in brackets after optional thinking, and nothing else. Thinking is not searched, and
+    prose is not a guess. The game judges length and spelling.
 
     Args:
-        text: The completion; a thought that the prompt opened may be closed in it.
-        lenient: Take the first five letters in brackets anywhere, else the first five letters of whatever was written.
+        text: The completion; it can close a thought that the prompt opened.
+        lenient: Take the first five letters in brackets anywhere, or else the first five letters of the text.
 
     Returns:
         The guess in lower case and brackets; `NO_GUESS` if there is none.

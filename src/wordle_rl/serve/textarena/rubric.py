@@ -18,16 +18,15 @@ class SignalRubric(Rubric):
         self.value = 0.0
 
     def forward(self, action: Any, observation: Any) -> float:
-        """The signal."""
+        """Return the signal."""
         return self.value
 
 
 class SignalsRubric(Rubric):
-    """The tree; its own score is the reward of the turn, which is 1 for the winning turn and 0 for any other.
+    """The tree; its own score is the reward of the turn: 1 for the winning turn, otherwise 0.
 
-    `greens` and `yellows` are fractions of the marks that the last turn got, 0 if it got none that were new;
-    `repetitions` is 1 for a guess that is new in its game, 0 for one made before or for no guess; `correct` is 1 for
-    the secret.
+    `greens` and `yellows` are fractions of the marks of the last turn, 0 for a repeated guess. `repetitions` is 1 for a
+    new guess, 0 for a repeated one or no guess. `correct` is 1 for the secret.
     """
 
     def __init__(self) -> None:
@@ -35,7 +34,7 @@ class SignalsRubric(Rubric):
         self.greens, self.yellows, self.repetitions, self.correct = (SignalRubric() for _ in range(4))
 
     def judge(self, turn: Turn, before: Sequence[Turn]) -> None:
-        """Take in a turn and those before it, for `forward`."""
+        """Set the signals of a turn, given the turns before it."""
         is_new = turn.guess is not None and all(turn.guess != earlier.guess for earlier in before)
         marks = turn.marks if turn.marks is not None and is_new else ""
         letters = max(len(marks), 1)
@@ -45,7 +44,7 @@ class SignalsRubric(Rubric):
         self.correct.value = float(bool(marks) and not marks.strip("G"))
 
     def forward(self, action: Any, observation: Any) -> float:
-        """The reward of the turn judged last; every leaf gets its score."""
+        """Score every leaf and return the reward of the turn judged last."""
         for leaf in self.children():
             leaf(action, observation)
         return self.correct.value

@@ -3,15 +3,15 @@
     GET  /                                   the page
     GET  /api/about                          players, words, rules
     GET  /api/runs                           names of runs
-    GET  /api/runs/RUN                       sources of games, metrics; 304 while nothing has changed
+    GET  /api/runs/RUN                       sources of games, metrics; 304 if nothing has changed
     GET  /api/runs/RUN/games?source=&after=  games of a source, from an offset on
-    GET  /api/review?run=&board=             every turn of a board as the solver of the run's words sees it
-    POST /api/watch                          a game of a player, a line of JSON a turn
+    GET  /api/review?run=&board=             the solver's review of every turn of a board
+    POST /api/watch                          a player's game, one line of JSON per turn
     POST /api/play, /api/play/GAME           a game by hand
-    GET  /runs/RUN/report.html               the report of a run, linked with the page
+    GET  /runs/RUN/report.html               the report of a run, linked to the page
 
-A wrong request is answered by `{"error": …}` and a 4xx status. Bodies are JSON and say so, so that a page of another
-site cannot send one. Responses hold no secret of a running game.
+An invalid request is answered by `{"error": …}` and a 4xx status. Bodies must have the content type JSON, which a page
+of another site cannot send. Responses never hold the secret of a running game.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from wordle_rl.words import WordListError
 from wordle_rl.words.split import SplitName
 
 MAX_WATCHED = 8
-"""Games of players that are streamed at once."""
+"""Most games to stream at once."""
 
 Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
@@ -67,10 +67,7 @@ _REFUSED = (
 
 
 def create_watch_app(settings: ServeSettings) -> Starlette:
-    """The application of the page; may be mounted anywhere, as all its addresses are relative.
-
-    Args:
-        settings: Words, rules, the directory of runs, further players.
+    """Create the application of the page; all its addresses are relative, so it can be mounted anywhere.
 
     Raises:
         WordListError: If there is no such word list.
@@ -95,8 +92,8 @@ class Watch:
     """Handlers of the page's requests.
 
     Args:
-        settings: The directory of runs, further players.
-        context: Words, split, wording and solver of games that no run decides.
+        settings: Directory of runs, and more players.
+        context: Words, split, wording and solver of games that belong to no run.
     """
 
     def __init__(self, settings: ServeSettings, context: GameContext) -> None:
@@ -129,12 +126,12 @@ class Watch:
         return _json({"runs": list(await to_thread.run_sync(find_runs, self._directory))})
 
     async def run(self, request: Request) -> Response:
-        """Summary of a run; 304 while its files are as they were."""
+        """Summary of a run; 304 if its files have not changed."""
         run = self._run(request.path_params["run"])
         return await _unless_unchanged(request, partial(mark_of, run), lambda: _json(summary_of(run)))
 
     async def games(self, request: Request) -> Response:
-        """Games of a source from an offset on; 304 while the file is as it was."""
+        """Games of a source from an offset on; 304 if the file has not changed."""
         source = self._source(request)
         after = _number(request, "after")
         stat = source.path.stat()
@@ -142,7 +139,7 @@ class Watch:
         return await _unless_unchanged(request, lambda: mark, lambda: _json(games_of(source, after)))
 
     async def review(self, request: Request) -> Response:
-        """A board as the solver sees it, turn by turn."""
+        """Review of a board by the solver, turn by turn."""
         name = request.query_params.get("run")
         source = words_source(self._run(name)) if name else self._source_of_words
         solver = await to_thread.run_sync(self._players.solver_of, source)
@@ -160,7 +157,7 @@ class Watch:
         if self._num_watched >= MAX_WATCHED:
             raise BusyError(f"{MAX_WATCHED} games are being watched; try again when one has ended")
         if wanted.part not in self._parts:
-            raise RequestError(f"no secrets of part {wanted.part!r} here; ask for one of {', '.join(self._parts)}")
+            raise RequestError(f"part {wanted.part!r} is held out here; use {', '.join(self._parts)}")
         seat = await to_thread.run_sync(self._players.seat, wanted.player, wanted.temperature, wanted.seed)
         secret = wanted.secret_among(seat.words, seat.split)
         events = live_events(seat, secret, self._reviewer(seat.solver))
@@ -200,7 +197,7 @@ class Watch:
         return self._reviewers.setdefault(solver.words.fingerprint, Reviewer(solver))
 
     async def _streamed(self, events: Iterator[Json]) -> AsyncIterator[bytes]:
-        """Events as lines; a game whose viewer has left is not played on."""
+        # If the viewer leaves, the generator is closed and the game stops.
         self._num_watched += 1
         try:
             while (event := await to_thread.run_sync(next, events, None)) is not None:
@@ -218,8 +215,6 @@ async def _page(_: Request) -> Response:
 
 
 def _answered(handler: Handler) -> Handler:
-    """A handler whose refusals are answered as JSON."""
-
     async def answer(request: Request) -> Response:
         try:
             return await handler(request)
@@ -234,7 +229,6 @@ def _answered(handler: Handler) -> Handler:
 
 
 async def _unless_unchanged(request: Request, mark: Callable[[], str], respond: Callable[[], Response]) -> Response:
-    """The response with an ETag, or 304 if the client has it already."""
     tag = f'"{await to_thread.run_sync(mark)}"'
     headers = {"ETag": tag, "Cache-Control": "no-cache"}
     if tag in request.headers.get("if-none-match", ""):
@@ -245,12 +239,12 @@ async def _unless_unchanged(request: Request, mark: Callable[[], str], respond: 
 
 
 def _json(value: Any, status: int = 200) -> Response:
-    body = json.dumps(value, allow_nan=False)  # as ASCII, so that half a character of a reply cannot break it
+    body = json.dumps(value, allow_nan=False)  # ASCII, so that a lone surrogate in a reply cannot break it
     return Response(body, status, {"X-Content-Type-Options": "nosniff", **_NEVER_KEPT}, "application/json")
 
 
 def _number(request: Request, name: str, default: int = 0) -> int:
     text = request.query_params.get(name, str(default))
     if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise RequestError(f"{name} {text[:40]!r} is no number")
+        raise RequestError(f"{name} {text[:40]!r} is not a number; give a whole number")
     return int(text)

@@ -25,12 +25,12 @@ def watch(
 
     Args:
         run: A run directory, or a directory of runs.
-        export: Write one file with all games of the run instead, which needs no server; RUN/watch.html is linked from
-            the run's report.
-        port: Port on this machine; 0: any that is free. `wordle-rl serve` has another default, so both can run.
+        export: Write one file with all games of the run instead, which needs no server. The run's report links to
+            RUN/watch.html.
+        port: Port on this machine; 0: any free one. `wordle-rl serve` has another default, so both can run.
     """
     if not run.is_dir():
-        raise RunError(f"no run directory {run}; give one that `wordle-rl run` wrote, or a directory of such runs")
+        raise RunError(f"no run directory {run}; give one that `wordle-rl run` wrote, or a directory of runs")
     if export is not None:
         from wordle_rl.serve.watch.export import export_run
 
@@ -43,6 +43,6 @@ def watch(
     try:
         from wordle_rl.serve.server import run_server
     except ModuleNotFoundError as error:
-        raise ConfigError(f"watch needs {error.name}: {INSTALL}; --export needs nothing") from None
+        raise ConfigError(f"watch needs {error.name}: {INSTALL}; --export works without it") from None
     settings = ServeSettings(runs=run, port=port)
-    run_server(settings, lambda address: console.out.print(f"look at {address}/watch/; Ctrl-C stops", highlight=False))
+    run_server(settings, lambda address: console.out.print(f"open {address}/watch/; Ctrl-C stops", highlight=False))

@@ -1,4 +1,4 @@
-"""A run's games as one file: the page with everything inside."""
+"""Export a run: the page with all its games in one file."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ Json = dict[str, Any]
 def export_run(run: Path, path: Path) -> Path:
     """Write the page with all sample games and evaluations of a run.
 
-    Where it is written as WATCH_PAGE beside the run's report, the report is written again, with links to its games.
+    If it is WATCH_PAGE beside the run's report, the report is written again with links to the games.
 
     Raises:
-        ConfigError: If the directory holds no run.
-        WordListError: If the run's word list is not here.
+        ConfigError: If the directory is not a run.
+        WordListError: If the word list of the run is missing.
         RunError: If the run is damaged, or the file cannot be written.
     """
     exported = exported_run(run)
@@ -38,9 +38,9 @@ def export_run(run: Path, path: Path) -> Path:
 
 
 def exported_run(run: Path) -> Json:
-    """The games, the review of every board in them, and the words: all that the page needs of a run."""
+    """Collect what the page needs: the games, the review of every board in them, and the words."""
     if find_runs(run) != {run.resolve().name: run}:
-        raise ConfigError(f"{run} holds no run; give the directory that `wordle-rl run` wrote")
+        raise ConfigError(f"{run} is not a run; give a directory that `wordle-rl run` wrote")
     summary = summary_of(run)
     kept = {name: source for name, source in sources_of(run).items() if name != "traces"}
     games = {name: list(every_game(source)) for name, source in kept.items()}
@@ -57,7 +57,7 @@ def exported_run(run: Path) -> Json:
 
 
 def board_of(game: Json) -> list[Turn]:
-    """The turns of a game in a file."""
+    """Return the turns of a stored game."""
     turns = []
     for turn in game["turns"]:
         marks = turn.get("marks") if turn.get("outcome", Outcome.SCORED) == Outcome.SCORED else None
@@ -67,7 +67,7 @@ def board_of(game: Json) -> list[Turn]:
 
 
 def _reviews(reviewer: Reviewer, games: Iterable[Json], max_turns: int) -> dict[str, list[Any]]:
-    """By board, the review of its last turn: candidates, left, bits, the solver's guess, its bits."""
+    # For each board the review of its last turn: candidates, left, bits, the solver's guess and its bits.
     found: dict[str, list[Any]] = {}
     for game in games:
         turns = board_of(game)

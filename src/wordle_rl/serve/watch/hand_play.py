@@ -1,4 +1,4 @@
-"""Games played by hand. The secret stays here until its game is over."""
+"""Games played by hand. The secret stays on the server until the game is over."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from wordle_rl.serve.watch.requests import NotFoundError
 from wordle_rl.serve.watch.review import Reviewer
 
 MAX_GAMES = 1000
-"""Games kept; the one not played for the longest makes way."""
+"""Most games to keep; the least recently played one is dropped."""
 IDLE_S = 3600.0
-"""Seconds after which a game that nobody plays is dropped."""
+"""Drop a game after this many seconds without a guess."""
 _MAX_REFUSALS = 1000
 
 Json = dict[str, Any]
 
 
 class HandGames:
-    """Games by hand over one word list.
+    """Games by hand with one word list.
 
     Args:
-        reviewer: Counts the candidates; its solver's words are played with.
-        answers: The words that may be secrets.
+        reviewer: Counts candidates; its solver has the word list.
+        answers: Words that can be secrets.
         max_turns: Guesses of a game.
-        clock: Seconds, rising.
+        clock: A monotonic clock in seconds.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class HandGames:
         self._reviewer, self._words = reviewer, reviewer.solver.words
         self._answers, self._max_turns, self._clock = answers, max_turns, clock
         self._games: OrderedDict[str, tuple[WordleEnv, float]] = OrderedDict()
-        """By id a game and when it was played last; the one not played for the longest first."""
+        """Games by id with the time of the last guess; least recently played first."""
 
     def __len__(self) -> int:
         return len(self._games)
 
     def open(self, dictionary: Dictionary, hard_mode: bool, seed: int | None = None) -> Json:
-        """Begin a game: its id, and its board. The same seed draws the same secret; None: any.
+        """Begin a game and return its id and board. The same seed draws the same secret; None: a random one.
 
-        A word list that is `app` refuses a word that is not listed; `strict` takes the turn for it.
+        An unlisted word is refused without cost under `app`, and costs the turn under `strict`.
         """
         self._drop_idle()
         drawn = secrets.randbelow(LARGEST_SEED) if seed is None else seed
@@ -64,14 +64,14 @@ class HandGames:
         return {"id": identity, "candidates": len(self._words.answers), **_board(env)}
 
     def guess(self, identity: str, word: str) -> Json:
-        """Play a word: how it was judged, and the board; the secret with the last turn.
+        """Play a word and return its outcome and the board; the last turn also returns the secret.
 
         Raises:
             NotFoundError: If there is no such game, or it is over.
         """
         self._drop_idle()
         if identity not in self._games:
-            raise NotFoundError("this game is over, or was not played for an hour; begin another")
+            raise NotFoundError("this game is over, or had no guess for an hour; begin another")
         env, _ = self._games.pop(identity)
         env.step(env.prompter.reply(word.strip().lower()))
         turn = env.turns[-1]

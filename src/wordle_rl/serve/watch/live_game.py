@@ -1,7 +1,7 @@
-"""A game of a player as events, one a turn, while it is played.
+"""A player's game as events, one per turn, while it is played.
 
-Until its last event a game says nothing but what follows from the board so far and from the player: marks, candidates
-left, information, probabilities. Two secrets that give the same marks give the same events.
+Before the last event, events depend only on the board so far and the player: marks, candidates left, information,
+probabilities. Two secrets that give the same marks give the same events.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
 
     Args:
         seat: The player.
-        secret: The word to find.
-        reviewer: Of the player's word list.
+        secret: The secret.
+        reviewer: Reviewer of the player's word list.
 
     Yields:
         One `start`, a `turn` for each reply, then `end` with the secret, or `error`.
@@ -49,7 +49,7 @@ def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
         completion, likely, seconds = _reply(seat, game)
         advance(game, completion, seat.sampler.codec)
         if game.error is not None:
-            yield {"event": "error", "message": f"{seat.label} could not be asked: {game.error}"}
+            yield {"event": "error", "message": f"{seat.label} gave no reply: {game.error}"}
             return
         turn = _described(game, reviewer)
         yield {"event": "turn", **turn, "likely": likely, "overlong": completion.overlong, "seconds": round(seconds, 3)}
@@ -64,7 +64,7 @@ def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
 
 
 def _reply(seat: Seat, game: ActiveGame) -> tuple[Completion, list[Json], float]:
-    """One reply, the likeliest guesses where it opened its own, and the seconds that the reply took."""
+    # The reply, the likeliest guesses in place of its own, and the seconds it took.
     prompt_ids = game.all_ids()
     request = Request(0, game.env.conversation, game.env.turns, prompt_ids)
     with seat.lock:
@@ -80,7 +80,6 @@ def _reply(seat: Seat, game: ActiveGame) -> tuple[Completion, list[Json], float]
 
 
 def _described(game: ActiveGame, reviewer: Reviewer) -> Json:
-    """The last turn, and what the solver makes of it."""
     turns, env = game.env.turns, game.env
     played = env.played[-1]
     review = reviewer(turns, env.prompter.rules.max_turns)[-1]
@@ -102,7 +101,7 @@ def _described(game: ActiveGame, reviewer: Reviewer) -> Json:
 
 
 def described_reply(played: PlayedTurn) -> Json:
-    """A reply and its thinking, or the reason why no guess was read."""
+    """Describe a reply: its thinking, or why it has no guess."""
     if isinstance(played.parsed, Guess):
         return {"reply": played.reply, "thinking": played.parsed.thinking}
     return {"reply": played.reply, "thinking": "", "failure": played.parsed.reason.value}

@@ -1,7 +1,6 @@
-"""The page: one HTML file with its style and script, with the games of a run inside or none.
+"""The page: one HTML file with style and script, with or without the games of a run.
 
-Nothing is loaded from elsewhere, and only this script may run, whatever gets into the page. A page without games asks
-the server that it came from.
+It loads nothing from elsewhere, and its policy lets only its own script run. A page without games asks its server.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from typing import Any
 from wordle_rl.report.page import from_template
 
 SCRIPTS = ("dom", "board", "rules", "store", "play", "watch", "filters", "replay", "groups", "compare", "main")
-"""The files of the script, in the order in which they need each other."""
+"""The files of the script, in order of dependency."""
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page as text, and the policy that its server sends with it."""
+    """A page, and its content security policy."""
 
     html: str
     policy: str
 
 
 def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and play") -> Page:
-    """The page.
+    """Render the page.
 
     Args:
-        exported: Games and words, see `export.exported_run`; None: the page asks its server.
+        exported: Games and words, see `export.exported_run`. None: the page asks its server.
         title: Heading.
     """
     script = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
@@ -50,7 +49,7 @@ def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and 
 
 
 def page_headers(page: Page) -> dict[str, str]:
-    """Headers to send a page with."""
+    """Return the HTTP headers of a page."""
     return {
         "Content-Security-Policy": page.policy,
         "X-Content-Type-Options": "nosniff",
@@ -60,7 +59,7 @@ def page_headers(page: Page) -> dict[str, str]:
 
 
 def _policy(script: str, *, connects: bool) -> str:
-    """A policy under which nothing but this script runs, and nothing is asked of anyone but the page's own server."""
+    # Only this script can run, and only the page's own server can be contacted.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     server = "'self'" if connects else "'none'"
     return "; ".join(
@@ -77,7 +76,7 @@ def _policy(script: str, *, connects: bool) -> str:
 
 
 def _packed(value: dict[str, Any]) -> str:
-    """JSON, compressed, in letters that mean nothing to HTML; the same for the same value."""
+    # Base64 has no characters that are special in HTML; mtime=0 makes the result deterministic.
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 

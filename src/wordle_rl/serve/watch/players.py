@@ -1,4 +1,4 @@
-"""Players that can be watched: the built-in ones, the models of the runs, and others that the owner names.
+"""Players to watch: the built-in ones, the models of the runs, and more from the settings.
 
 A page names a player by its id in this list, never by a path.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from wordle_rl.samplers.guess_probabilities import GuessProbabilities
 
 MAX_MODELS = 2
-"""Models kept in memory; one that was not asked for the longest makes way."""
+"""Most models in memory; the least recently used one is dropped."""
 _LABELS = {
     "solver": "solver: best play",
     "consistent": "consistent: any answer that fits",
@@ -40,17 +40,17 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class Seat:
-    """A player who sits down to one game.
+    """A player for one game.
 
     Attributes:
         label: Name of the player.
-        sampler: Plays; hold `lock` while it does.
+        sampler: The player; hold `lock` while it samples.
         prompter: Wording and rules.
         words: The word list.
-        split: Its secrets.
+        split: Its split.
         solver: The solver of the word list.
-        lock: Keeps games of one model from running it at once.
-        probabilities: Finds the likeliest guesses, where the player is a model of this machine.
+        lock: Keeps two games from using a model at once.
+        probabilities: Finds the likeliest guesses, if the player is a local model.
     """
 
     label: str
@@ -67,9 +67,9 @@ class Players:
     """The players of a page.
 
     Args:
-        runs: Directory of runs, or one run; its models can be watched.
-        context: Words, wording and solver of the players that are no models.
-        others: Further players, as `make_player` knows them: model directories, `openai:MODEL`.
+        runs: Directory of runs, or one run, with models to watch.
+        context: Words, wording and solver of players that are not models.
+        others: More players for `make_player`: model directories, `openai:MODEL`.
         base_url: Address of `openai:MODEL`.
     """
 
@@ -83,23 +83,23 @@ class Players:
         self._lock = threading.Lock()
 
     def ids(self) -> dict[str, str]:
-        """Labels by id."""
+        """Return the labels of all players by id."""
         models = {identity: f"model {identity}" for identity in self._models()}
         return {**models, **{other: other for other in self._others}, **_LABELS}
 
     def seat(self, identity: str, temperature: float, seed: int) -> Seat:
-        """A player for one game. A model is loaded if it is not in memory, or has been trained on since.
+        """Return a player for one game; load a model that is not in memory or has changed since.
 
         Args:
             identity: One of `ids`.
-            temperature: Of a model; 0 is greedy.
-            seed: Of everything the player draws.
+            temperature: Temperature of a model; 0: greedy.
+            seed: Seed of the player.
 
         Raises:
-            ConfigError: If there is no such player, or it cannot be had.
+            ConfigError: If there is no such player, or it cannot be loaded.
         """
         if identity not in self.ids():
-            raise ConfigError(f"no player {identity!r}; known are {', '.join(self.ids())}")
+            raise ConfigError(f"unknown player {identity!r}; use {', '.join(self.ids())}")
         name = str(self._models().get(identity, identity))
         if not is_model(name):
             return self._without_weights(name, temperature, seed)
@@ -116,7 +116,7 @@ class Players:
         )  # fmt: skip
 
     def solver_of(self, source: str) -> Solver:
-        """The solver of a word list; one for each list.
+        """Return the solver of a word list; each list has only one.
 
         Raises:
             WordListError: If there is no such list.

@@ -1,4 +1,4 @@
-"""Bodies of requests, and reading them."""
+"""Bodies of requests."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ MAX_BODY_BYTES = 4096
 
 
 class RequestError(ValueError):
-    """A request that is not as it should be; the message says how."""
+    """An invalid request."""
 
 
 class NotFoundError(LookupError):
-    """A run, a source or a game that is not there."""
+    """A run, a source or a game that does not exist."""
 
 
 class BusyError(RuntimeError):
-    """More games are being watched than the server streams at once."""
+    """Too many games are being watched."""
 
 
 class _Body(BaseModel):
@@ -34,7 +34,7 @@ class _Body(BaseModel):
 
 
 class WatchRequest(_Body):
-    """A game to watch. Without a secret, one is drawn from a part of the answers, by the seed if there is one."""
+    """A game to watch. Without a secret, the seed draws one from a part of the answers."""
 
     player: str = Field(max_length=400)
     secret: str | None = Field(None, max_length=16)
@@ -43,10 +43,10 @@ class WatchRequest(_Body):
     temperature: float = Field(0.0, ge=0, le=2)
 
     def secret_among(self, words: WordList, split: Split) -> str:
-        """The word to find.
+        """Return the secret.
 
         Raises:
-            RequestError: If the secret asked for is not listed.
+            RequestError: If the requested secret is not listed.
         """
         if self.secret is None:
             return random.Random(self.seed).choice(split.named(self.part))
@@ -74,7 +74,7 @@ BodyT = TypeVar("BodyT", bound=_Body)
 
 
 async def body_of(request: Request, kind: type[BodyT]) -> BodyT:
-    """The body of a request, which must be JSON and say so.
+    """Read the body of a request, which must be JSON with that content type.
 
     Raises:
         RequestError: If it is not, is too long, or has other fields than `kind`.
@@ -86,7 +86,7 @@ async def body_of(request: Request, kind: type[BodyT]) -> BodyT:
         async for part in request.stream():
             body += part
             if len(body) > MAX_BODY_BYTES:
-                raise RequestError(f"the body is longer than {MAX_BODY_BYTES} bytes")
+                raise RequestError(f"the body is longer than {MAX_BODY_BYTES} bytes; shorten it")
     except ClientDisconnect:
         raise RequestError("the connection was closed before the body ended") from None
     try:

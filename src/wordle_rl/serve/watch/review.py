@@ -1,4 +1,4 @@
-"""Review of a game's turns: candidates left, information of each guess, the solver's guess beside it."""
+"""Review the turns of a game: candidates left, information of each guess, and the solver's guess."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from wordle_rl.game import Outcome, Turn
 from wordle_rl.solver import Solver
 
 MAX_TURNS = 64
-"""Longest board that is reviewed."""
+"""Longest board to review."""
 _MAX_KEPT = 50_000
 _SHOWN = 24
 
@@ -22,15 +22,15 @@ Board = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class TurnReview:
-    """One turn as the solver sees it.
+    """A turn as the solver sees it.
 
     Attributes:
-        candidates: Answers that fit the board before the guess.
-        left: Those that fit after it.
+        candidates: Number of answers that fit the board before the guess.
+        left: Number of answers that fit after it.
         bits: Information of the guess, in bits; None if it was not scored.
         best: The solver's guess on that board; None if no answer fits.
-        best_bits: Its information. The guess with most information may have more; the solver plays for few guesses.
-        some: The first candidates after the guess, by alphabet.
+        best_bits: Its information, not always the maximum, since the solver plays for few guesses.
+        some: The first candidates after the guess, in alphabetical order.
     """
 
     candidates: int
@@ -42,7 +42,7 @@ class TurnReview:
 
 
 class Reviewer:
-    """Reviews turns with one solver; what it found is kept by board. Several threads may ask."""
+    """Review turns with one solver, and cache results by board; thread-safe."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
@@ -53,13 +53,13 @@ class Reviewer:
         """Review every turn of a game.
 
         Raises:
-            SolverError: If a scored guess or its marks do not suit the word list.
+            SolverError: If a scored guess or its marks do not fit the word list.
         """
         with self._lock:
             return list(self._reviews(turns, max_turns))
 
     def count(self, turns: Sequence[Turn]) -> int:
-        """The number of answers that fit a board."""
+        """Count the answers that fit a board."""
         with self._lock:
             return len(self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks]))
 
@@ -94,10 +94,10 @@ def _scored(turn: Turn) -> tuple[str, str]:
 
 
 def parse_board(text: str, word_length: int) -> list[Turn]:
-    """Turns from `salet.XGXGX,buror.,round.YYYXX`; a guess without marks was not scored.
+    """Parse turns such as `salet.XGXGX,buror.,round.YYYXX`; a guess without marks was not scored.
 
     Raises:
-        ValueError: If the text is none of that form.
+        ValueError: If the text has another form.
     """
     turns = []
     for part in text.split(",") if text else ():
@@ -106,7 +106,7 @@ def parse_board(text: str, word_length: int) -> list[Turn]:
         if not well_formed or (
             marks and (len(marks) != word_length or len(guess) != len(marks) or set(marks) - set("GYX"))
         ):
-            raise ValueError(f"no board {part[:40]!r}; write guess.marks, guess.marks with marks of G, Y and X")
+            raise ValueError(f"{part[:40]!r} is not a turn; write guess.marks,guess.marks with marks G, Y and X")
         turns.append(Turn(guess.lower() or None, marks or None, Outcome.SCORED if marks else Outcome.MALFORMED))
     if len(turns) > MAX_TURNS:
         raise ValueError(f"{len(turns)} turns; give at most {MAX_TURNS}")

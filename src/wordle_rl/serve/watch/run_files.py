@@ -1,8 +1,8 @@
-"""The games of runs as they lie in their directories, read as they grow.
+"""Read the games of runs from their directories while they grow.
 
-A source is one file of games: `games` (sample games of training), `eval/NAME`, `traces`. Lines are read from a byte
-offset on, whole lines alone, so that a reader who remembers its offset gets what is new. The id of a game is its
-offset in a file of lines, its number in an evaluation.
+A source is a file of games: `games` (sample games of training), `eval/NAME`, `traces`. Complete lines are read from a
+byte offset on, so that a reader that remembers its offset gets only what is new. The id of a game is its offset in a
+file of lines, or its number in an evaluation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from wordle_rl.config import MODEL_NAMES
 from wordle_rl.runs import RunError, is_number, is_run, parse_json, read_object
 
 CHUNK_BYTES = 1 << 20
-"""Lines sent at once; a longer line is sent alone."""
+"""Most bytes of lines to send at once; a longer line is sent alone."""
 TAIL_BYTES = 16 << 20
-"""Of a longer file of lines only so much is read, the newest."""
+"""Read only this many bytes at the end of a longer file."""
 _NUM_METRICS = 200
 _METRICS_BYTES = 1 << 18
 _LINES = {"games": ("games.jsonl", "sample games of training"), "traces": ("traces.jsonl", "teacher games")}
@@ -42,13 +42,13 @@ class Source:
         return self.id in _LINES
 
     def summary(self) -> Json:
-        """Facts that change when the file does."""
+        """Describe the file; the result changes when the file does."""
         stat = self.path.stat()
         return {"id": self.id, "label": self.label, "size": stat.st_size, "version": version_of(self.path)}
 
 
 def find_runs(directory: Path) -> dict[str, Path]:
-    """Run directories by name, newest first: the directory itself if it is one, else those in it."""
+    """Find run directories by name, newest first: the directory itself if it is a run, otherwise those in it."""
     if _holds_games(directory):
         return {directory.resolve().name: directory}
     if not directory.is_dir():
@@ -58,7 +58,7 @@ def find_runs(directory: Path) -> dict[str, Path]:
 
 
 def sources_of(run: Path) -> dict[str, Source]:
-    """The files of games in a run, by id; evaluations of the stage trained last come first."""
+    """List the sources of a run by id; evaluations of the last training stage come first."""
     found = [Source(name, label, run / file) for name, (file, label) in _LINES.items() if (run / file).is_file()]
     evaluations = {path.stem: path for path in (run / "eval").glob("*.json")}
     last_first = [name for name in reversed(MODEL_NAMES) if name in evaluations]
@@ -68,7 +68,7 @@ def sources_of(run: Path) -> dict[str, Source]:
 
 
 def summary_of(run: Path) -> Json:
-    """All there is to know of a run before its games are read."""
+    """Summarise a run without reading its games."""
     config = _object_or_empty(run / "config.json")
     manifest = _object_or_empty(run / "manifest.json")
     split = manifest.get("split")
@@ -85,12 +85,12 @@ def summary_of(run: Path) -> Json:
 
 
 def words_source(run: Path) -> str:
-    """The word list of a run."""
+    """Return the word list of a run, as `words.source` names it."""
     return str(_object_or_empty(run / "config.json").get("words", {}).get("source", "default"))
 
 
 def mark_of(run: Path) -> str:
-    """A mark of the state of a run's files, computed from their sizes and times."""
+    """Hash the sizes and times of a run's files."""
     names = ["config.json", "manifest.json", "results.json", "metrics.jsonl"]
     paths = [*(run / name for name in names), *(source.path for source in sources_of(run).values())]
     facts = [(path.name, stat.st_size, stat.st_mtime_ns) for path in paths if (stat := _stat(path)) is not None]
@@ -98,22 +98,22 @@ def mark_of(run: Path) -> str:
 
 
 def version_of(path: Path) -> str:
-    """A mark that stays as long as a file of lines only grows: a file that was replaced has another."""
+    """Return a mark that stays the same while a file of lines grows, and changes if it is replaced."""
     with path.open("rb") as file:
         first = file.read(512).partition(b"\n")[0]
     return hashlib.sha256(first + str(path.stat().st_ino).encode()).hexdigest()[:16]
 
 
 def read_lines(path: Path, after: int) -> Json:
-    """Games of a file of lines, from an offset on.
+    """Read games from a file of lines.
 
     Args:
         path: The file.
-        after: Offset of the first line wanted; 0: of the newest TAIL_BYTES.
+        after: Offset of the first line. 0: the newest TAIL_BYTES.
 
     Returns:
-        `{"games", "next", "size", "skipped", "faults"}`: rows with their `id`, the offset to ask for next, the size of
-        the file, the bytes left out at its beginning, and what is wrong with lines that were left out.
+        `{"games", "next", "size", "skipped", "faults"}`: rows with their `id`, the next offset, the size of the file,
+        the bytes skipped at its beginning, and messages about invalid lines.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -136,15 +136,15 @@ def read_lines(path: Path, after: int) -> Json:
 
 
 def read_evaluation(path: Path) -> Json:
-    """All games of an evaluation, in the form of `read_lines`; `player` is who played.
+    """Read all games of an evaluation, in the form of `read_lines` with a `player`.
 
     Raises:
-        RunError: If the file is no evaluation.
+        RunError: If the file is not an evaluation.
     """
     stored = read_object(path)
     records = stored.get("records")
     if not isinstance(records, list):
-        raise RunError(f"{path} is no evaluation: it has no records; evaluate again")
+        raise RunError(f"{path} is not an evaluation: it has no records; evaluate again")
     games: list[Json] = []
     faults: list[str] = []
     for number, record in enumerate(records):
@@ -158,12 +158,12 @@ def read_evaluation(path: Path) -> Json:
 
 
 def games_of(source: Source, after: int = 0) -> Json:
-    """Games of a source, from an offset on where it is a file of lines."""
+    """Read games of a source; `after` is an offset in a file of lines."""
     return read_lines(source.path, after) if source.has_lines else read_evaluation(source.path)
 
 
 def every_game(source: Source) -> Iterator[Json]:
-    """All games of a source that are still read, chunk by chunk."""
+    """Yield all games of a source, within TAIL_BYTES."""
     after, ended = 0, False
     while not ended:
         chunk = games_of(source, after)
@@ -173,10 +173,10 @@ def every_game(source: Source) -> Iterator[Json]:
 
 
 def read_row(line: bytes) -> Json:
-    """A game from a line of JSON.
+    """Parse a game from a line of JSON.
 
     Raises:
-        ValueError: If it is none.
+        ValueError: If it is not a game.
     """
     try:
         row = json.loads(line.decode(), parse_constant=lambda _: None)
@@ -188,10 +188,10 @@ def read_row(line: bytes) -> Json:
 
 
 def checked_row(row: object) -> Json:
-    """A game whose fields a page can rely on.
+    """Check that a game has the fields that a page relies on.
 
     Raises:
-        ValueError: If a field that every game has is missing or of another type.
+        ValueError: If one is missing or has another type.
     """
     if not isinstance(row, dict):
         raise ValueError(f"holds {type(row).__name__}, expected a JSON object")
@@ -199,17 +199,17 @@ def checked_row(row: object) -> Json:
         raise ValueError("lacks a secret or turns")
     for turn in row["turns"]:
         if not isinstance(turn, dict):
-            raise ValueError("holds a turn that is no JSON object")
+            raise ValueError("has a turn that is not a JSON object")
         texts = (turn.get("guess"), turn.get("marks"), turn.get("reply"), turn.get("thinking"))
         if not all(text is None or isinstance(text, str) for text in texts):
-            raise ValueError("holds a turn whose guess, marks, reply or thinking is no text")
+            raise ValueError("has a turn whose guess, marks, reply or thinking is not text")
         if turn.get("marks") and len(turn["marks"]) != len(turn.get("guess") or ""):
-            raise ValueError("holds a turn with other marks than letters")
+            raise ValueError("has a turn with a different number of marks and letters")
     return row
 
 
 def last_metrics(path: Path) -> list[Json]:
-    """The last rows of metrics.jsonl, their numbers alone; those of a file that is being written may be cut."""
+    """Read the numbers in the last rows of metrics.jsonl, which can be incomplete while it is being written."""
     if not path.is_file():
         return []
     with path.open("rb") as file:
@@ -219,7 +219,7 @@ def last_metrics(path: Path) -> list[Json]:
     for line in lines[-_NUM_METRICS - 1 : -1]:
         try:
             row = parse_json(line)
-        except ValueError:  # the first one may begin in its middle; a damaged one is the report's to name
+        except ValueError:  # the first line can begin in the middle; the report names damaged lines
             continue
         if isinstance(row, dict):
             rows.append({name: value for name, value in row.items() if name == "stage" or is_number(value)})
