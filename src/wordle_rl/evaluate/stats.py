@@ -417,3 +417,13 @@ def _checked_confidence(confidence: float) -> float:
     if not 0 < confidence < 1:
         raise StatsError(f"confidence is {confidence}; give a fraction strictly between 0 and 1, such as 0.95")
     return confidence
+
+
+def p_text(p_value: float) -> str:
+    """Write a p-value with two digits.
+
+    Examples:
+        >>> p_text(0.01234), p_text(0.0)
+        ('0.012', '< 1e-300')
+    """
+    return f"{p_value:.2g}" if p_value else "< 1e-300"  # a float of 0 is a value too small for it

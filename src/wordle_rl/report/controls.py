@@ -13,6 +13,7 @@ from typing import get_args
 from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
 from wordle_rl.evaluate import STRATA, ControlFacts, Evaluation, EvaluationError, compare, quoted_parts
 from wordle_rl.evaluate.controls import ControlledFigure, controlled
+from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.read import RunRecord
 from wordle_rl.runs import is_number
 from wordle_rl.runs.progress import elapsed, in_percent
@@ -147,6 +148,6 @@ def _p_value(player: Evaluation, against: Evaluation | None, secrets: frozenset[
     if against is None:
         return ""
     try:
-        return f"{compare(player.only(secrets), against.only(secrets)).p_value:.2g}"
+        return p_text(compare(player.only(secrets), against.only(secrets)).p_value)
     except EvaluationError:  # no secret of this part was played by both
         return _MISSING

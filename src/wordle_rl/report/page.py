@@ -32,7 +32,7 @@ from wordle_rl.evaluate import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.stats import Estimate
+from wordle_rl.evaluate.stats import Estimate, p_text
 from wordle_rl.import_paths import is_import_path
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, ends_text, stage_curves
@@ -57,8 +57,10 @@ _STORIES = {
     "grpo": "Plays each secret several times and compares the games of that group: tokens of games that earned more "
     "than the group's mean become likelier, those of games that earned less become less likely.",
     "expert_iteration": "Plays, keeps its own best won games and imitates them, as in supervised fine-tuning.",
-    "hindsight": "Plays, and once the secret is known learns it as the guess that would have won on each board of the "
+    "secret": "Plays, and once the secret is known learns it as the guess that would have won on each board of the "
     "game (hindsight labels, cross-entropy). No reward is used.",
+    "mistakes": "Plays, keeps each guess that no mark rules out, and once the secret is known learns it where a guess "
+    "was wrong (hindsight labels, cross-entropy). No reward is used.",
     "dpo": "Samples several guesses on one board and makes the better of a pair likelier relative to the worse.",
     "distill": "Plays, asks the solver about every board reached, and learns its answer (cross-entropy).",
 }
@@ -140,6 +142,7 @@ def from_template(text: str, **values: Any) -> str:
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters: dict[str, Callable[[Any], Any]] = {
+        "p_text": p_text,
         "percent": lambda rate: f"{in_percent(rate)} %" if is_number(rate) else _MISSING,
         "number": _number,
         "part": lambda part: PART_NAMES.get(part, part),
@@ -297,11 +300,11 @@ def _stories(run: RunRecord) -> list[dict[str, Any]]:
         steps = int(max(row["step"] for row in run.metrics[stage]))
         spent = run.facts.get("seconds", {}).get(stage)
         settings = run.config.get(stage, {})
-        is_hindsight = stage == "expert_iteration" and settings.get("labels", "wins") != "wins"
+        labelled = settings.get("labels") if stage == "expert_iteration" else None
         stories.append(
             {
                 "title": STAGE_NAMES[stage].removesuffix(", by round"),
-                "text": _STORIES["hindsight" if is_hindsight else stage],
+                "text": _STORIES.get(str(labelled), _STORIES[stage]),
                 "extent": f"{steps:,} {'steps' if stage in ('sft', 'grpo') else 'rounds'}",
                 "time": elapsed(spent) if is_number(spent) else "",
                 "ends": ends,

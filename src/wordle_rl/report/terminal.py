@@ -26,7 +26,7 @@ from wordle_rl.evaluate import (
     sampled_part,
     unlike,
 )
-from wordle_rl.evaluate.stats import Estimate
+from wordle_rl.evaluate.stats import Estimate, p_text
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.runs.progress import ProgressCallback, in_percent, show_progress
@@ -218,8 +218,8 @@ def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Renderabl
         ("neither won", str(comparison.neither)),
         (f"win rate, {b} minus {a}", _difference(comparison.win_rate_difference, 100, " %")),
         (f"mean guesses, {b} minus {a}", _difference(comparison.guesses_difference, 1, "")),
-        (f"{comparison.wins_test} of wins", f"p = {comparison.p_value:.3g}"),
-        ("sign-flip test of guesses", f"p = {comparison.guesses_p_value:.3g}"),
+        (f"{comparison.wins_test} of wins, p", p_text(comparison.p_value)),
+        ("sign-flip test of guesses, p", p_text(comparison.guesses_p_value)),
     ):
         summary.add_row(Text(label), Text(value))
     notes = [*comparison_notes(comparison), *_left_out(found.num_unpaired, found.num_errors)]
@@ -244,7 +244,7 @@ def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Ren
         if run.against_base is not None:
             pair = run.against_base
             points, guesses = _ends(pair.win_rate_difference, 100, 1), _ends(pair.guesses_difference, 1, 2)
-            tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), f"{pair.p_value:.2g}")
+            tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), p_text(pair.p_value))
     notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
     notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
     tests_used = {run.against_base.wins_test for run in found.runs if run.against_base is not None}
