@@ -148,7 +148,7 @@ def test_a_run_that_cannot_begin_removes_none(finished_run, word_directory, tmp_
     for what, config in faults.items():
         with pytest.raises(ConfigError, match="--overwrite" if "lies" in what else "no/such/model"):
             Pipeline(config, directory, QUIET, overwrite=True)("traces" if "lies" in what else "sft")
-    with pytest.raises(ConfigError, match="not dpo"):
+    with pytest.raises(ConfigError, match="dpo"):
         Pipeline(wrong, directory, QUIET, overwrite=True)("dpo")
     assert tree(directory) == before
 
