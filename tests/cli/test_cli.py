@@ -55,7 +55,7 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, caps
         flag = f"--{'.'.join(setting).replace('_', '-')} "
         assert flag in whole
         assert (flag in usual) == (".".join(setting) in USUAL)
-    assert "--grpo.steps 40" in whole, "as in the preset"
+    assert "--grpo.steps 480" in whole, "as in the preset"
     assert len(USUAL) == 20
 
 

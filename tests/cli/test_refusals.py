@@ -60,7 +60,7 @@ BAD = {
     ),
     "empty split": ("eval --player solver --words {here}/lists", "2 answers cannot give"),
     "unreachable endpoint": ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "no response from"),
-    "address of no host": ("eval --player openai:m --base-url http://[::1", "no address 'http://[::1'"),
+    "address of no host": ("eval --player openai:m --base-url http://[::1", "http://[::1"),
     "run into a file": ("run {here}/mini.toml --out {here}/taken", "taken"),
     "traces below a file": ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
     "overwrite what is no run": ("run {here}/mini.toml --out {here} --overwrite", "name another --out"),

@@ -52,7 +52,7 @@ def test_a_target_that_fails_a_check_gives_1(words: str, capsys) -> None:
         (["ftp://somewhere"], "begin it with http"),
         (["http://127.0.0.1:9"], "is a server there"),
         (["faulty_games:RightGame", "--games", "0"], "at least 1"),
-        (["faulty_games:RightGame", "--trainer", "faulty_trainers:right"], "not both"),
+        (["faulty_games:RightGame", "--trainer", "faulty_trainers:right"], "--trainer"),
         ([], "--trainer"),
         (["faulty_games:RightGame", "--only", "wordle.luck"], "no check wordle.luck"),
     ],

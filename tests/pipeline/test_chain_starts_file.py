@@ -145,8 +145,8 @@ def test_a_resumed_run_draws_the_same_groups_even_if_the_file_is_gone(
 def test_what_cannot_be_used_is_refused_before_anything_is_written(word_directory, sixty, file, tmp_path) -> None:
     for damage, error, message in (
         (lambda: None, None, ""),
-        (lambda: file.write_text('{"name": "crane"}\n'), ConfigError, r"starts\.jsonl:1 is no board"),
-        (lambda: write_jsonl(file, [board(split_secrets(sixty).test[0])]), ConfigError, "line 1 is left out as test_"),
+        (lambda: file.write_text('{"name": "crane"}\n'), ConfigError, r"starts\.jsonl:1 "),
+        (lambda: write_jsonl(file, [board(split_secrets(sixty).test[0])]), ConfigError, "line 1 .*test_secret"),
         (file.unlink, ConfigError, r"no file .*starts\.jsonl"),
     ):
         damage()
@@ -170,6 +170,6 @@ def test_starting_anew_never_removes_the_file_that_is_read(name, finished_run, w
     (run / "grpo").mkdir()
     shutil.copy(file, run / name)
     config = settings(tmp_path, word_directory, run / name)
-    with pytest.raises(ConfigError, match=r"rl\.starts\.file .* lies in .*, which --overwrite would remove"):
+    with pytest.raises(ConfigError, match=r"rl\.starts\.file .*--overwrite"):
         Pipeline(config, run, QUIET, overwrite=True)("traces")
     assert (run / name).read_bytes() == file.read_bytes()

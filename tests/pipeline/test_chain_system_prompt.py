@@ -48,7 +48,7 @@ def test_published_families_take_a_text_and_none(name: str, text: str, shape: Sh
 def test_a_text_that_shows_no_reply_is_warned_of() -> None:
     (finding,) = check_wording(Prompter(system_prompt="Guess a word."))
     assert finding.level == "warning"
-    assert "neither <guess> and </guess> nor {example} is in it" in finding.message
+    assert "neither <guess> and </guess> nor {example}" in finding.message
     assert finding.message.startswith("game.system_prompt ")
     brackets = check_wording(Prompter(Style.TEXTARENA, system_prompt="Say <guess>xylyl</guess>."))
     assert "neither [ and ] nor {example}" in brackets[0].message

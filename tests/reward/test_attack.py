@@ -1,14 +1,16 @@
 """Laws of the search for pay without winning: no shipped reward has any, and the search finds it where it is."""
 
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reward_games import SIX_TURNS, SOLVER
+from reward_games import ANSWERS, SIX_TURNS, SOLVER, WORDS
 
 from wordle_rl.config import load_config
-from wordle_rl.env import StopReason
+from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Rules
-from wordle_rl.prompt import Prompter, Style
+from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.reward.attack import (
     CHOICES,
@@ -18,8 +20,10 @@ from wordle_rl.reward.attack import (
     Gameability,
     Move,
     Policy,
+    View,
     attack,
     play,
+    worded,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -71,11 +75,38 @@ def test_a_reward_that_can_be_had_is_found_out(weights: dict[str, float], floor:
     assert attacked(Rubric(weights), TINY).holds
 
 
+def test_the_search_climbs_above_the_policies_it_begins_with() -> None:
+    rubric = replace(PRESETS["notebook"], keep_order=False)
+    idle = attacked(rubric, Effort(num_secrets=1, steps=0))
+    found = attacked(rubric, Effort(num_secrets=1, steps=30))
+    assert found.floor > idle.floor
+
+
 def test_a_game_won_without_a_guess_of_the_secret_is_a_hole() -> None:
     # In a grammar of brackets the wording `[secret]` is a guess, which stands for a parser that takes prose for one.
     found = attacked(PRESETS["sparse"], TINY, Prompter(style=Style.TEXTARENA))
     assert found.false_wins > 0
     assert not found.holds
+
+
+@pytest.mark.parametrize("thinking", Thinking)
+def test_no_wording_is_a_guess_of_the_secret(thinking: Thinking) -> None:
+    prompter = Prompter(thinking=thinking)
+    for reply in REPLIES:
+        for secret in (*ANSWERS, "fuzzy", "vivid"):
+            parsed = prompter.parse(worded(reply, "slate", secret))
+            assert not isinstance(parsed, Guess) or parsed.word != secret, reply
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_no_way_to_choose_names_the_secret(choice: str) -> None:
+    for secret in ANSWERS:
+        env = WordleEnv(secret, WORDS, FIELD.prompter)
+        while env.stop_reason is None:
+            word = CHOICES[choice](View(FIELD, secret, env, random.Random(0)))
+            assert word in WORDS
+            assert word != secret
+            env.step(FIELD.prompter.reply(word))
 
 
 @pytest.mark.parametrize("dictionary", Dictionary)

@@ -72,7 +72,7 @@ def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
     with pytest.raises(RewardError):
         Rubric({"win": 1.0}).score(play("crane", "crate"), SOLVER)
     for given_words in ((), ("crate",)):
-        with pytest.raises(RewardError, match="own"):
+        with pytest.raises(RewardError, match="turn of the policy"):
             Rubric({"win": 1.0}).score(play("crane", given=given_words, budget=True), SOLVER)
 
 

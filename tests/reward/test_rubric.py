@@ -82,6 +82,17 @@ def test_no_truncated_or_odd_loss_beats_a_win(
         assert rubric.score(win, SOLVER).total > rubric.score(other, SOLVER).total
 
 
+@pytest.mark.parametrize("name", sorted(PRESETS))
+def test_order_holds_between_hand_made_extremes(name: str) -> None:
+    six = ("zzzzz",) * 6
+    won = [play("crane", "crane"), play("crane", "", "", "", "", "", "crane"), play("crane", *six[:5], "crane")]
+    lost = [play("crane", *six), play("crane", "crate", "trace", "grape", "drape", "graze", "abide")]
+    broken = [play("crane", *[""] * 6), play("crane", "crate", "trace", "grape", "drape", "graze", "qqqqq")]
+    score = [[PRESETS[name].score(game, SOLVER).total for game in kind] for kind in (won, lost, broken)]
+    assert min(score[0]) > max(score[1] + score[2])
+    assert min(score[1]) >= max(score[2])
+
+
 @settings(max_examples=200, deadline=None)
 @given(weights)
 def test_only_win_and_rule_break_are_moved_and_only_the_safe_way(chosen: dict[str, float]) -> None:
@@ -143,7 +154,31 @@ def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
     assert rubric.score(repeated, solver).total < rubric.score(varied, solver).total - 0.1
 
 
+SIX_DIFFERENT = st.lists(st.sampled_from(GUESSES), min_size=7, max_size=7, unique=True)
 """A secret, and six different words to lose with."""
+
+
+def repeated_and_varied(drawn: list[str], name: str) -> tuple[float, float]:
+    """Rewards of one word six times and of six different words, all listed, on the same secret."""
+    secret, *words = drawn
+    rubric = PRESETS[name]
+    games_lost = (play(secret, *[words[0]] * 6), play(secret, *words))
+    assert all(map(honest, games_lost))
+    return rubric.score(games_lost[0], SOLVER).total, rubric.score(games_lost[1], SOLVER).total
+
+
+@settings(max_examples=200, deadline=None)
+@given(SIX_DIFFERENT, st.sampled_from(["shaped", "shaped_strategy", "notebook"]))
+def test_one_word_six_times_never_reaches_any_six_different_words(drawn: list[str], name: str) -> None:
+    repeated, varied = repeated_and_varied(drawn, name)
+    assert repeated < varied - 1.0
+
+
+@settings(max_examples=200, deadline=None)
+@given(SIX_DIFFERENT, st.sampled_from(sorted(PRESETS)))
+def test_one_word_six_times_outscores_six_different_words_under_no_preset(drawn: list[str], name: str) -> None:
+    repeated, varied = repeated_and_varied(drawn, name)
+    assert repeated <= varied + 1e-9
 
 
 def test_a_repeat_costs_one_under_the_shaped_presets() -> None:

@@ -56,9 +56,9 @@ USUAL = (
 EXAMPLES = """\
 Examples:
   {program} quickstart                                  {what}
-  {program} quickstart --grpo.steps 20 --seed 1         with other settings
+  {program} quickstart --rl.rounds 6 --seed 1           with other settings
   {program} qwen3-1.7b --model.path DIR --out runs/own  a recipe for a pretrained model
-  {program} quickstart --algorithm dpo                  or expert_iteration, distill
+  {program} quickstart --algorithm grpo                 or dpo, distill
   {program} my.toml --rl.reward.weights.win 2           your own file
 """
 

@@ -53,6 +53,10 @@ def autocasts_to_bf16() -> bool:
         return bool(torch.cuda.is_bf16_supported())
     if kind == "mps":
         return False
+    return _processor_has_bf16()
+
+
+def _processor_has_bf16() -> bool:
     # The CPU must have the instructions, and oneDNN must be allowed to use them: with ONEDNN_MAX_CPU_ISA set to an
     # older CPU it emulates bfloat16, a hundred times slower than float32.
     has = torch.cpu.get_capabilities()
