@@ -48,8 +48,8 @@ _ELSEWHERE = {
 USUAL = (
     "algorithm", "seed", "max_completion_tokens", "words.source", "game.style", "game.thinking", "model.path",
     "model.lora.rank", "model.micro_batch_size", "traces.num_games", "traces.file", "sft.epochs",
-    "sft.optimizer.learning_rate", "rl.group_size", "rl.rounds", "rl.reward.preset", "rl.optimizer.learning_rate", "grpo.steps",
-    "grpo.engine", "report_to",
+    "sft.optimizer.learning_rate", "rl.group_size", "rl.rounds", "rl.reward.preset", "rl.optimizer.learning_rate",
+    "grpo.steps", "grpo.engine", "report_to",
 )  # fmt: skip
 """Settings that people usually change, in the short help. --help-all shows the others."""
 
