@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from wordle_rl.errors import UserError
 
 MIN_WORD_LENGTH = 3
+"""Letters of the shortest words that a list may hold."""
 MAX_WORD_LENGTH = 10
+"""Letters of the longest words that a list may hold."""
 
 
 class WordListError(UserError):
