@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from wordle_rl.config import ConfigError
@@ -20,7 +21,7 @@ RANDOM_PLAYERS = ("consistent", "random")
 """Players whose draws depend on all earlier draws, so that no game can be repeated alone."""
 
 
-class _WithoutModel:
+class _WithoutModel(ABC):
     def __init__(self, prompter: Prompter, seed: int) -> None:
         self.codec = None
         self._prompter = prompter
@@ -35,8 +36,9 @@ class _WithoutModel:
         """Return one reply per request, without thinking."""
         return [Completion(self._prompter.reply(self._guess(request), "")) for request in requests]
 
+    @abstractmethod
     def _guess(self, request: Request) -> str:
-        raise NotImplementedError
+        """Return the guess of one game."""
 
 
 class SolverSampler(_WithoutModel):
