@@ -50,7 +50,7 @@ fuzz: .venv-fuzz/.installed  ## fuzz the readers, guided by coverage: FUZZ_SECON
 	  .venv-fuzz/bin/python benchmarks/fuzz_coverage.py $$target --seconds $(FUZZ_SECONDS) || exit 1; done
 
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
-	.venv-vllm/bin/python -m pytest -m vllm tests/samplers/test_vllm_real.py
+	.venv-vllm/bin/python -m pytest -m vllm tests/policy/test_vllm_real.py
 
 test-integrations: .venv-integrations/.installed  ## play our games in other trainers' loops: verifiers, SkyRL, NeMo Gym, Tinker, Gymnasium
 	.venv-integrations/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"

@@ -35,11 +35,11 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model as load_on_mlx
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run, read_jsonl
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher

@@ -53,13 +53,13 @@ from wordle_rl.config import (
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
-from wordle_rl.models.loading import load_model
-from wordle_rl.models.tiny import END, REPLY
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.loading import load_model
+from wordle_rl.policy.tiny import END, REPLY
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run
-from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher

@@ -36,7 +36,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher

@@ -296,9 +296,9 @@ def make_weights(out: Path, small: bool) -> None:
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.models.device import device_of_process
-    from wordle_rl.models.loading import save_model
-    from wordle_rl.models.tiny import make_tokenizer
+    from wordle_rl.policy.device import device_of_process
+    from wordle_rl.policy.loading import save_model
+    from wordle_rl.policy.tiny import make_tokenizer
 
     tokenizer = make_tokenizer()
     dtype = torch.float32 if small else torch.bfloat16
@@ -321,9 +321,9 @@ def play_games(out: Path, small: bool) -> None:
     from rollouts import Played, Table, ours
 
     from wordle_rl.config import GameSettings, ModelSettings, SamplingSettings
-    from wordle_rl.models.loading import load_codec, load_model
-    from wordle_rl.samplers.transformers import TransformersSampler
-    from wordle_rl.samplers.vllm import make_engine
+    from wordle_rl.policy.loading import load_codec, load_model
+    from wordle_rl.policy.transformers import TransformersSampler
+    from wordle_rl.policy.vllm import make_engine
     from wordle_rl.words import load_words
 
     settings = ModelSettings(path=str(out / "weights"), dtype="auto")

@@ -13,8 +13,8 @@ from pathlib import Path
 from transformers import Gemma3TextConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
 from wordle_rl.config import LoraSettings, ModelSettings
-from wordle_rl.models.loading import load_numbers
-from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.policy.loading import load_numbers
+from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.memory import Work, cache_bytes, estimate
 
 LENGTH = 4096

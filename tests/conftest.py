@@ -118,7 +118,7 @@ def default_words() -> WordList:
 def tokenizer():
     """The embedded tokenizer."""
     pytest.importorskip("torch")
-    from wordle_rl.models.tiny import make_tokenizer
+    from wordle_rl.policy.tiny import make_tokenizer
 
     return make_tokenizer()
 
@@ -136,7 +136,7 @@ def tiny_model(tokenizer) -> Iterator[object]:
     """A two-layer model with weights large enough that its choices depend on what it reads."""
     import torch
 
-    from wordle_rl.models.tiny import make_model
+    from wordle_rl.policy.tiny import make_model
 
     model = make_model(tokenizer, hidden_size=32, num_layers=2, num_heads=2, num_kv_heads=1, intermediate_size=48)
     with torch.no_grad():

@@ -18,13 +18,13 @@ from training_fixtures import rows, write_config
 from wordle_rl.config import ConfigError, FixedRewardSettings, RunConfig, load_config, stored_config
 from wordle_rl.import_paths import resolve
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Prompter, PromptError
 from wordle_rl.reward import RewardError, Rubric
 from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import write_json
-from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.simple import OwnSampler
 from wordle_rl.train.advantages import find_credit
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.scoring import PlayedGame, score_group

@@ -11,9 +11,9 @@ pytest.importorskip("transformers")
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import InitialState, Segment, Trajectory, groups_of, mask_without_overlong, pass_at, play
-from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.words import WordList
 
 COMPACT = Prompter(style=Style.COMPACT)

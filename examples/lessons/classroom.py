@@ -16,11 +16,11 @@ from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
-from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.policy.tiny import make_model, make_tokenizer
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from wordle_rl.chat.codec import ChatCodec, opening_length
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Turn
+from wordle_rl.policy.base import Ask, Completion, Request, Sampler
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.samplers.base import Ask, Completion, Request, Sampler
 from wordle_rl.words import WordList
 
 SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]

@@ -24,7 +24,7 @@ from wordle_rl.cli.settings import USUAL
 from wordle_rl.config import ConfigError, setting_names
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import Dictionary, Rules
-from wordle_rl.models.directory import game_of
+from wordle_rl.policy.directory import game_of
 from wordle_rl.runs import Run
 
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]

@@ -19,10 +19,10 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
 from wordle_rl.chat.templates import training_template
 from wordle_rl.config import RunConfig, Setting, load_config
-from wordle_rl.models.loading import save_model
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.base import Completion
+from wordle_rl.policy.loading import save_model
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.samplers.base import Completion
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "src" / "wordle_rl" / "config" / "presets"

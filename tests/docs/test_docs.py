@@ -13,9 +13,9 @@ from wordle_rl.cli import main
 from wordle_rl.cli.settings import take_settings
 from wordle_rl.config import RunConfig, load_config, setting_names
 from wordle_rl.config.files import find_config
+from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.samplers.simple import OwnSampler
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import find_credit
 from wordle_rl.words import load_words
@@ -79,8 +79,8 @@ def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, cap
     from training_fixtures import small_model
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.models.loading import save_model
-    from wordle_rl.models.tiny import make_tokenizer
+    from wordle_rl.policy.loading import save_model
+    from wordle_rl.policy.tiny import make_tokenizer
     from wordle_rl.runs import Run
     from wordle_rl.words.split import split_secrets
 

@@ -6,8 +6,8 @@ from scripted_evaluations import ANSWERS, WORDS, play_script
 from wordle_rl.evaluate import evaluate
 from wordle_rl.evaluate.boards import by_earlier_turns, prefix_boards
 from wordle_rl.game import score_guess
+from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.simple import SolverSampler
 from wordle_rl.solver import Solver
 
 SOLVER = Solver(WORDS, use_cache=False)

@@ -11,10 +11,10 @@ pytest.importorskip("torch")
 from scripted import planned
 
 from wordle_rl.evaluate import Evaluation, Journal, evaluate, journal_of, num_kept
+from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.scripted import SolverSampler
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.simple import SolverSampler
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 
 SETTINGS = {"player": "solver"}

@@ -22,9 +22,9 @@ from wordle_rl.evaluate import (
 )
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.game import Dictionary, Rules, score_guess
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.simple import SolverSampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets

@@ -11,8 +11,8 @@ from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import make_player, reply_bound
-from wordle_rl.models.directory import find_model, settings_of
-from wordle_rl.models.loading import save_model
+from wordle_rl.policy.directory import find_model, settings_of
+from wordle_rl.policy.loading import save_model
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import write_json
@@ -75,10 +75,10 @@ def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
 
 
 def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "wordle_rl.samplers.endpoint.sampler", None)
+    monkeypatch.setitem(sys.modules, "wordle_rl.policy.endpoint.sampler", None)
     with pytest.raises(ConfigError, match=r"wordle-rl\[openai\]"):
         make_player("openai:m", sixty, None, SAMPLING, solver=solver)
-    monkeypatch.setitem(sys.modules, "wordle_rl.models.loading", None)
+    monkeypatch.setitem(sys.modules, "wordle_rl.policy.loading", None)
     with pytest.raises(ConfigError, match=r"wordle-rl\[train\]"):
         make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
 

@@ -13,7 +13,7 @@ pytest.importorskip("uvicorn")
 
 from model_server import model_server, plays_the_same_games
 
-from wordle_rl.models.loading import save_model
+from wordle_rl.policy.loading import save_model
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,8 @@ from scripted_evaluations import WORDS, tag
 
 from wordle_rl.evaluate import evaluate
 from wordle_rl.evaluate.time_limit import TimeLimit
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver import Solver
 
 SECRETS = ["crane", "trace", "grape", "abide"]

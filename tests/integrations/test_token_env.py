@@ -12,7 +12,7 @@ from other_loops import KINDS, SETTINGS, TASK, ours, replies_of
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.integrations.games import game_source
 from wordle_rl.integrations.token_env import TokenEnv
-from wordle_rl.models.tiny import make_tokenizer
+from wordle_rl.policy.tiny import make_tokenizer
 
 
 @pytest.fixture(scope="module", params=["qwen3", "gemma3", "embedded"])

@@ -15,8 +15,8 @@ from training_fixtures import make_run
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
-from wordle_rl.models import loading
-from wordle_rl.models.export import merge
+from wordle_rl.policy import loading
+from wordle_rl.policy.export import merge
 from wordle_rl.train.sft import train_sft
 
 LORA = LoraSettings(rank=4, alpha=16)

@@ -13,7 +13,7 @@ from training_fixtures import rows, write_config
 from wordle_rl.config import ModelSettings, load_config
 from wordle_rl.mlx.backend import MLXBackend
 from wordle_rl.mlx.model import load_model
-from wordle_rl.models import loading
+from wordle_rl.policy import loading
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from wordle_rl.mlx.fuse import fuse
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
 from wordle_rl.mlx.sampler import MLXSampler
-from wordle_rl.models import loading
+from wordle_rl.policy import loading
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run, RunError

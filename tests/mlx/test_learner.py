@@ -21,7 +21,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.mlx import learner as learner_module
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model, of_transformers
-from wordle_rl.models.adapters import ADAPTER_CONFIG
+from wordle_rl.policy.adapters import ADAPTER_CONFIG
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss, PreferenceLoss
 

@@ -16,7 +16,7 @@ from transformers.models.gemma3 import Gemma3TextConfig
 
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.mlx.model import check_names, from_torch, load_model, save_model
-from wordle_rl.models import loading
+from wordle_rl.policy import loading
 
 
 def rope(theta: float, **more: object) -> dict[str, object]:

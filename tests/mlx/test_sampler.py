@@ -15,11 +15,11 @@ from training_fixtures import compact
 from wordle_rl.config import SamplingSettings
 from wordle_rl.mlx import sampler as sampler_module
 from wordle_rl.mlx.sampler import MLXSampler, distribution
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.constrain import make_constraint
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.samplers.base import Request
-from wordle_rl.samplers.constrain import make_constraint
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.candidates import play_branching
 
 

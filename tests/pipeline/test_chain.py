@@ -15,8 +15,8 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
-from wordle_rl.models.directory import find_model
 from wordle_rl.pipeline import Pipeline, evaluation, stages
+from wordle_rl.policy.directory import find_model
 from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.report.read import read_run
 from wordle_rl.runs.audit import audit

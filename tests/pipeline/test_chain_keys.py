@@ -13,10 +13,10 @@ from training_fixtures import write_config
 
 from wordle_rl.config import load_config
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.endpoint.providers import PROVIDERS
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import RunError
-from wordle_rl.samplers.endpoint.providers import PROVIDERS
 
 NAMES = sorted({
     *(provider.key_name for provider in PROVIDERS.values()), "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY",

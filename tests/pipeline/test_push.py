@@ -12,8 +12,8 @@ from huggingface_hub import HfApi
 from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, WordSettings
-from wordle_rl.models.loading import save_model
 from wordle_rl.pipeline.push import OUTBOX, HubPusher
+from wordle_rl.policy.loading import save_model
 from wordle_rl.runs.lineage import Lineage, lesson_of
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets

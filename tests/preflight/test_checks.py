@@ -42,7 +42,7 @@ def bare(monkeypatch: pytest.MonkeyPatch) -> None:
     def found(name: str, package: str | None = None):
         return None if name.partition(".")[0] in missing else find(name, package)
 
-    for module in ("wordle_rl.models.loading", "wordle_rl.samplers.base"):
+    for module in ("wordle_rl.policy.loading", "wordle_rl.policy.base"):
         monkeypatch.setattr(f"{module}.find_spec", found)
 
 

@@ -12,13 +12,13 @@ from accelerate.utils.launch import prepare_multi_gpu_env
 from rich.console import Console
 from training_fixtures import write_config
 
-import wordle_rl.models.device as device_module
+import wordle_rl.policy.device as device_module
 from wordle_rl.chat.lengths import longest_game
 from wordle_rl.config import ConfigError, load_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.models.loading import load_numbers
-from wordle_rl.models.numbers import Device
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.loading import load_numbers
+from wordle_rl.policy.numbers import Device
 from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.preflight.checks import Plan
 from wordle_rl.preflight.device import check_memory, stage_memory

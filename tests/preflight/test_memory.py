@@ -18,11 +18,11 @@ from transformers import (
 
 import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
-from wordle_rl.models.loading import load_numbers
-from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.policy.kv_cache import GameCache, num_shared_layers
+from wordle_rl.policy.loading import load_numbers
+from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.memory import Work, cache_bytes, estimate, stage_works
 from wordle_rl.runs.provenance import main_memory_bytes
-from wordle_rl.samplers.kv_cache import GameCache, num_shared_layers
 
 GIB = 1024**3
 SMALL = ModelNumbers(1000, 1000, 2, 2, 1, 16, 32, 48, 100, 4)
@@ -47,7 +47,7 @@ def test_qwen3_4b_is_counted_from_its_configuration_alone(tmp_path: Path) -> Non
 
 
 def test_numbers_of_the_embedded_model_are_those_of_the_model_made() -> None:
-    from wordle_rl.models.loading import load_model
+    from wordle_rl.policy.loading import load_model
 
     settings = ModelSettings(max_length=77)
     numbers = load_numbers(settings)

@@ -18,8 +18,8 @@ from wordle_rl.config import (
     WordSettings,
     load_config,
 )
-from wordle_rl.models.loading import load_numbers
-from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.policy.loading import load_numbers
+from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding, refuse
 from wordle_rl.preflight.model_fit import (
     check_engines,

@@ -13,7 +13,7 @@ from browser import chromium, needs_chromium
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("words", "game", "solver", "prompt", "env", "reward", "samplers", "rollout", "evaluate")
+ROOMS = ("words", "game", "solver", "prompt", "env", "reward", "policy", "rollout", "evaluate")
 
 
 def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,7 @@ from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, tr
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.models.tiny import make_model
+from wordle_rl.policy.tiny import make_model
 from wordle_rl.runs.audit import audit
 from wordle_rl.runs.distributed import check_processes, is_first, num_processes, wait_for_all
 from wordle_rl.words import load_words
@@ -94,7 +94,7 @@ def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
 
 
 def make_model_state(seed: int) -> dict[str, torch.Tensor]:
-    from wordle_rl.models.tiny import make_tokenizer
+    from wordle_rl.policy.tiny import make_tokenizer
 
     return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
 

@@ -8,15 +8,15 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.models.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_tokenizer
-from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.constrain import (
+from wordle_rl.policy.constrain import (
     Phase,
     State,
     TokenIds,
     WordConstraint,
     token_texts,
 )
+from wordle_rl.policy.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_tokenizer
+from wordle_rl.prompt import Prompter
 from wordle_rl.words import WordList
 
 KINDS = ("tiny", "bpe", "byte_bpe")

@@ -4,14 +4,14 @@ from collections.abc import Callable
 
 import pytest
 
-from wordle_rl.samplers.base import Completion, Request
+from wordle_rl.policy.base import Completion, Request
 
 REASON = "APIConnectionError: the server is gone"
 
 
 def fail(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Request], bool]) -> list[Request]:
     """Have the sampler of this machine fail the requests for which `fails` is true, and return those it failed."""
-    from wordle_rl.samplers.transformers import TransformersSampler
+    from wordle_rl.policy.transformers import TransformersSampler
 
     sample, failed = TransformersSampler.sample, []
 

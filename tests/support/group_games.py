@@ -10,10 +10,10 @@ from training_fixtures import compact, make_run, small_model
 
 from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.loading import context_budget
+from wordle_rl.policy.loading import context_budget
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.train.games import GameSetup, Scored
 from wordle_rl.train.groups import GroupRollouts, Played

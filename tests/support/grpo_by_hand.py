@@ -20,8 +20,8 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining
 from wordle_rl.env import Transcript
 from wordle_rl.game import score_guess
+from wordle_rl.policy.base import Completion
 from wordle_rl.rollout import Segment, Trajectory
-from wordle_rl.samplers.base import Completion
 
 Reply = str | None
 """A word, prose, or None for a reply that is cut at its limit."""

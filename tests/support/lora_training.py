@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from wordle_rl.config import LoraSettings, SFTTraining
-from wordle_rl.models.loading import save_model
+from wordle_rl.policy.loading import save_model
 
 torch = pytest.importorskip("torch")
 

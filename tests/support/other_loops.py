@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.integrations.games import BoardTask, GameSource, LoopSettings, game_source
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import InitialState, Trajectory, play
-from wordle_rl.samplers.base import Completion, Request
 
 GIVEN = ("crane", "moist")
 SETTINGS = LoopSettings(reward_preset="strict_xml")

@@ -12,11 +12,11 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.conformance.trainers import GROUP_SIZE, RecordedGame, plain_logprobs
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
-from wordle_rl.models.tiny import formula_model, make_tokenizer
+from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages
 from wordle_rl.train.games import Scored

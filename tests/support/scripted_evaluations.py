@@ -9,8 +9,8 @@ from wordle_rl.evaluate import (
     evaluate,
 )
 from wordle_rl.game import Rules
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
-from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 

@@ -21,10 +21,10 @@ from training_fixtures import compact, fast
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
-from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.policy.tiny import make_model, make_tokenizer
+from wordle_rl.policy.vllm_server import ServerSampler
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, process_index, wait_for_all
-from wordle_rl.samplers.vllm_server import ServerSampler
 from wordle_rl.solver import Solver
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.groups import GroupRollouts

@@ -20,7 +20,7 @@ from training_fixtures import TINY, StopAt, fast
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RunConfig, SFTTraining
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.tiny import make_model, make_tokenizer
+from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.train import logprobs

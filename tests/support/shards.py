@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 import torch.distributed.checkpoint as dcp
 from training_fixtures import small_model
 
-from wordle_rl.models.loading import save_model
+from wordle_rl.policy.loading import save_model
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def make_run(directory: Path, words: WordList) -> Run:
 
 
 def small_model(tokenizer, seed: int = 0):
-    from wordle_rl.models.tiny import make_model
+    from wordle_rl.policy.tiny import make_model
 
     return make_model(tokenizer, **TINY, seed=seed)
 

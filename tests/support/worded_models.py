@@ -7,7 +7,7 @@ import torch
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.evaluate.players import open_model
-from wordle_rl.models.loading import save_model
+from wordle_rl.policy.loading import save_model
 
 _STEPS = 250
 

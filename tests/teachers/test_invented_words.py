@@ -13,7 +13,7 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import replay_fault
 from wordle_rl.game import Outcome, Rules, violates_clues
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces

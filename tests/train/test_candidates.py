@@ -11,11 +11,11 @@ from training_fixtures import compact, make_run
 from wordle_rl.config import GRPOTraining, RewardSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
+from wordle_rl.policy.base import Completion
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import ActiveGame, InitialState, Segment, open_game
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.samplers.base import Completion
 from wordle_rl.train.candidates import play_branching, reward_judge
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.groups import GroupRollouts

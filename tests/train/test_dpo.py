@@ -16,7 +16,7 @@ from training_fixtures import compact, fast, make_run, rows, small_model
 
 import wordle_rl.train.rounds as rounds_module
 from wordle_rl.config import DPOTraining, LoraSettings
-from wordle_rl.models.adapters import add_adapters
+from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.prompt import Shape
 from wordle_rl.train.dpo import Pair, Reply, compared, pairs_of, train_dpo
 from wordle_rl.train.games import GameSetup, boards_of

@@ -16,9 +16,9 @@ from scripted import scripted
 from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.config.run import setting_names
 from wordle_rl.data.dataset import Example
+from wordle_rl.policy.drawing import draw
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
-from wordle_rl.samplers.drawing import draw
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages, is_constant, turn_advantages
 from wordle_rl.train.games import GameSetup, Scored

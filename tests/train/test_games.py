@@ -5,7 +5,7 @@ from reward_games import SOLVER, WORDS, play
 from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, SamplingSettings
-from wordle_rl.models.loading import context_budget
+from wordle_rl.policy.loading import context_budget
 from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import Trajectory
 from wordle_rl.train.games import Scored, measured

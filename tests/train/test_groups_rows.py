@@ -11,10 +11,10 @@ from training_fixtures import compact
 
 from wordle_rl.config import GameSettings, StartSettings
 from wordle_rl.game import Dictionary
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import Segment, Trajectory
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.games import Scored
 from wordle_rl.train.groups import rows_of
 

@@ -15,7 +15,7 @@ from training_fixtures import rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from wordle_rl.config import ModelSettings
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Shape
 
 

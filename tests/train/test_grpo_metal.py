@@ -7,7 +7,7 @@ torch = pytest.importorskip("torch")
 from grpo_training import SETTINGS, Training, train_fixture, update  # noqa: F401  # a fixture
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import wordle_rl.samplers.drawing as drawing_module
+import wordle_rl.policy.drawing as drawing_module
 from wordle_rl.config import SamplingSettings
 
 

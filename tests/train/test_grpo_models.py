@@ -10,7 +10,7 @@ from grpo_training import SETTINGS, train_fixture, update  # noqa: F401  # a fix
 from training_fixtures import weights_of
 
 from wordle_rl.config import ModelSettings
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 
 
 def kept(run: Path) -> list[str]:

@@ -12,7 +12,7 @@ from lora_training import LORA, save_base
 from training_fixtures import StopAt, rows, small_model, weights_of
 
 from wordle_rl.config import LoraSettings, ModelSettings
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint, stored_state
 
 

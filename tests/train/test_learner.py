@@ -15,8 +15,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.adapters import add_adapters
-from wordle_rl.samplers.base import Request
+from wordle_rl.policy.adapters import add_adapters
+from wordle_rl.policy.base import Request
 from wordle_rl.train.learner import TorchLearner, can_measure_kl
 from wordle_rl.train.loss import CrossEntropy, Loss, PolicyLoss, PreferenceLoss
 

@@ -22,7 +22,7 @@ from transformers import (
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.adapters import add_adapters
+from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer
 

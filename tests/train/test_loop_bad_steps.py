@@ -16,7 +16,7 @@ from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
 
 from wordle_rl.config import ModelSettings, SFTTraining
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError
 from wordle_rl.train import loop

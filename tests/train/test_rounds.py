@@ -23,7 +23,7 @@ from wordle_rl.config import (
     SamplingSettings,
 )
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver

@@ -12,7 +12,7 @@ from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
 
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Shape
 from wordle_rl.train.checkpoints import last_checkpoint
 from wordle_rl.train.sft import Plan

@@ -22,8 +22,8 @@ from training_fixtures import compact, rows, small_model, weights_of, write_conf
 
 from wordle_rl.config import ModelSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.models.export import consolidate
-from wordle_rl.models.loading import load_model
+from wordle_rl.policy.export import consolidate
+from wordle_rl.policy.loading import load_model
 
 pytestmark = pytest.mark.slow
 

@@ -4,7 +4,7 @@ import pytest
 from sft_training import torch
 from training_fixtures import small_model
 
-from wordle_rl.models.tiny import make_model
+from wordle_rl.policy.tiny import make_model
 from wordle_rl.train.batch import Batch
 from wordle_rl.train.prefixes import SharedBatch, share_prefixes
 from wordle_rl.train.shared_forward import shared_logits, takes_shared_prefixes

@@ -8,8 +8,8 @@ from contexts import context_for
 from training_fixtures import compact, make_run, rows, small_model
 
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.solver import Solver
 from wordle_rl.train.games import GameSetup
 from wordle_rl.train.learner import TorchLearner

@@ -22,10 +22,10 @@ from wordle_rl.config import (
     ModelSettings,
     OptimizerSettings,
 )
-from wordle_rl.models.adapters import add_adapters, has_adapters
-from wordle_rl.models.loading import load_model, save_model
+from wordle_rl.policy.adapters import add_adapters, has_adapters
+from wordle_rl.policy.loading import load_model, save_model
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import check_sharded, check_sharded_play
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.vllm import engine_length, open_engine
 

@@ -20,10 +20,10 @@ from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.train.vllm as server_module
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.preflight.memory import stage_works
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_sharded_play
-from wordle_rl.samplers.transformers import TransformersSampler
 from wordle_rl.train.groups import GroupRollouts
 
 

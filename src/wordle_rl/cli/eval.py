@@ -55,7 +55,10 @@ from wordle_rl.evaluate.secrets import OUTSIDE, marked, named_secrets
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.import_paths import source_mark
-from wordle_rl.models.directory import find_model, game_of, is_model, weights_mark
+from wordle_rl.policy.base import ConcurrentSampler
+from wordle_rl.policy.directory import find_model, game_of, is_model, weights_mark
+from wordle_rl.policy.endpoint.providers import bare_address
+from wordle_rl.policy.scripted import PLAYER_NAMES, RANDOM_PLAYERS, is_own_player
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
 from wordle_rl.report import terminal
@@ -63,9 +66,6 @@ from wordle_rl.report.rewards import guesses_line, reward_table
 from wordle_rl.reward import named_schedule
 from wordle_rl.runs import STEPS, is_run, trained_model
 from wordle_rl.runs.store import repaired
-from wordle_rl.samplers.base import ConcurrentSampler
-from wordle_rl.samplers.endpoint.providers import bare_address
-from wordle_rl.samplers.simple import PLAYER_NAMES, RANDOM_PLAYERS, is_own_player
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName

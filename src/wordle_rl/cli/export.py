@@ -10,8 +10,8 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config import BackendName, ConfigError
-from wordle_rl.models.backends import find_backend
-from wordle_rl.models.directory import find_model
+from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.directory import find_model
 from wordle_rl.report.hub import push
 from wordle_rl.runs.lineage import lineage_of, save_lineage
 
@@ -55,7 +55,7 @@ def export(
         return
     assert out is not None
     try:
-        from wordle_rl.models import export as torch_export
+        from wordle_rl.policy import export as torch_export
     except ModuleNotFoundError as error:
         raise ConfigError(f'export needs {error.name}: pip install "wordle-rl[train]"') from None
     if torch_export.is_sharded(model):

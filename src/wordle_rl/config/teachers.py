@@ -19,7 +19,7 @@ class TeacherSettings(Section):
 
     name: str = "solver"
     """`solver`, or your own teacher as `module:attribute`: a function from boards to guesses or replies, or a class
-    that takes the word list and a seed (see `wordle_rl.samplers.simple.OwnSampler`). Its games are checked like
+    that takes the word list and a seed (see `wordle_rl.policy.scripted.OwnSampler`). Its games are checked like
     those of traces.file. The other settings of this section, and pseudo_secrets, invented_rate, slip_rate
     and narrate, are for the solver only."""
     opener: str | None = None

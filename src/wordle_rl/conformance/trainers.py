@@ -28,7 +28,7 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.conformance.checks import CheckResult, Status
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.tiny import formula_model, make_tokenizer
+from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.train.batch import Batch
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 

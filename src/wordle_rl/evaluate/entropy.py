@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from wordle_rl.config import GameSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import Player, make_player
 from wordle_rl.evaluate.records import EvaluationError
+from wordle_rl.policy.base import Sampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, Trajectory, play
-from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 
@@ -73,7 +73,7 @@ def match_models(
         ConfigError: If a model does not exist.
         EvaluationError: If no temperature matches.
     """
-    from wordle_rl.samplers.transformers import TransformersSampler  # brings torch
+    from wordle_rl.policy.transformers import TransformersSampler  # brings torch
 
     listed = load_words(words.source)
     secrets = words.split_of(listed).val

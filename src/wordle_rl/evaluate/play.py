@@ -12,10 +12,10 @@ from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences
 from wordle_rl.evaluate.time_limit import TimeLimit
 from wordle_rl.game import Game, Rules, Turn, violates_clues
+from wordle_rl.policy.base import MemoryBound, Sampler, TokenSampler
 from wordle_rl.prompt import Guess, Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
-from wordle_rl.samplers.base import MemoryBound, Sampler, TokenSampler
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList

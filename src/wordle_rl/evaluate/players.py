@@ -23,15 +23,13 @@ from wordle_rl.config import (
     served_name,
 )
 from wordle_rl.config.context import GameContext
-from wordle_rl.models.backends import find_backend
-from wordle_rl.models.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
-from wordle_rl.models.gguf import at_directory, is_converted
-from wordle_rl.prompt import Prompter, Thinking, system_prompt
-from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
-from wordle_rl.samplers.base import Sampler, check_vllm
-from wordle_rl.samplers.constrain import WordConstraint, make_constraint
-from wordle_rl.samplers.endpoint.providers import find_endpoint
-from wordle_rl.samplers.simple import (
+from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.base import Sampler, check_vllm
+from wordle_rl.policy.constrain import WordConstraint, make_constraint
+from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
+from wordle_rl.policy.endpoint.providers import find_endpoint
+from wordle_rl.policy.gguf import at_directory, is_converted
+from wordle_rl.policy.scripted import (
     PLAYER_NAMES,
     ConsistentSampler,
     OwnSampler,
@@ -39,6 +37,8 @@ from wordle_rl.samplers.simple import (
     SolverSampler,
     is_own_player,
 )
+from wordle_rl.prompt import Prompter, Thinking, system_prompt
+from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.samplers.transformers import TransformersSampler
+    from wordle_rl.policy.transformers import TransformersSampler
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ def _endpoint(
     thinking: Thinking,
 ) -> Sampler:
     try:
-        from wordle_rl.samplers.endpoint.sampler import OpenAISampler
+        from wordle_rl.policy.endpoint.sampler import OpenAISampler
     except ModuleNotFoundError:
         raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
     endpoint = find_endpoint(base_url or "openai", Path.cwd(), with_user=True)
@@ -238,10 +238,10 @@ def model_sampler(
     if engine == "transformers":
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
     with _needing_torch():
-        from wordle_rl.models.adapters import is_adapter
-        from wordle_rl.models.export import merge
-        from wordle_rl.models.loading import load_codec
-        from wordle_rl.samplers.vllm import make_engine
+        from wordle_rl.policy.adapters import is_adapter
+        from wordle_rl.policy.export import merge
+        from wordle_rl.policy.loading import load_codec
+        from wordle_rl.policy.vllm import make_engine
     check_vllm('engine "vllm"')
     codec, _ = load_codec(model)
     _check_readable(prompter, codec)
@@ -265,9 +265,9 @@ def _own_sampler(
     device_map: str | None = None,
 ) -> TransformersSampler:
     with _needing_torch():
-        from wordle_rl.models.device import autocasts_to_bf16, device_kind
-        from wordle_rl.models.loading import load_model
-        from wordle_rl.samplers.transformers import TransformersSampler
+        from wordle_rl.policy.device import autocasts_to_bf16, device_kind
+        from wordle_rl.policy.loading import load_model
+        from wordle_rl.policy.transformers import TransformersSampler
     if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
         model = model.model_copy(update={"dtype": "float32"})  # these CPUs emulate 16 bits, several times slower
     loaded, codec = load_model(model, seed, device_map)

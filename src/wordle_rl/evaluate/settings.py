@@ -6,8 +6,8 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.policy.base import TokenSampler, word_beam
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
-from wordle_rl.samplers.base import TokenSampler, word_beam
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import STRATA, Evaluation
 from wordle_rl.game import Game
-from wordle_rl.models.directory import run_directory_around
+from wordle_rl.policy.directory import run_directory_around
 from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, read_jsonl, write_json
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.teachers.solver import SolverTeacher

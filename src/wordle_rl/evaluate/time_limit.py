@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from wordle_rl.samplers.base import Completion, Request, Sampler
+from wordle_rl.policy.base import Completion, Request, Sampler
 
 if TYPE_CHECKING:
     from wordle_rl.chat.codec import ChatCodec

@@ -18,7 +18,7 @@ from mlx_lm.tuner.lora import LoRALinear
 from peft import LoraConfig
 
 from wordle_rl.config import ConfigError, LoraSettings
-from wordle_rl.models.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from wordle_rl.policy.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 _PREFIX = "base_model.model."
 _OURS = {"lora_a": "lora_A.weight", "lora_b": "lora_B.weight"}

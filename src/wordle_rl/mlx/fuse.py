@@ -18,8 +18,8 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.mlx import adapters
 from wordle_rl.mlx.model import MLXModel, check_names, head_of, load_model, save_model
-from wordle_rl.models.directory import settings_of
-from wordle_rl.models.export import probe_tokens
+from wordle_rl.policy.directory import settings_of
+from wordle_rl.policy.export import probe_tokens
 from wordle_rl.runs import RunError
 
 Dtype = Literal["float32", "bfloat16"]

@@ -30,8 +30,8 @@ from wordle_rl.mlx.model import MLXModel, Weights, mode_kept, read, read_model, 
 from wordle_rl.mlx.optimizer import ScheduledOptimizer
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.mlx.scores import MLXBatch, score
-from wordle_rl.models.loading import context_budget
-from wordle_rl.samplers.base import Sampler
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.loading import context_budget
 from wordle_rl.train.batch import FILLER
 from wordle_rl.train.learner import Sums, Update, can_measure_kl, measured_rows
 from wordle_rl.train.loss import Loss, Totals

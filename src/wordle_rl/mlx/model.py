@@ -25,10 +25,10 @@ from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfi
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.mlx import adapters
-from wordle_rl.models import loading
-from wordle_rl.models.adapters import base_of, is_adapter
-from wordle_rl.models.gguf import at_directory
-from wordle_rl.models.multimodal import is_text_part, language_config
+from wordle_rl.policy import loading
+from wordle_rl.policy.adapters import base_of, is_adapter
+from wordle_rl.policy.gguf import at_directory
+from wordle_rl.policy.multimodal import is_text_part, language_config
 
 Weights = dict[str, mx.array]
 """Weights by transformers' names."""

@@ -19,8 +19,8 @@ from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_p
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.mlx.model import MLXModel, mode_kept
-from wordle_rl.samplers.base import Completion, Request
-from wordle_rl.samplers.constrain import State, WordConstraint
+from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.constrain import State, WordConstraint
 
 _WORTH_A_PASS = 64
 """Length in tokens from which a common prompt prefix is read once for several games."""

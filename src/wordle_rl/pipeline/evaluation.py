@@ -28,14 +28,14 @@ from wordle_rl.evaluate import (
 )
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.evaluate.strata import store_strata
-from wordle_rl.models.directory import weights_mark
 from wordle_rl.pipeline.work import RunWork
+from wordle_rl.policy.base import Closable
+from wordle_rl.policy.directory import weights_mark
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
 from wordle_rl.runs import write_json
 from wordle_rl.runs.store import repaired
-from wordle_rl.samplers.base import Closable
 
 
 def evaluate_and_report(work: RunWork) -> dict[str, Any]:

@@ -29,8 +29,8 @@ from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
-from wordle_rl.models.backends import find_backend
 from wordle_rl.pipeline.work import RunWork
+from wordle_rl.policy.backends import find_backend
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
@@ -111,7 +111,7 @@ def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
 
 def train_by_traces(work: RunWork) -> None:
     """SFT on the teacher games."""
-    from wordle_rl.models.loading import context_length
+    from wordle_rl.policy.loading import context_length
     from wordle_rl.train.checkpoints import last_step
     from wordle_rl.train.sft import train_sft
 
@@ -257,7 +257,7 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | T
             model, config.seed, gradient_checkpointing=stage.gradient_checkpointing, temperature=temperature
         )
         return learner
-    from wordle_rl.models.loading import load_model
+    from wordle_rl.policy.loading import load_model
     from wordle_rl.train.learner import TorchLearner
 
     loaded, codec = load_model(model, config.seed)

@@ -70,7 +70,7 @@ def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, 
     }
     if ahead - {"traces"}:
         try:
-            import wordle_rl.models.loading  # noqa: F401 - imports the packages that a training needs
+            import wordle_rl.policy.loading  # noqa: F401 - imports the packages that a training needs
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
     if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its memory itself

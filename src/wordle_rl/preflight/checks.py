@@ -18,8 +18,8 @@ from wordle_rl.config import ConfigError, ModelSettings, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.models.backends import find_backend
-from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.model_fit import (
@@ -88,7 +88,7 @@ class Plan:
     @cached_property
     def model(self) -> LookedUp:
         """The model of `model.path`."""
-        from wordle_rl.models.loading import load_codec, load_numbers
+        from wordle_rl.policy.loading import load_codec, load_numbers
 
         numbers = None
         try:
@@ -176,8 +176,8 @@ def _trackers(plan: Plan) -> list[Finding]:
 
 
 def _packages(plan: Plan) -> list[Finding]:
-    from wordle_rl.models.device import check_bf16
-    from wordle_rl.models.loading import check_packages
+    from wordle_rl.policy.device import check_bf16
+    from wordle_rl.policy.loading import check_packages
 
     if plan.trains:
         check_packages(plan.config.model)

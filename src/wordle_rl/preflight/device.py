@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from wordle_rl.config import ModelSettings, RunConfig
-from wordle_rl.models.numbers import Device, ModelNumbers
+from wordle_rl.policy.numbers import Device, ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, estimate, stage_works
 from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
@@ -111,8 +111,8 @@ def check_room(
         teacher_length: Tokens of the longest teacher game. None: unknown.
         game_length: Tokens of the longest game that the model can play. None: unknown.
     """
-    from wordle_rl.models.device import device_memory
-    from wordle_rl.models.loading import load_numbers
+    from wordle_rl.policy.device import device_memory
+    from wordle_rl.policy.loading import load_numbers
 
     if config.backend == "mlx":
         works = unified_works(config, load_numbers(model), None, None, num_secrets=1)
@@ -128,7 +128,7 @@ def check_room(
 
 def shares_memory(config: RunConfig) -> bool:
     """True if the GPU shares the main memory of the machine: a Mac, with MLX or torch."""
-    from wordle_rl.models.device import device_kind
+    from wordle_rl.policy.device import device_kind
 
     return config.backend == "mlx" or device_kind() == "mps"
 
@@ -142,7 +142,7 @@ def stage_memory(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None, num_secrets: int
 ) -> dict[MemoryStage, MemoryEstimate]:
     """Estimate the memory of each stage; unknown lengths count as the longest allowed."""
-    from wordle_rl.models.loading import SMALL_VOCABULARY, attention_of
+    from wordle_rl.policy.loading import SMALL_VOCABULARY, attention_of
     from wordle_rl.train.optimizer import wants_bf16
 
     longest = min(config.model.max_length, numbers.context or config.model.max_length)

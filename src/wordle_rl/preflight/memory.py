@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from wordle_rl.config import DPOTraining, GRPOTraining, RLTraining, RoundTraining, RunConfig, SFTTraining
-from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import Sharding
 

@@ -10,13 +10,13 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.models.directory import game_of
-from wordle_rl.models.numbers import ModelNumbers
+from wordle_rl.policy.base import check_vllm
+from wordle_rl.policy.directory import game_of
+from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Style
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.samplers.base import check_vllm
 
 _SMALL_RATE = 1e-4
 """A step of AdamW is about its rate; in bfloat16 a weight of 0.02 to 0.05 moves by 1e-4 to 2e-4 or not at all."""

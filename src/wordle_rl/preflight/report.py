@@ -11,8 +11,9 @@ from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
-from wordle_rl.models.backends import find_backend
-from wordle_rl.models.numbers import Device, ModelNumbers
+from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.numbers import Device, ModelNumbers
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.device import check_memory, engine_beside, shares_memory, stage_memory
 from wordle_rl.preflight.findings import Finding
@@ -24,7 +25,6 @@ from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import sharding
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.samplers.base import Sampler
 from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.initial_states import GroupStarts
 from wordle_rl.train.prefix_guesses import PrefixGuesses
@@ -131,7 +131,7 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
         ConfigError: If torch or the word list is missing, or `memory_gib` does not apply.
     """
     try:
-        from wordle_rl.models.device import device_memory
+        from wordle_rl.policy.device import device_memory
     except ModuleNotFoundError as error:
         raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     unified = shares_memory(config)
@@ -242,8 +242,8 @@ def _with_play(report: Preflight, planned: _Planned, num_groups: int) -> Preflig
 
 
 def _play_model(planned: _Planned, num_groups: int) -> Played:
-    from wordle_rl.models.loading import context_budget, load_model
-    from wordle_rl.samplers.transformers import TransformersSampler
+    from wordle_rl.policy.loading import context_budget, load_model
+    from wordle_rl.policy.transformers import TransformersSampler
 
     config = planned.config
     settings = config.training

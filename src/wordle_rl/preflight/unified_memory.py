@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from wordle_rl.config import ConfigError, RunConfig
-from wordle_rl.models.numbers import Device, ModelNumbers
+from wordle_rl.policy.numbers import Device, ModelNumbers
 from wordle_rl.preflight.findings import Finding
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, estimate, stage_works
 from wordle_rl.runs.provenance import main_memory_bytes

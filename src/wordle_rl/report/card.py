@@ -14,7 +14,7 @@ from wordle_rl.config import ALGORITHM_NAMES, TRAININGS, ConfigError
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import audit_shown
-from wordle_rl.models.directory import find_model
+from wordle_rl.policy.directory import find_model
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.read import RunRecord, has_sft, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from wordle_rl.config import ConfigError
-from wordle_rl.models.directory import find_model
+from wordle_rl.policy.directory import find_model
 from wordle_rl.report.card import CARD_FILE, write_cards
 
 if TYPE_CHECKING:

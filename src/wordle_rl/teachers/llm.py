@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from wordle_rl.config import ConfigError, LLMTeacherSettings, served_name
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.policy.endpoint.client import NO_QUOTA, EndpointClient, RequestFailedError, check_endpoint
+from wordle_rl.policy.endpoint.providers import Endpoint
+from wordle_rl.policy.endpoint.responses import Said, as_reply, read_answer
+from wordle_rl.policy.run_async import run_async
 from wordle_rl.prompt import Guess
-from wordle_rl.samplers.endpoint.client import NO_QUOTA, EndpointClient, RequestFailedError, check_endpoint
-from wordle_rl.samplers.endpoint.providers import Endpoint
-from wordle_rl.samplers.endpoint.responses import Said, as_reply, read_answer
-from wordle_rl.samplers.run_async import run_async
 from wordle_rl.words import WordList
 
 _FATAL_STATUS = {

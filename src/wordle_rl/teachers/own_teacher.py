@@ -10,10 +10,10 @@ from wordle_rl.config import GameSettings, TeacherSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import PlayedTurn
 from wordle_rl.import_paths import source_mark
+from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Guess
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs.store import unfinished
-from wordle_rl.samplers.simple import OwnSampler
 from wordle_rl.words import WordList
 
 _CHUNK = 256

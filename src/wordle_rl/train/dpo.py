@@ -20,10 +20,10 @@ from wordle_rl.config import DPOTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Game, Turn
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share
 from wordle_rl.runs import Run
-from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.solver.boards import turn_regret
 from wordle_rl.train.games import Board, GameSetup, Scored, boards_of
 from wordle_rl.train.labels import board_label, record_labels

@@ -25,12 +25,12 @@ from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
+from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
 from wordle_rl.rollout import InitialState, groups_of, mask_without_overlong, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.samplers.base import Sampler
 from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.train.advantages import token_advantages
 from wordle_rl.train.candidates import play_branching, regret_judge, reward_judge

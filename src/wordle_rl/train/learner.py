@@ -33,10 +33,10 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, Precision, SamplingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.models.device import device_kind
-from wordle_rl.models.loading import context_budget, load_weights, save_model
-from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.transformers import TransformersSampler
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.device import device_kind
+from wordle_rl.policy.loading import context_budget, load_weights, save_model
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.train.batch import FILLER, Batch
 from wordle_rl.train.capabilities import ALL
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
-from wordle_rl.models.adapters import has_adapters
+from wordle_rl.policy.adapters import has_adapters
 from wordle_rl.train.prefix_attention import attending_to_tree, takes_prefix_tree
 from wordle_rl.train.prefixes import share_prefixes
 from wordle_rl.train.shared_forward import shared_logits, takes_shared_prefixes

@@ -11,8 +11,8 @@ from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from wordle_rl.config import OptimizerSettings, Precision
-from wordle_rl.models.adapters import adapters_to_float32
-from wordle_rl.models.device import autocasts_to_bf16
+from wordle_rl.policy.adapters import adapters_to_float32
+from wordle_rl.policy.device import autocasts_to_bf16
 from wordle_rl.train.muon import GroupedMuon
 
 Part = tuple[int, int]

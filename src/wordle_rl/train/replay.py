@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord, read_traces
-from wordle_rl.models.loading import context_length
+from wordle_rl.policy.loading import context_length
 from wordle_rl.runs import Run
 from wordle_rl.train.games import GameSetup
 

@@ -22,13 +22,13 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from wordle_rl.config import RoundTraining, SFTTraining, seed_after
 from wordle_rl.data.dataset import Example
+from wordle_rl.policy.base import Sampler
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
-from wordle_rl.samplers.base import Sampler
 from wordle_rl.train.checkpoints import STATE_FILE, drop_checkpoints
 from wordle_rl.train.games import GameSetup, Scored, check_some_played, group_rows, measured
 from wordle_rl.train.groups import OpenPolicy

@@ -18,13 +18,13 @@ from trl.generation.vllm_generation import VLLMGeneration
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game
 from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
-from wordle_rl.models.loading import context_length
-from wordle_rl.models.multimodal import is_text_part
+from wordle_rl.policy.base import Sampler, check_vllm
+from wordle_rl.policy.loading import context_length
+from wordle_rl.policy.multimodal import is_text_part
+from wordle_rl.policy.vllm import VLLMSampler, close_engine, quiet_vllm
+from wordle_rl.policy.vllm_server import ServedModel, ServerSampler, check_takes_weights, served_models
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs.distributed import num_processes
-from wordle_rl.samplers.base import Sampler, check_vllm
-from wordle_rl.samplers.vllm import VLLMSampler, close_engine, quiet_vllm
-from wordle_rl.samplers.vllm_server import ServedModel, ServerSampler, check_takes_weights, served_models
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.words import WordList
 

@@ -14,7 +14,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.integrations.verl.dataset import rows_of, write_data
 from wordle_rl.integrations.verl.main import compose
 from wordle_rl.integrations.verl.trainer import WordleTrainer
-from wordle_rl.models.tiny import make_tokenizer
+from wordle_rl.policy.tiny import make_tokenizer
 
 
 def loaders(directory, files, *overrides: str) -> WordleTrainer:

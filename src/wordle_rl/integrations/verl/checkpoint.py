@@ -6,8 +6,8 @@ from pathlib import Path
 
 from wordle_rl.integrations.verl.play import RunGames
 from wordle_rl.integrations.verl.translate import checkpoints
-from wordle_rl.models.loading import load_model, save_model
 from wordle_rl.pipeline import finish_model
+from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.runs import RunError
 from wordle_rl.runs.lineage import lesson_of, trained_further
 

@@ -13,7 +13,7 @@ from wordle_rl.integrations.verl.dataset import AGENT, TOOL_AGENT, write_data
 from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.integrations.verl.settings import VerlSettings
 from wordle_rl.integrations.verl.translate import layout_of, translated, write_agent_file
-from wordle_rl.models.gguf import at_directory
+from wordle_rl.policy.gguf import at_directory
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.prompt import Style
 from wordle_rl.runs import Run

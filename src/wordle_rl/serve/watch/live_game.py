@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from wordle_rl.env import PlayedTurn
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
 from wordle_rl.rollout import ActiveGame, InitialState, advance, open_game
-from wordle_rl.samplers.base import Completion, Request
 from wordle_rl.serve.watch.players import Seat
 from wordle_rl.serve.watch.review import Reviewer
 

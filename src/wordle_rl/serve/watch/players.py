@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.players import make_player, open_model, reply_bound, words_of
-from wordle_rl.models.directory import is_model, weights_mark
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.directory import is_model, weights_mark
+from wordle_rl.policy.scripted import PLAYER_NAMES
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs import trained_model
-from wordle_rl.samplers.base import Sampler
-from wordle_rl.samplers.simple import PLAYER_NAMES
 from wordle_rl.serve.watch.run_files import find_runs
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split
 
 if TYPE_CHECKING:
-    from wordle_rl.samplers.guess_probabilities import GuessProbabilities
+    from wordle_rl.policy.guess_probabilities import GuessProbabilities
 
 MAX_MODELS = 2
 """Most models in memory; the least recently used one is dropped."""
@@ -105,7 +105,7 @@ class Players:
             return self._without_weights(name, temperature, seed)
         with self._lock:
             opened = self._opened(identity, Path(name))
-        from wordle_rl.samplers.transformers import TransformersSampler
+        from wordle_rl.policy.transformers import TransformersSampler
 
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=opened.max_completion_tokens)
         sampler = TransformersSampler(opened.probabilities.model, opened.probabilities.codec, sampling, seed)
@@ -166,7 +166,7 @@ class _OpenModel:
 
 def _load(directory: Path, mark: str) -> _OpenModel:
     opened = open_model(directory)
-    from wordle_rl.samplers.guess_probabilities import GuessProbabilities
+    from wordle_rl.policy.guess_probabilities import GuessProbabilities
 
     found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
     return _OpenModel(mark, opened.context, found, reply_bound(str(directory), None))

@@ -1,0 +1,36 @@
+"""Who answers: models and other players behind the `Sampler` protocol, and how models are made, loaded and saved.
+
+Import each module by its own name.
+
+    base.py            `Sampler`, `Request`, `Completion`
+    scripted.py        players without a model: the solver, random words
+    transformers.py    a model in this process; keeps the key/value cache across the turns of a game
+    batches.py         which games share a cache, and which share a row of it
+    kv_cache.py        the key/value cache
+    attention.py       grouped-query attention that reads keys and values in place
+    drawing.py         draw the next token of every row
+    constrain.py       limit guesses to listed words
+    likeliest_word.py  the likeliest listed word of a greedy reply
+    guess_probabilities.py  the likeliest guesses and their probabilities
+    generate.py        models that the key/value cache cannot hold
+    vllm.py            a vLLM engine in this process
+    vllm_server.py     a vLLM server, by token ids
+    endpoint/          models behind an OpenAI-compatible server
+    run_async.py       run asynchronous code from synchronous code
+
+    tiny.py            the embedded model: a small Qwen3-architecture model and its tokenizer, built here
+    directory.py       model directories and the settings stored with them
+    gguf.py            GGUF files, SmolLM2's among them, converted once to directories
+    loading.py         load_model(), load_codec(), load_numbers(), save_model()
+    backends.py        libraries other than torch that hold and train models
+    device.py          device of this process: GPU, GPU of a Mac, CPU
+    numbers.py         `ModelNumbers`, `Device`: sizes for memory estimates
+    adapters.py        LoRA and 4-bit base models
+    multimodal.py      the text part of a multimodal model
+    export.py          a whole model from an adapter or from shards
+    shards.py          tensors of a distributed checkpoint
+"""
+
+from wordle_rl.policy.base import Completion, Request, Sampler
+
+__all__ = ["Completion", "Request", "Sampler"]

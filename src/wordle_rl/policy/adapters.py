@@ -1,0 +1,165 @@
+"""Low-rank adapters (LoRA, QLoRA) on a base model: make them, load them, check what they need.
+
+A trained adapter is a directory with the small weights, the tokenizer, and `adapter_config.json`, which names the base
+model. A training that starts from an adapter trains it further.
+Source: LoRA, arXiv:2106.09685; QLoRA, arXiv:2305.14314.
+"""
+
+from __future__ import annotations
+
+import warnings
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
+from safetensors.torch import load_file
+from transformers import BitsAndBytesConfig, PreTrainedModel
+
+from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.policy.gguf import converted_path
+from wordle_rl.runs import RunError, read_object
+
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+
+
+def is_adapter(path: str | Path) -> bool:
+    """Return True if a path is an adapter's directory."""
+    return (Path(path) / ADAPTER_CONFIG).is_file()
+
+
+def base_of(directory: Path) -> str:
+    """Return the directory or hub name of an adapter's base model.
+
+    Raises:
+        ConfigError: If the adapter names no base model, or it is missing.
+    """
+    path = directory / ADAPTER_CONFIG
+    try:
+        base = read_object(path).get("base_model_name_or_path")
+    except RunError as error:
+        raise ConfigError(f"{path} is damaged ({error}); copy or train the adapter again") from None
+    if not base:
+        raise ConfigError(f"{path} names no base model; set base_model_name_or_path in it")
+    if Path(base).is_absolute() and not Path(base).exists():
+        raise ConfigError(f"{directory} needs its base model {base}, which is missing; correct the path in {path}")
+    return converted_path(str(base))
+
+
+def has_adapters(model: object) -> bool:
+    """Return True if a model is a base model with adapters."""
+    return isinstance(model, PeftModel)
+
+
+def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> PreTrainedModel:
+    """Add untrained adapters to a model. Until trained, they leave its outputs unchanged.
+
+    Args:
+        model: The base model. Its own weights get frozen.
+        settings: Rank and scale.
+        base: Origin of the base model. A directory or file is stored by its full path.
+
+    Raises:
+        ConfigError: If the model has no layers to adapt.
+    """
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha or 2 * settings.rank,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    try:
+        adapted = get_peft_model(_prepared(model), config)
+    except ValueError as error:
+        raise ConfigError(f"model.lora does not fit {base}: {_first_line(error)}", "model.lora") from None
+    config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
+    return cast("PreTrainedModel", adapted)  # a PeftModel forwards attributes to its base model
+
+
+def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
+    """Add adapters of a trained adapter's size, without its weights, to count parameters."""
+    config = LoraConfig.from_pretrained(str(directory))
+    config.inference_mode = False
+    return cast("PreTrainedModel", get_peft_model(model, config))
+
+
+def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings) -> PreTrainedModel:
+    """Add a trained adapter to its base model, ready for further training.
+
+    Raises:
+        ConfigError: If the settings ask for another rank, or the adapter does not fit the model.
+    """
+    config = read_object(directory / ADAPTER_CONFIG)
+    if wanted.rank and wanted.rank != config.get("r"):
+        raise ConfigError(
+            f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; remove "
+            "model.lora to train it further, or merge it first (wordle-rl export)"
+        )
+    with warnings.catch_warnings():
+        # peft only warns about missing weights; the comparison below raises instead.
+        warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)
+        adapted: PeftModel = PeftModel.from_pretrained(_prepared(model), str(directory), is_trainable=True)
+    loaded = {name for name, _ in adapted.named_parameters() if ".default." in name}
+    stored = {name.replace(".weight", ".default.weight") for name in load_file(directory / ADAPTER_WEIGHTS)}
+    if loaded != stored:
+        strays = ", ".join(sorted(loaded ^ stored)[:2])
+        raise ConfigError(f"the adapter {directory} does not fit its base model: {strays} …; train it again")
+    return cast("PreTrainedModel", adapted)
+
+
+def four_bit_arguments(device: torch.device) -> dict[str, Any]:
+    """Return arguments of `from_pretrained` for a model in 4 bits (NF4, double quantization).
+
+    Raises:
+        ConfigError: If bitsandbytes is not installed.
+    """
+    if find_spec("bitsandbytes") is None:
+        raise ConfigError("model.load_in_4bit needs bitsandbytes: pip install bitsandbytes")
+    config = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16,
+    )
+    return {"quantization_config": config, "device_map": {"": device}}
+
+
+def disable_4bit_repacking(model: torch.nn.Module) -> None:
+    """Keep bitsandbytes from repacking 4-bit weights for inference, as it does on CPUs with bfloat16.
+
+    It never undoes that for training, and no gradient flows through the repacked weights.
+    """
+    for module in model.modules():
+        if "support_avx512bf16_for_cpu" in vars(module):
+            vars(module)["support_avx512bf16_for_cpu"] = False
+
+
+def adapters_to_float32(model: torch.nn.Module) -> None:
+    """Convert the adapters of a 4-bit model to float32.
+
+    In 16 bits, an update below about a hundredth of its weight is lost, and most updates are smaller at usual rates.
+    """
+    if getattr(model, "is_loaded_in_4bit", False):
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.data = weight.data.float()
+
+
+def num_four_bit(model: PreTrainedModel) -> int:
+    """Count the parameters that `four_bit_arguments` stores in 4 bits: those of all linear layers except the head."""
+    head = model.get_output_embeddings()
+    layers = (module for module in model.modules() if isinstance(module, torch.nn.Linear) and module is not head)
+    return sum(layer.weight.numel() for layer in layers)
+
+
+def _prepared(model: PreTrainedModel) -> PreTrainedModel:
+    if getattr(model, "is_loaded_in_4bit", False):
+        # The trainer switches checkpointing on if asked for.
+        return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-any-return]
+    return model
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

@@ -1,0 +1,135 @@
+"""Find the model directory that a path or hub name means, and read the settings stored with it.
+
+No weights are loaded. A hub model is downloaded once, to the cache of huggingface_hub.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from functools import lru_cache
+from pathlib import Path
+
+from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, stored_config
+from wordle_rl.policy.gguf import converted_path, is_converted
+from wordle_rl.policy.scripted import PLAYER_NAMES, is_own_player
+from wordle_rl.prompt import Style
+from wordle_rl.runs import is_run, trained_model
+from wordle_rl.runs.lineage import lineage_of
+
+_HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
+_NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.ot", "*/*")
+"""Files of a hub repository that are not needed: other weight formats, and subdirectories."""
+
+
+def find_model(path: Path) -> Path:
+    """Return the model directory of a path: itself, the last trained model of a run, or a hub model.
+
+    `smollm2` and GGUF files give the directory they are converted to.
+
+    Raises:
+        ConfigError: If there is no model.
+    """
+    if is_converted(str(path)):
+        return Path(converted_path(str(path)))
+    if (model := trained_model(path)) is not None:
+        return model
+    if path.is_dir():
+        raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
+    if is_hub_name(str(path)):
+        return _fetched(str(path))
+    raise ConfigError(f"no model or run directory {str(path)!r}; name what `wordle-rl run` wrote, or a model in it")
+
+
+def is_hub_name(name: str) -> bool:
+    """Return True if a name can only be a hub model, USER/NAME or USER/NAME@REVISION, not a local directory.
+
+    Examples:
+        >>> is_hub_name("somebody/wordle-grpo"), is_hub_name("runs/quickstart"), is_hub_name("nobody")
+        (True, False, False)
+    """
+    if not _HUB_NAME.fullmatch(name) or is_converted(name):
+        return False
+    first = name.split("/")[0]
+    return first not in (".", "..", "runs") and not Path(first).exists() and not Path(name).exists()
+
+
+@lru_cache(maxsize=16)
+def _fetched(name: str) -> Path:
+    """Download a hub model and return its directory in the cache.
+
+    Raises:
+        ConfigError: If there is no such model, or it can neither be downloaded nor found in the cache.
+    """
+    try:
+        from huggingface_hub import errors, snapshot_download
+    except ModuleNotFoundError:
+        raise ConfigError('models of the hub need huggingface_hub: pip install "wordle-rl[train]"') from None
+    repo, _, revision = name.partition("@")
+    try:
+        place = Path(snapshot_download(repo, revision=revision or None, ignore_patterns=list(_NOT_FETCHED)))
+    except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
+        raise ConfigError(
+            f"no model or run directory {name!r}, and the hub has none of that name; a private one needs HF_TOKEN"
+        ) from None
+    except (errors.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:  # type: ignore[attr-defined]  # of the HTTP library it uses
+        raise ConfigError(
+            f"no model or run directory {name!r}, and the hub could not be reached ({type(error).__name__}); check the "
+            "name or the network"
+        ) from None
+    if trained_model(place) is None:
+        raise ConfigError(f"{name} of the hub holds no weights in safetensors; name another model")
+    if (game := game_of(place)) is not None and not isinstance(game.style, Style):
+        raise ConfigError(
+            f"{name} of the hub was trained with game.style {game.style!r}, and code named by a hub model is not "
+            "imported; download it and name its directory"
+        )
+    return place
+
+
+def weights_mark(model_directory: Path) -> str:
+    """Return a hash that changes with a model's weights, from sizes and times of its files without reading them."""
+    files = sorted(model_directory.glob("*.safetensors"))
+    facts = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in files]
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def game_of(model_directory: Path) -> GameSettings | None:
+    """Return the game settings stored with a model that was trained here, or None.
+
+    Raises:
+        ConfigError: If the file is damaged.
+    """
+    lineage = lineage_of(model_directory)
+    return lineage.game if lineage is not None else None
+
+
+def settings_of(model_directory: Path) -> ModelSettings:
+    """Return settings to load a model: its run's (dtype, 4 bits), or for an outside model the stored type.
+
+    Raises:
+        ConfigError: If the run's settings are damaged.
+    """
+    run = run_around(model_directory)
+    if run is not None:
+        settings = run.model
+    else:
+        settings = ModelSettings(dtype="auto" if lineage_of(model_directory) is None else "float32")
+    return settings.model_copy(update={"path": str(model_directory)})
+
+
+def run_around(model_directory: Path) -> RunConfig | None:
+    """Return the settings of the run that contains `model_directory`, or None."""
+    run = run_directory_around(model_directory)
+    return stored_config(run / "config.json") if run is not None else None
+
+
+def run_directory_around(model_directory: Path) -> Path | None:
+    """Return the run directory that contains `model_directory` (or is it), or None."""
+    place = model_directory.resolve()
+    return next((parent for parent in (place, *place.parents) if is_run(parent)), None)
+
+
+def is_model(player: str) -> bool:
+    """Return True if a player's name means a model or run directory."""
+    return player not in (*PLAYER_NAMES, "human") and not player.startswith("openai:") and not is_own_player(player)

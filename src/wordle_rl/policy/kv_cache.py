@@ -1,0 +1,243 @@
+"""A key/value cache that lives as long as a game. Rows of finished games are dropped and holes are removed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers.cache_utils import Cache, DynamicLayer
+
+from wordle_rl.policy.generate import RereadCache, needs_generate
+
+
+def num_shared_layers(text_config: PreTrainedConfig) -> int:
+    """Return how many layers at the end reuse the keys and values of earlier layers."""
+    return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
+
+
+class GrowingLayer(DynamicLayer):
+    """Keys and values of one layer, in buffers with spare room, so that adding a token or a row copies nothing else."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
+        self._key_buffer: Tensor | None = None
+        self._value_buffer: Tensor | None = None
+        self._rows = 0
+        self.length = 0
+
+    def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
+        """Append states of new tokens, shape (rows, heads, new, head_dim), and return all states."""
+        self.is_initialized = True
+        self.dtype, self.device = key_states.dtype, key_states.device
+        self._rows, end = len(key_states), self.length + key_states.shape[2]
+        self._key_buffer = self._with_room(self._key_buffer, key_states, end)
+        self._value_buffer = self._with_room(self._value_buffer, value_states, end)
+        self._key_buffer[: self._rows, :, self.length : end] = key_states
+        self._value_buffer[: self._rows, :, self.length : end] = value_states
+        self.length = end
+        return self.states()
+
+    def _with_room(self, buffer: Tensor | None, states: Tensor, needed: int) -> Tensor:
+        if buffer is not None and buffer.shape[2] >= needed:
+            return buffer
+        rows, heads, _, head_dim = (states if buffer is None else buffer).shape
+        grown = states.new_empty(rows, heads, needed + _room(needed), head_dim)
+        if buffer is not None:
+            grown[: self._rows, :, : self.length] = buffer[: self._rows, :, : self.length]
+        return grown
+
+    def states(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values as views of the used part of the buffers."""
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
+        self.keys = self._key_buffer[: self._rows, :, : self.length]
+        self.values = self._value_buffer[: self._rows, :, : self.length]
+        return self.keys, self.values
+
+    def fork(self, rows: Tensor) -> None:
+        """Append copies of these rows."""
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
+        self._key_buffer = self._with_copies(self._key_buffer, rows)
+        self._value_buffer = self._with_copies(self._value_buffer, rows)
+        self._rows += len(rows)
+        self.states()
+
+    def _with_copies(self, buffer: Tensor, rows: Tensor) -> Tensor:
+        end = self._rows + len(rows)
+        if end > len(buffer):
+            grown = buffer.new_empty(max(end, 2 * len(buffer)), *buffer.shape[1:])
+            grown[: self._rows, :, : self.length] = buffer[: self._rows, :, : self.length]
+            buffer = grown
+        buffer[self._rows : end, :, : self.length] = buffer[rows, :, : self.length]
+        return buffer
+
+    def copy_of(self, rows: Tensor, columns: Tensor, length: int) -> GrowingLayer:
+        """Return a new layer with what `take` would keep."""
+        layer = GrowingLayer()
+        layer.__dict__.update(self.__dict__)
+        layer.take(rows, columns, length)
+        return layer
+
+    def take(self, rows: Tensor, columns: Tensor, length: int) -> None:
+        """Keep these rows and columns.
+
+        Args:
+            rows: Rows to keep.
+            columns: Columns to keep of each row, shape (kept rows, columns); those from `length` on are spare room.
+            length: Number of columns in use.
+        """
+        assert self._key_buffer is not None
+        assert self._value_buffer is not None
+        # Layers can be on different devices.
+        rows, columns = rows.to(self._key_buffer.device), columns.to(self._key_buffer.device)
+        self._key_buffer = _taken(self._key_buffer, rows, columns)
+        self._value_buffer = _taken(self._value_buffer, rows, columns)
+        self._rows, self.length = len(rows), length
+        self.states()
+
+
+class GameCache:
+    """The cache of a batch of games.
+
+    `mask`, shape (rows, cached tokens), is 1 for a token of the game and 0 for a hole that attention must skip. Holes
+    come from padding, since rows read different numbers of tokens.
+    """
+
+    def __init__(self, num_layers: int, rows: int, device: torch.device) -> None:
+        self._layers = [GrowingLayer() for _ in range(num_layers)]
+        self.cache = Cache(layers=list(self._layers))
+        self.mask = torch.zeros(rows, 0, dtype=torch.long, device=device)
+
+    @classmethod
+    def of_model(cls, model: PreTrainedModel, rows: int) -> GameCache:
+        """Create an empty cache for the layers of a model."""
+        text_config = model.config.get_text_config()
+        return cls(text_config.num_hidden_layers - num_shared_layers(text_config), rows, model.device)
+
+    def append_mask(self, new: Tensor) -> tuple[Tensor, Tensor]:
+        """Append the mask of new tokens, shape (rows, new), 0 for padding.
+
+        Returns:
+            The whole mask, shape (rows, all tokens), and the positions of the new tokens, shape (rows, new).
+        """
+        read = self.mask.sum(dim=1, keepdim=True)  # positions count tokens, not columns
+        self.mask = torch.cat([self.mask, new], dim=1)
+        return self.mask, (read + new.cumsum(dim=1) - 1).clamp(min=0)
+
+    def keep(self, rows: Tensor) -> None:
+        """Keep these rows in this order, and remove holes; a row named more than once is copied."""
+        mask = self.mask[rows]
+        width = int(mask.sum(dim=1).max())
+        everyone = torch.arange(self.mask.shape[0], device=rows.device)
+        if width == mask.shape[1] and torch.equal(rows, everyone):
+            return
+        columns = torch.arange(mask.shape[1], device=rows.device).expand(len(rows), -1)
+        if width < mask.shape[1]:
+            # A stable sort moves holes to the left and keeps the order of tokens; then cut columns that are all holes.
+            columns = mask.argsort(dim=1, stable=True)[:, mask.shape[1] - width :]
+            mask = mask.gather(1, columns)
+        with_room = torch.cat([columns, columns.new_zeros(len(rows), _room(width))], dim=1)
+        for layer in self._layers:
+            layer.take(rows, with_room, width)
+        self.mask = mask
+
+    def fork(self, rows: Tensor) -> None:
+        """Append copies of these rows."""
+        self.mask = torch.cat([self.mask, self.mask[rows]])
+        for layer in self._layers:
+            layer.fork(rows)
+
+    def part(self, rows: Tensor) -> GameCache:
+        """Copy some rows into a new cache."""
+        width = self.mask.shape[1]
+        columns = torch.arange(width + _room(width), device=rows.device) % width
+        part = GameCache(0, 0, rows.device)
+        part.mask = self.mask[rows]
+        part._layers = [layer.copy_of(rows, columns.expand(len(rows), -1), width) for layer in self._layers]
+        part.cache = Cache(layers=list(part._layers))
+        return part
+
+    def take_back(self, part: GameCache, rows: Tensor) -> None:
+        """Append the tokens that `part` has read to the rows it was copied from; other rows get holes."""
+        width = self.mask.shape[1]
+        new = self.mask.new_zeros(self.mask.shape[0], part.mask.shape[1] - width)
+        new[rows] = part.mask[:, width:]
+        self.mask = torch.cat([self.mask, new], dim=1)
+        for layer, read in zip(self._layers, part._layers, strict=True):
+            added = (states[:, :, width:] for states in read.states())
+            layer.update(*(each.new_zeros(len(new), *each.shape[1:]).index_copy_(0, rows, each) for each in added))
+
+
+def joined(first: GameCache, second: GameCache) -> GameCache:
+    """Stack two caches; rows of the shorter one get holes on the left, so that all end in the same column."""
+    width = max(first.mask.shape[1], second.mask.shape[1])
+    both = GameCache(0, 0, first.mask.device)
+    both.mask = torch.cat([pad(cache.mask, (width - cache.mask.shape[1], 0)) for cache in (first, second)])
+    for a, b in zip(first._layers, second._layers, strict=True):
+        layer = GrowingLayer()
+        layer.update(*(_stacked(*states, width) for states in zip(a.states(), b.states(), strict=True)))
+        both._layers.append(layer)
+    both.cache = Cache(layers=list(both._layers))
+    return both
+
+
+def _stacked(a: Tensor, b: Tensor, width: int) -> Tensor:
+    return torch.cat([pad(states, (0, 0, width - states.shape[2], 0)) for states in (a, b)])
+
+
+def _room(tokens: int) -> int:
+    return max(32, tokens // 2)  # spare columns; growing by half makes appending a token cheap on average
+
+
+def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    # Gather rows and columns of a (rows, heads, capacity, head_dim) buffer in one pass, without an intermediate copy.
+    _, heads, capacity, head_dim = buffer.shape
+    starts = (rows[:, None] * heads + torch.arange(heads, device=rows.device)) * capacity  # (taken, heads)
+    places = starts[:, :, None] + columns[:, None, :]  # (taken, heads, columns)
+    return buffer.view(-1, head_dim).index_select(0, places.flatten()).view(*places.shape, head_dim)
+
+
+def bytes_per_token(model: PreTrainedModel) -> int:
+    """Return the bytes per token of a game in a cache, including spare room."""
+    text = model.config.get_text_config()
+    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)
+    kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
+    head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+    num_layers = int(text.num_hidden_layers) - num_shared_layers(text)
+    return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys, values, and half of both as spare room
+
+
+def search_cache(model: PreTrainedModel, rows: int) -> GameCache | RereadCache:
+    """Create an empty cache for a search, for any model."""
+    return RereadCache(rows) if needs_generate(model) else GameCache.of_model(model, rows)
+
+
+def next_logits(model: PreTrainedModel, cache: GameCache | RereadCache, tokens: Tensor, alive: Tensor) -> Tensor:
+    """Read tokens into a cache and return the logits after the last one of each row.
+
+    Args:
+        model: A model in inference mode.
+        cache: The tokens read so far; the new ones are appended.
+        tokens: Token ids, padded on the left, shape (rows, new).
+        alive: 1 on tokens, 0 on padding, same shape.
+
+    Returns:
+        Logits, shape (rows, vocabulary), float32.
+    """
+    if isinstance(cache, RereadCache):
+        return cache.read(model, tokens, alive)
+    mask, positions = cache.append_mask(alive)
+    output = model(
+        input_ids=tokens,
+        attention_mask=mask,
+        position_ids=positions,
+        past_key_values=cache.cache,
+        use_cache=True,
+        logits_to_keep=1,
+    )
+    logits: Tensor = output.logits[:, -1]
+    return logits.float()

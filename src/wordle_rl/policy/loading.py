@@ -1,0 +1,406 @@
+"""Load models with their tokenizers, save them, and read their configuration without weights."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import set_peft_model_state_dict
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    GenerationConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+from transformers.utils import logging as library_logging
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import named_template, training_template
+from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
+from wordle_rl.policy.adapters import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
+    add_adapters,
+    base_of,
+    disable_4bit_repacking,
+    four_bit_arguments,
+    has_adapters,
+    is_adapter,
+    load_adapters,
+    num_four_bit,
+    shape_adapters,
+)
+from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
+from wordle_rl.policy.gguf import at_directory
+from wordle_rl.policy.kv_cache import num_shared_layers
+from wordle_rl.policy.multimodal import language_config, load_language_model
+from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.tiny import make_model, make_tokenizer
+from wordle_rl.runs import RunError, is_run, trained_model
+
+SMALL = 20_000_000
+"""Models with fewer parameters use plain attention on a CPU."""
+SMALL_VOCABULARY = 4096
+"""Up to this many tokens, SFT computes all logits directly."""
+
+
+def load_model(settings: ModelSettings, seed: int, device_map: str | None = None) -> tuple[PreTrainedModel, ChatCodec]:
+    """Build the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer.
+
+    Args:
+        settings: The model.
+        seed: Random seed of new weights.
+        device_map: Where transformers places the weights (`auto`, `cpu`, `cuda:1`), for play only. None: the device of
+            this process.
+
+    Raises:
+        ConfigError: If there is no such model, or it is damaged.
+    """
+    library_logging.disable_progress_bar()  # its bars would tear ours
+    named, settings = settings.path, at_directory(settings)
+    if settings.path == "tiny":
+        tokenizer = make_tokenizer()
+        model = _make_tiny(tokenizer, settings, seed)
+        model.to(device_of_process())  # type: ignore[arg-type]  # transformers decorates `to` without its type
+    else:
+        with _loading(settings.path):
+            tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
+            model = _load_weights(settings, device_map)
+    if attention := attention_of(settings):
+        by_choice = settings.attn_implementation is not None
+        plain = not by_choice and (model.num_parameters() < SMALL or not _fits_sdpa(model))
+        model.set_attn_implementation("eager" if plain else attention)
+    # A setting for training elsewhere; with it on, no pass with a key/value cache works.
+    if getattr(text := model.config.get_text_config(), "output_router_logits", False):
+        text.output_router_logits = False
+    if is_adapter(settings.path):
+        with _loading(settings.path):
+            model = load_adapters(model, Path(settings.path), settings.lora)
+    elif settings.lora.rank:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model = add_adapters(model, settings.lora, named)
+    return model, _make_codec(tokenizer, settings)
+
+
+def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed: int) -> PreTrainedModel:
+    model = make_model(
+        tokenizer,
+        hidden_size=settings.hidden_size,
+        num_layers=settings.num_layers,
+        num_heads=settings.num_heads,
+        num_kv_heads=settings.num_kv_heads,
+        intermediate_size=settings.intermediate_size,
+        max_length=settings.max_length,
+        seed=seed,
+    )
+    return model if settings.dtype == "auto" else model.to(getattr(torch, settings.dtype))
+
+
+def _load_weights(settings: ModelSettings, device_map: str | None = None) -> PreTrainedModel:
+    # For an adapter, these are the weights of its base model.
+    dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
+    extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
+    if device_map is not None:
+        extra["device_map"] = device_map
+    model = load_language_model(_weights_path(settings), dtype, **extra)
+    if settings.load_in_4bit:
+        disable_4bit_repacking(model)
+    elif device_map is None:
+        model.to(device_of_process())  # type: ignore[arg-type]
+    return model
+
+
+def _fits_sdpa(model: PreTrainedModel) -> bool:
+    # torch's fused attention has no soft-capped logits.
+    softcapping = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
+    return bool(getattr(model, "_supports_sdpa", False)) and softcapping is None
+
+
+def attention_of(settings: ModelSettings) -> str | None:
+    """Return the attention implementation, or None for the library's choice.
+
+    On a CPU, plain attention is twice as fast for a small model's short games, and `load_model` uses it for every small
+    model. With the long prompts of a pretrained model it would double the memory of a backward pass.
+
+    Raises:
+        ConfigError: If a required package is missing.
+    """
+    attention = settings.attn_implementation
+    if attention is None:
+        if device_kind() == "cuda":
+            return None
+        return "eager" if settings.path == "tiny" else "sdpa"
+    if attention == "flash_attention_2":
+        if find_spec("flash_attn") is None:
+            raise ConfigError(
+                "model.attn_implementation 'flash_attention_2' needs a package that is not installed: "
+                "pip install flash-attn, or use 'sdpa'"
+            )
+        if settings.dtype == "float32":
+            raise ConfigError(
+                "model.attn_implementation 'flash_attention_2' computes in 16 bits; set model.dtype to 'bfloat16'"
+            )
+    elif attention not in {"eager", "sdpa", "flash_attention_3", "flex_attention"} and "/" not in attention:
+        raise ConfigError(
+            f"unknown model.attn_implementation {attention!r}: use eager, sdpa, flash_attention_2, flash_attention_3, "
+            "flex_attention, or a kernel of the hub"
+        )
+    return attention
+
+
+def check_packages(settings: ModelSettings) -> None:
+    """Check packages and hardware before anything is loaded.
+
+    Raises:
+        ConfigError: If something is missing. The message says how to get it.
+    """
+    attention_of(settings)
+    if settings.dtype == "bfloat16":
+        check_bf16('model.dtype "bfloat16"')
+    if settings.load_in_4bit:
+        four_bit_arguments(device_of_process())
+
+
+def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
+    """Return a model's codec and its context length in tokens (None if unknown), without loading weights.
+
+    Raises:
+        ConfigError: If there is no such model, or it is damaged.
+    """
+    if settings.path == "tiny":
+        return _make_codec(make_tokenizer(), settings), settings.max_length
+    settings = at_directory(settings)
+    with _loading(settings.path):
+        tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
+        config = language_config(_weights_path(settings))
+    return _make_codec(tokenizer, settings), _context_of(config)
+
+
+def _weights_path(settings: ModelSettings) -> str:
+    return base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
+
+
+def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
+    # The tokenizer also gets the template, so that it renders conversations as the codec does.
+    if settings.chat_template is not None:
+        tokenizer.chat_template = named_template(settings.chat_template)
+    tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
+    return ChatCodec(tokenizer, settings.template_kwargs, _published_stops(tokenizer, settings))
+
+
+def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> list[int]:
+    """Return special tokens at which the model's makers let it stop, from its generation_config.json if there is one.
+
+    Ordinary tokens are ignored: a stop inside words would cut replies, and many small models list one by mistake.
+    """
+    if settings.path == "tiny":
+        return []
+    try:
+        named = GenerationConfig.from_pretrained(_weights_path(settings)).eos_token_id
+    except OSError:  # no such file; an unreachable hub has failed earlier
+        return []
+    ids = named if isinstance(named, list) else [named]
+    return [i for i in ids if (token := tokenizer.added_tokens_decoder.get(i)) is not None and token.special]
+
+
+@contextmanager
+def _loading(path: str) -> Iterator[None]:
+    # Report faults of a model directory or hub name in one line.
+    _check_directory(path)
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(f"cannot load a model from {path!r}: {first_line}") from error
+
+
+def _check_directory(path: str) -> None:
+    # A path that looks local must hold a whole model, or transformers would ask the hub for it.
+    directory = Path(path)
+    if is_run(directory) and (model := trained_model(directory)) != directory:
+        fix = "train one in it, or name another" if model is None else f"name its trained model, {model}"
+        raise ConfigError(f"{path} is a run directory, not a model; {fix}")
+    if directory.is_dir():
+        if is_adapter(directory):
+            if not (directory / ADAPTER_WEIGHTS).is_file():
+                raise ConfigError(f"{path} holds {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; copy the whole adapter")
+        elif not (directory / "config.json").is_file():
+            raise ConfigError(f"{path} is no model directory: it has no config.json")
+        if not any(directory.glob("*.safetensors")) and (pickles := _pickled_weights(directory)):
+            raise ConfigError(
+                f"{path} holds its weights as a pickle ({pickles[0]}), which can run code and is not loaded; have it "
+                "saved as safetensors"
+            )
+        for file in sorted(directory.glob("*.safetensors")):
+            try:
+                with safe_open(file, framework="pt"):  # reads only the header, and checks it against the file's size
+                    pass
+            except SafetensorError as error:
+                raise ConfigError(f"{file} is damaged ({error}); copy or train the model again") from None
+    elif directory.exists() or path.startswith((".", "/", "~", "runs/")):
+        raise ConfigError(f"no model directory {path}; name an existing one")
+
+
+def _pickled_weights(directory: Path) -> list[str]:
+    patterns = ("pytorch_model*.bin", "adapter_model*.bin", "consolidated*.pth")
+    return sorted({file.name for pattern in patterns for file in directory.glob(pattern)})
+
+
+def save_model(
+    model: PreTrainedModel, codec: ChatCodec, directory: Path, state_dict: dict[str, Any] | None = None
+) -> None:
+    """Save weights, tokenizer and training chat template to a directory, atomically.
+
+    The stored generation settings name every token that ends a turn, so that servers stop where the policy does.
+
+    Args:
+        model: A whole model, or a base model with adapters (only the adapters are saved).
+        codec: Its tokenizer and template.
+        directory: Target. Other files in it stay.
+        state_dict: All weights, if the model holds only a shard of them.
+
+    Raises:
+        RunError: If they cannot be written.
+    """
+    if model.generation_config is not None:
+        stops = sorted(codec.stop_ids)
+        model.generation_config.eos_token_id = stops if len(stops) > 1 else stops[0]
+    with written_whole(directory) as partial:
+        if has_adapters(model):
+            # Save only the trained adapter; a second one may be the reference of a KL penalty.
+            model.save_pretrained(
+                str(partial), state_dict=state_dict, selected_adapters=["default"], save_embedding_layers=False
+            )
+            (partial / "README.md").unlink(missing_ok=True)  # peft's empty model card
+        else:
+            model.save_pretrained(partial, state_dict=state_dict)
+        codec.tokenizer.save_pretrained(partial)
+
+
+@contextmanager
+def written_whole(directory: Path) -> Iterator[Path]:
+    """Yield a temporary directory beside `directory`, and move its files over once all are written.
+
+    Raises:
+        RunError: If they cannot be written.
+    """
+    partial = directory.with_name(f".{directory.name}.partial")
+    try:
+        yield partial
+        directory.mkdir(parents=True, exist_ok=True)
+        for file in partial.iterdir():
+            file.replace(directory / file.name)
+    except (OSError, SafetensorError) as error:
+        raise RunError(f"cannot save the model in {directory}: {error}; free space and run again") from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def load_weights(model: PreTrainedModel, directory: Path) -> None:
+    """Load weights that `save_model` wrote back into a model; for adapters, only theirs.
+
+    Raises:
+        ConfigError: If the directory is damaged.
+    """
+    if has_adapters(model):
+        stored = load_file(directory / ADAPTER_WEIGHTS, device=str(model.device))
+        set_peft_model_state_dict(model, stored)
+        return
+    with _loading(str(directory)):
+        # Load through transformers: it may store weights under other names, or split differently, than the model.
+        saved = load_language_model(str(directory), "auto")
+    model.load_state_dict(saved.state_dict())
+
+
+def context_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | None:
+    """Return the longest prompt that leaves room for a completion in the context; None if the context is unknown.
+
+    Raises:
+        ConfigError: If the context is shorter than a completion may be.
+    """
+    context = context_length(model)
+    if context is None:
+        return None
+    budget = context - sampling.max_completion_tokens
+    if budget < 1:
+        raise ConfigError(
+            f"max_completion_tokens {sampling.max_completion_tokens} leaves no room for a prompt in the model's "
+            f"context of {context} tokens; lower it"
+        )
+    return budget
+
+
+def load_numbers(settings: ModelSettings) -> ModelNumbers:
+    """Compute a model's sizes from its configuration alone, without weights.
+
+    Raises:
+        ConfigError: If there is no such model, or it is damaged.
+    """
+    if settings.path == "tiny":
+        with torch.device("meta"):
+            model, four_bit = _make_tiny(make_tokenizer(), settings, 0), 0
+    else:
+        settings = at_directory(settings)
+        with _loading(settings.path), torch.device("meta"):
+            config = language_config(_weights_path(settings))
+            dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
+            model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)
+            four_bit = num_four_bit(model) if settings.load_in_4bit else 0
+            if is_adapter(settings.path):
+                model = shape_adapters(model, Path(settings.path))
+            elif settings.lora.rank:
+                model = add_adapters(model, settings.lora, settings.path)
+    text = model.config.get_text_config()
+    parameters = list(model.parameters())
+    hidden = int(text.hidden_size)
+    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)  # Mamba has none
+    experts = int(getattr(text, "num_experts_per_tok", None) or 1)
+    inside = _largest(text, "moe_intermediate_size") or _largest(text, "intermediate_size") or 4 * hidden
+    return ModelNumbers(
+        num_parameters=sum(parameter.numel() for parameter in parameters),
+        num_trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
+        num_layers=int(text.num_hidden_layers),
+        num_heads=heads,
+        num_kv_heads=_largest(text, "num_key_value_heads") or heads,
+        head_dim=_largest(text, "head_dim") or hidden // heads,
+        hidden_size=hidden,
+        intermediate_size=inside * experts,
+        vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
+        # With 4-bit layers, peft trains with everything else in float32.
+        weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
+        context=_context_of(model.config),
+        num_four_bit=four_bit,
+        trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
+        num_shared_layers=num_shared_layers(text),
+    )
+
+
+def _largest(text: PreTrainedConfig, name: str) -> int | None:
+    """Return a per-layer size, the largest if layers differ; None if the configuration lacks it."""
+    sizes: list[int] = []
+    for layer in getattr(text, "per_layer_config", None) or [text]:  # older releases configure all layers at once
+        size = getattr(layer, name, None)
+        sizes += size if isinstance(size, list) else [size or 0]
+    return max(sizes, default=0) or None
+
+
+def context_length(model: PreTrainedModel) -> int | None:
+    """Return the context length in tokens, or None if unknown."""
+    return _context_of(model.config)
+
+
+def _context_of(config: PreTrainedConfig) -> int | None:
+    length = getattr(config.get_text_config(), "max_position_embeddings", None)
+    return int(length) if length is not None else None

@@ -1,0 +1,320 @@
+"""Sampling from a transformers model, with a key/value cache kept across the turns of a game.
+
+A turn costs one forward pass over the feedback message and one per new token; nothing is read twice. This needs only
+`attention_mask`, `position_ids` and a cache, so it works for every causal model whose layers have keys and values.
+Models with other layers use transformers' own `generate` (generate.py), which reads the whole prompt every turn.
+
+A sliding window counts cached tokens, holes included. A batch that could outgrow the window is therefore read afresh
+every turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.policy.attention import grouped
+from wordle_rl.policy.base import Completion, Request, word_beam
+from wordle_rl.policy.batches import Batch, Batches
+from wordle_rl.policy.constrain import State, WordConstraint
+from wordle_rl.policy.drawing import draw, limited
+from wordle_rl.policy.generate import generate, left_padded, needs_generate, read_alike
+from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, next_logits
+from wordle_rl.policy.likeliest_word import WordSearch, opening_of
+from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig, PreTrainedModel
+
+logger = logging.getLogger(__name__)
+
+_LOGITS = 24
+"""Bytes per game and vocabulary entry while a token is drawn."""
+_CPU_BATCH = 256
+"""Rows per batch on a CPU: enough for fast matrix products, few enough for its caches."""
+_WORTH_A_PASS = 256
+"""Read a shared prefix in a pass of its own only if that saves this many tokens."""
+
+
+class _Replies:
+    # The completions of one turn. `running`, shape (games,), says which of the games since the last `narrow` continue.
+    # Tokens stay on the device until a set of games is finished, since every read waits for the device.
+
+    def __init__(self, num_games: int, stops: Tensor) -> None:
+        self.ids: list[list[int]] = [[] for _ in range(num_games)]
+        self.logprobs: list[list[float]] = [[] for _ in range(num_games)]
+        self._stops = stops
+        self._play(list(range(num_games)))
+
+    def _play(self, games: list[int]) -> None:
+        self._games = games
+        self.running = torch.ones(len(games), dtype=torch.bool, device=self._stops.device)
+        self._lengths = torch.zeros(len(games), dtype=torch.long, device=self._stops.device)
+        self._tokens: list[Tensor] = []
+        self._scores: list[Tensor] = []
+
+    def add(self, tokens: Tensor, logprobs: Tensor) -> None:
+        """Append one token per game, shape (games,); those of finished replies are ignored."""
+        self._tokens.append(tokens)
+        self._scores.append(logprobs)
+        self._lengths += self.running
+        self.running = self.running & ~torch.isin(tokens, self._stops)
+
+    def narrow(self, kept: Tensor) -> None:
+        """Continue with these games only."""
+        self.finish()
+        self._play([self._games[place] for place in kept.tolist()])
+
+    def finish(self) -> None:
+        """Move the tokens into `ids` and `logprobs`."""
+        tokens, scores = torch.stack(self._tokens, 1).tolist(), torch.stack(self._scores, 1).tolist()
+        for game, row, row_scores, end in zip(self._games, tokens, scores, self._lengths.tolist(), strict=True):
+            self.ids[game] += row[:end]
+            self.logprobs[game] += row_scores[:end]
+
+
+class TransformersSampler:
+    """Sample replies from a model in this process.
+
+    Args:
+        model: Any causal language model; in evaluation mode while it samples.
+        codec: Its tokenizer and chat template.
+        settings: How to draw tokens.
+        seed: Seed of the sampler's random stream, which continues over all games.
+        constraint: Limits guesses to listed words, see `make_constraint`. Greedy replies then name the likeliest word
+            (`likeliest_word`). None: any token can follow.
+    """
+
+    sampled_by: EngineName = "transformers"
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        settings: SamplingSettings | None = None,
+        seed: int = 0,
+        constraint: WordConstraint | None = None,
+    ) -> None:
+        self.codec = codec
+        self.model = model
+        self.settings = settings or SamplingSettings()
+        self._constraint = constraint
+        self._generator = torch.Generator(device=model.device).manual_seed(seed)
+        text_config = model.config.get_text_config()
+        self._by_generate = needs_generate(model)
+        self._window = _sliding_window(text_config)
+        most = self.settings.max_batch_size
+        size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
+        self._size, self._keeps_caches = size, True
+        self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
+        # The beam search needs memory for a second cache.
+        self._search_rows = size if model.device.type == "cpu" else size // 4
+        self._word_beam = word_beam(self.sampled_by, self.settings.temperature, constrained=constraint is not None)
+
+    def begin(self) -> None:
+        """Drop every cached game."""
+        self._batches.clear()
+
+    def room_for(self, num_tokens: int) -> int:
+        """See `MemoryBound`."""
+        each = num_tokens * bytes_per_token(self.model) + _LOGITS * self.model.config.get_text_config().vocab_size
+        free = free_memory(self.model.device)
+        return self.settings.max_batch_size if free is None else max(1, free // each)
+
+    @torch.no_grad()
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one reply per request; games seen before continue from their cache.
+
+        If memory runs out, all caches are dropped. From then on batches have half the size and are read from the start
+        every turn.
+        """
+        completions: dict[int, Completion] = {}
+        with sampling_mode(self.model):
+            while missing := [request for request in requests if request.game_id not in completions]:
+                try:
+                    self._sample_into(completions, missing)
+                except torch.OutOfMemoryError:
+                    if self._size == 1:
+                        raise
+                    self._size //= 2
+                    self._keeps_caches = False
+                    self._batches.clear()
+                    self._batches.size = self._size
+                    logger.warning("out of memory: only %d games at a time from now on", self._size)
+        return [completions[request.game_id] for request in requests]
+
+    def _sample_into(self, completions: dict[int, Completion], requests: Sequence[Request]) -> None:
+        if self._by_generate:
+            self._generate_into(completions, requests)
+            return
+        for batch, asking in self._batches.arrange(requests).items():
+            completions.update(self._sample_batch(batch, asking))
+            if not self._keeps_caches:
+                batch.cache = None
+
+    def _sample_batch(self, batch: Batch, requests: Sequence[Request]) -> dict[int, Completion]:
+        if batch.cache is None:
+            batch.cache, logits = self._open(batch.unread)
+        else:
+            logits = self._read(batch.cache, batch.unread)
+        rows = torch.tensor([batch.row_of[request.game_id] for request in requests], device=logits.device)
+        replies, rows = self._reply(batch.cache, logits, rows)
+        batch.row_of = {request.game_id: row for request, row in zip(requests, rows.tolist(), strict=True)}
+        for request, ids in zip(requests, replies.ids, strict=True):
+            # The last sampled token was never read, so the cache ends before it.
+            batch.fed[request.game_id] = [*request.prompt_ids, *ids[:-1]]
+        return dict(zip((request.game_id for request in requests), self._completions(requests, replies), strict=True))
+
+    def _generate_into(self, found: dict[int, Completion], requests: Sequence[Request]) -> None:
+        stops = torch.tensor(sorted(self.codec.stop_ids), device=self.model.device)
+        for places in read_alike(self.model, [len(request.prompt_ids) for request in requests]):
+            for first in range(0, len(places), self._size):
+                part = [requests[place] for place in places[first : first + self._size]]
+                replies = _Replies(len(part), stops)
+                states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(part)
+
+                def choose(logits: Tensor, replies: _Replies = replies) -> Tensor:
+                    nonlocal states
+                    chosen, logprobs = self._choose(logits, states, replies.running)
+                    replies.add(chosen, logprobs)
+                    states = self._after(states, chosen)
+                    return chosen
+
+                prompts = [request.prompt_ids for request in part]
+                limit = self.settings.max_completion_tokens
+                generate(self.model, prompts, limit, self.codec.stop_ids, self.codec.pad_id, choose)
+                replies.finish()
+                found |= dict(zip((request.game_id for request in part), self._completions(part, replies), strict=True))
+
+    def _completions(self, requests: Sequence[Request], replies: _Replies) -> list[Completion]:
+        self._name_likeliest(requests, replies)
+        return [Completion.of_tokens(self.codec, *reply) for reply in zip(replies.ids, replies.logprobs, strict=True)]
+
+    def _name_likeliest(self, requests: Sequence[Request], replies: _Replies) -> None:
+        # Replace the guess of each constrained greedy reply by the likeliest listed word.
+        if self._word_beam is None or self._constraint is None:
+            return
+        found = {}
+        for game, (request, ids) in enumerate(zip(requests, replies.ids, strict=True)):
+            if (opening := opening_of(request.prompt_ids, ids, self._constraint)) is not None:
+                found[game] = opening
+        words = WordSearch(self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._word_beam)
+        endings = words.search([*found.values()], self.settings.max_completion_tokens, self._search_rows)
+        for (game, opening), ending in zip(found.items(), endings, strict=True):
+            if ending is not None:
+                kept = opening.num_reply_tokens
+                replies.ids[game][kept:], replies.logprobs[game][kept:] = ending.token_ids, ending.logprobs
+
+    def _open(self, prompts: list[list[int]]) -> tuple[GameCache, Tensor]:
+        # Read prompts into a new cache, a long common prefix only once. In lexical order the first and the last prompt
+        # differ most, so their common prefix is that of all.
+        first, last = min(prompts), max(prompts)
+        same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        shared = min(same, min(map(len, prompts)) - 1)  # every row must read at least one token for its logits
+        longest = max(map(len, prompts)) + self.settings.max_completion_tokens
+        if shared * (len(prompts) - 1) < _WORTH_A_PASS or (self._window is not None and longest > self._window):
+            shared = 0
+        cache = GameCache.of_model(self.model, 1 if shared else len(prompts))
+        if shared:
+            self._read(cache, [prompts[0][:shared]])
+            cache.keep(torch.zeros(len(prompts), dtype=torch.long, device=self.model.device))
+        return cache, self._read(cache, [prompt[shared:] for prompt in prompts])
+
+    def _read(self, cache: GameCache, unread: list[list[int]]) -> Tensor:
+        padded = left_padded(unread, self.codec.pad_id, self.model.device)
+        return next_logits(self.model, cache, *padded)  # (rows, vocabulary)
+
+    def _reply(self, cache: GameCache, logits: Tensor, rows: Tensor) -> tuple[_Replies, Tensor]:
+        # Sample until every game has closed its turn or used up its tokens. `logits`, shape (rows, vocabulary), are for
+        # the first token; `rows`, shape (games,), is the row of each game. Games share a row until their tokens differ.
+        replies = _Replies(len(rows), torch.tensor(sorted(self.codec.stop_ids), device=logits.device))
+        states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(rows)
+        left_behind: list[tuple[GameCache, Tensor, Tensor]] = []  # a cache, the row of each game, rows that went on
+        for tokens_left in reversed(range(self.settings.max_completion_tokens)):
+            chosen, logprobs = self._choose(logits[rows], states, replies.running)
+            replies.add(chosen, logprobs)
+            if not tokens_left or not replies.running.any():
+                break
+            states = self._after(states, chosen)
+            rows, tokens, alive = self._branch(cache, rows, chosen, replies.running)
+            going = replies.running.nonzero()[:, 0]
+            no_row_is_shared = len(going) == int(alive.sum())
+            if no_row_is_shared and 2 * len(going) <= len(alive):
+                # Half of the rows are done: continue with the others in a smaller cache, which is merged back below.
+                taken = rows[going]
+                left_behind.append((cache, rows, taken))
+                cache, rows = cache.part(taken), torch.arange(len(going), device=going.device)
+                states = [states[game] for game in going.tolist()]
+                tokens, alive = chosen[going, None], torch.ones_like(going)[:, None]
+                replies.narrow(going)
+            logits = next_logits(self.model, cache, tokens, alive)
+        replies.finish()
+        for whole, rows_before, taken in reversed(left_behind):
+            whole.take_back(cache, taken)
+            cache, rows = whole, rows_before
+        return replies, rows
+
+    def _after(self, states: Sequence[State | None], tokens: Tensor) -> Sequence[State | None]:
+        if self._constraint is None:
+            return states
+        return [self._constraint.after(*pair) for pair in zip(states, tokens.tolist(), strict=True)]
+
+    def _branch(self, cache: GameCache, rows: Tensor, chosen: Tensor, running: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # Give games that share a row but chose different tokens rows of their own. Returns the row of each game and,
+        # per row, the next token and 1, or padding and 0; shape (rows, 1). A (row, token) pair is encoded as one
+        # integer; finished games count as one more token, `beyond`.
+        beyond = int(chosen.max()) + 1
+        choices = rows * (beyond + 1) + chosen.masked_fill(~running, beyond)
+        branches, branch_of = choices.unique(return_inverse=True)  # sorted by row, then by token
+        row_of, choice_of = branches // (beyond + 1), branches % (beyond + 1)
+        # The first branch keeps the row, the others get copies of it.
+        further = torch.cat([row_of.new_zeros(1, dtype=torch.bool), row_of[1:] == row_of[:-1]])
+        if further.any():
+            first_new = len(cache.mask)
+            cache.fork(row_of[further])
+            row_of = row_of.masked_scatter(further, torch.arange(first_new, len(cache.mask), device=rows.device))
+        alive = torch.zeros(len(cache.mask), 1, dtype=torch.long, device=rows.device)
+        tokens = torch.full_like(alive, self.codec.pad_id)
+        alive[row_of, 0] = (choice_of < beyond).long()
+        tokens[row_of, 0] = choice_of.where(choice_of < beyond, self.codec.pad_id)
+        return row_of[branch_of], tokens, alive
+
+    def _choose(self, logits: Tensor, states: Sequence[State | None], running: Tensor) -> tuple[Tensor, Tensor]:
+        if self._constraint is not None:
+            logits = limited(logits, self._constraint, states, running)
+        return draw(logits, self.settings, self._generator)
+
+
+@contextmanager
+def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Put the model into evaluation mode with grouped attention within this context."""
+    was_training = model.training
+    model.eval()
+    try:
+        with grouped(model):
+            yield
+    finally:
+        model.train(was_training)
+
+
+def _sliding_window(text_config: PreTrainedConfig) -> int | None:
+    layer_types = getattr(text_config, "layer_types", None)
+    if layer_types is not None and "sliding_attention" not in layer_types:
+        return None
+    return getattr(text_config, "sliding_window", None)
+
+
+def free_memory(device: torch.device) -> int | None:
+    """Return the bytes that games can use on a device; None if unknown. A fifth of main memory stays free."""
+    if device.type == "cuda":
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    total, taken = main_memory_bytes(), resident_memory_gib()
+    return None if total is None or taken is None else max(0, int(0.8 * (total - taken * 2**30)))

@@ -1,0 +1,210 @@
+"""Sampling from a vLLM engine in this process: token ids in; sampled ids and their log-probabilities out.
+
+The engine caches prefixes, so a turn costs only its new tokens here too. An evaluation has its own engine
+(`make_engine`); in training it is the one that TRL colocates (train/vllm.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.constrain import ReplyProcessor, WordConstraint
+
+if TYPE_CHECKING:
+    from vllm import RequestOutput, SamplingParams
+
+_FREE_SHARE = 0.9
+"""Fraction of free GPU memory for an engine of our own."""
+_CONSTRAIN = "wordle_rl_constrain"
+"""The extra argument of a request that asks for listed words only."""
+
+
+class TokenGenerator(Protocol):
+    """What we use of `vllm.LLM`; log-probabilities must be the processed ones."""
+
+    def generate(
+        self, prompts: Any, sampling_params: Sequence[SamplingParams], *, use_tqdm: bool
+    ) -> Sequence[RequestOutput]:
+        """Return one output per prompt, in order."""
+
+
+class VLLMSampler:
+    """Sample the replies of all games of a turn in one call of an engine.
+
+    Every request has its own random stream, so results do not depend on how the engine batches requests.
+
+    Args:
+        engine: The engine, with the weights that play.
+        codec: Tokenizer and chat template of its model.
+        settings: How to draw tokens.
+        seed: Seed of the streams, which continue over all games.
+        max_length: Most tokens of prompt and reply. A longer prompt is an error, never a loss. None: no limit.
+        constrained: Apply the constraint that the engine was created with.
+    """
+
+    sampled_by: Literal["vllm"] = "vllm"
+
+    def __init__(
+        self,
+        engine: TokenGenerator,
+        codec: ChatCodec,
+        settings: SamplingSettings | None = None,
+        seed: int = 0,
+        max_length: int | None = None,
+        *,
+        constrained: bool = False,
+    ) -> None:
+        self.codec, self._engine = codec, engine
+        self.settings = settings or SamplingSettings()
+        self._seeds = random.Random(seed)
+        self._max_length, self._constrained = max_length, constrained
+
+    def begin(self) -> None:
+        """Do nothing: the engine knows tokens, not games."""
+
+    def close(self) -> None:
+        """Stop the engine and free its memory."""
+        close_engine(self._engine)
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one reply per request."""
+        fits = [self._max_length is None or len(request.prompt_ids) < self._max_length for request in requests]
+        fitting = [request for request, ok in zip(requests, fits, strict=True) if ok]
+        params = [self._params() for _ in fitting]
+        prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in fitting]
+        outputs = iter(self._engine.generate(prompts, params, use_tqdm=False) if fitting else ())
+        too_long = "a prompt of {} tokens is too long: the engine takes {} with the reply"
+        return [
+            self._completion(next(outputs))
+            if ok
+            else Completion("", error=too_long.format(len(request.prompt_ids), self._max_length))
+            for request, ok in zip(requests, fits, strict=True)
+        ]
+
+    def _params(self) -> SamplingParams:
+        from vllm import SamplingParams
+
+        settings = self.settings
+        return SamplingParams(
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            max_tokens=settings.max_completion_tokens,
+            seed=self._seeds.getrandbits(31),
+            logprobs=0,  # only of the sampled token
+            stop_token_ids=sorted(self.codec.stop_ids),
+            ignore_eos=True,  # otherwise the stops of the model's generation_config.json would count, too
+            detokenize=False,
+            extra_args={_CONSTRAIN: True} if self._constrained else None,
+        )
+
+    def _completion(self, output: RequestOutput) -> Completion:
+        reply = output.outputs[0]
+        ids = tuple(int(token) for token in reply.token_ids)
+        if reply.logprobs is None or len(reply.logprobs) != len(ids):
+            raise RuntimeError("vLLM did not return a log-probability for each sampled token")
+        logprobs = [float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)]
+        return Completion.of_tokens(self.codec, ids, logprobs)
+
+
+def make_engine(
+    directory: Path,
+    codec: ChatCodec,
+    settings: SamplingSettings,
+    constraint: WordConstraint | None = None,
+    seed: int = 0,
+) -> VLLMSampler:
+    """Load a model directory into an engine of its own and return its sampler.
+
+    The engine runs in this process and takes nine tenths of the free GPU memory. On a GPU vLLM chooses the data type
+    (16 bits), on a CPU it is float32.
+
+    Args:
+        directory: A complete model; merge adapters first.
+        codec: Its tokenizer and chat template.
+        settings: How to draw tokens.
+        constraint: Limits guesses to listed words, see `make_constraint`. None: any token can follow.
+        seed: Seed of everything drawn at random.
+
+    Raises:
+        ConfigError: If vLLM cannot serve the model on this machine.
+    """
+    quiet_vllm()
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process, so that nothing is left running afterwards
+    if constraint is not None:
+        os.environ["VLLM_USE_V2_MODEL_RUNNER"] = "0"  # the newer one has no logits processors per request
+    import torch
+    from vllm import LLM
+    from vllm.distributed import parallel_state
+
+    # An earlier engine of this process, such as that of a training, may have left its process groups behind.
+    if parallel_state.model_parallel_is_initialized():
+        parallel_state.cleanup_dist_env_and_memory()
+    on_gpu = torch.cuda.is_available()
+    extra: dict[str, Any] = {"gpu_memory_utilization": _free_share()} if on_gpu else {"dtype": "float32"}
+    if constraint is not None:
+        extra |= {"logits_processors": [_listed_words(constraint)], "async_scheduling": False}
+    try:
+        llm = LLM(
+            model=str(directory),
+            seed=seed,
+            max_num_seqs=settings.max_batch_size,
+            logprobs_mode="processed_logprobs",
+            generation_config="vllm",
+            enforce_eager=not on_gpu,
+            **extra,
+        )
+    except (ValueError, RuntimeError, OSError) as error:
+        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise ConfigError(
+            f'vLLM cannot serve {directory}: {first_line}; fix that, or use engine "transformers"'
+        ) from error
+    length = int(llm.llm_engine.model_config.max_model_len)
+    return VLLMSampler(llm, codec, settings, seed, length, constrained=constraint is not None)
+
+
+def close_engine(llm: Any) -> None:
+    """Stop a `vllm.LLM` of this process and free its memory."""
+    import torch
+
+    llm.llm_engine.engine_core.shutdown()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def quiet_vllm() -> None:
+    """Let vLLM log only errors, to standard error; variables that are already set stay."""
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "ERROR")
+    os.environ.setdefault("VLLM_LOGGING_STREAM", "ext://sys.stderr")
+
+
+def _free_share() -> float:
+    import torch
+
+    # vLLM wants a fraction of the total memory, of which other processes may already use a part.
+    gc.collect()
+    torch.cuda.empty_cache()
+    free, total = torch.cuda.mem_get_info()
+    return _FREE_SHARE * free / total
+
+
+def _listed_words(constraint: WordConstraint) -> type[Any]:
+    # vLLM wants a class; its instance creates a logits processor for each request that asks for one.
+    from vllm.v1.sample.logits_processor import AdapterLogitsProcessor
+
+    class ListedWords(AdapterLogitsProcessor):  # type: ignore[misc]  # vllm is not there when types are checked
+        def is_argmax_invariant(self) -> bool:
+            return False
+
+        def new_req_logits_processor(self, params: SamplingParams) -> ReplyProcessor | None:
+            return ReplyProcessor(constraint) if (params.extra_args or {}).get(_CONSTRAIN) else None
+
+    return ListedWords

@@ -1,0 +1,165 @@
+"""Sampling from a vLLM server over HTTP: token ids in; sampled ids and their log-probabilities out.
+
+Each process sends one request per game and turn, and the server batches concurrent requests. Nothing is gathered over
+processes while games run, so a process whose games end early never blocks the others.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any, Literal
+from urllib.error import HTTPError
+from urllib.request import Request as HttpRequest
+from urllib.request import urlopen
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.endpoint.retry import Backoff, is_passing
+
+_MOST_AT_ONCE = 256
+"""Concurrent requests of one process; each holds a thread."""
+_TRIES = 4
+_TIMEOUT_S = 600.0
+_LOOK_S = 10.0
+_LOOK_EVERY_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model of a vLLM server: its name there, and the most tokens of prompt and reply."""
+
+    name: str
+    max_length: int
+
+
+def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.0) -> list[ServedModel] | None:
+    """List the models of a vLLM server; None if no server answers.
+
+    Args:
+        server: Address without `/v1`.
+        timeout_s: Timeout of one attempt, in seconds.
+        wait_s: How long to wait for the server to come up, in seconds.
+    """
+    deadline = time.monotonic() + wait_s
+    while True:
+        try:
+            cards = _json_of(f"{server.rstrip('/')}/v1/models", timeout_s)["data"]
+            return [ServedModel(str(card["id"]), int(card["max_model_len"])) for card in cards]
+        except (OSError, HTTPException, ValueError, KeyError, TypeError):  # nothing there yet, or something else
+            if time.monotonic() >= deadline:
+                return None
+        time.sleep(_LOOK_EVERY_S)
+
+
+def check_takes_weights(server: str) -> None:
+    """Check that a server takes weights and returns the log-probabilities that it samples from.
+
+    Raises:
+        ConfigError: If not; it names the missing option of `vllm serve`.
+    """
+    try:
+        found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json", _LOOK_S)["vllm_config"]
+        transfer, mode = found["weight_transfer_config"], found["model_config"]["logprobs_mode"]
+    except (OSError, HTTPException, ValueError, KeyError, TypeError):
+        raise ConfigError(
+            f"{server} does not tell its settings; start it with VLLM_SERVER_DEV_MODE=1, as scripts/vllm_server.sh does"
+        ) from None
+    if transfer is None:
+        raise ConfigError(
+            f'{server} takes no weights; start it with --weight-transfer-config \'{{"backend": "nccl"}}\', as '
+            "scripts/vllm_server.sh does"
+        )
+    if mode != "processed_logprobs":
+        raise ConfigError(
+            f"{server} returns {mode}; start it with --logprobs-mode processed_logprobs, as scripts/vllm_server.sh does"
+        )
+
+
+def _json_of(url: str, timeout_s: float) -> Any:
+    with urlopen(url, timeout=timeout_s) as reply:
+        return json.load(reply)
+
+
+class ServerSampler:
+    """Sample the replies of all games of a turn, each with a request and a seed of its own.
+
+    If a request keeps failing, its game is an error, never a loss.
+
+    Args:
+        server: Address of the server, without `/v1`.
+        model: The model on the server.
+        codec: Its tokenizer and chat template.
+        settings: How to draw tokens.
+        seed: Seed of the requests' seeds, which continue over all games.
+    """
+
+    sampled_by: Literal["vllm"] = "vllm"
+
+    def __init__(
+        self, server: str, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int
+    ) -> None:
+        self.codec, self.settings = codec, settings
+        self._url, self._model = f"{server.rstrip('/')}/v1/completions", model
+        self._seeds = random.Random(seed)
+        self._backoff = Backoff()
+
+    def begin(self) -> None:
+        """Do nothing: the server knows tokens, not games."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Sample one reply per request."""
+        seeds = [self._seeds.getrandbits(31) for _ in requests]
+        at_once = min(len(requests), self.settings.max_batch_size, _MOST_AT_ONCE)
+        with ThreadPoolExecutor(max(1, at_once)) as pool:
+            return list(pool.map(self._ask, requests, seeds))
+
+    def _ask(self, request: Request, seed: int) -> Completion:
+        body = json.dumps(self._body(request, seed)).encode()
+        reason = ""
+        for attempt in range(1, _TRIES + 1):
+            time.sleep(self._backoff.left_s())
+            status: int | None = None
+            headers: Mapping[str, str] = {}
+            try:
+                post = HttpRequest(self._url, body, {"Content-Type": "application/json"})
+                with urlopen(post, timeout=_TIMEOUT_S) as reply:
+                    return self._completion(json.load(reply))
+            except HTTPError as error:
+                status, headers = error.code, dict(error.headers)
+                reason = f"status {status}: {error.read(300).decode(errors='replace')}"
+                if not is_passing(status):
+                    break
+            except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
+                reason = f"{type(error).__name__}: {error}"
+            if attempt < _TRIES:
+                time.sleep(self._backoff.after(status, headers, attempt))
+        return Completion("", error=f"{self._url} returned no completion: {' '.join(reason.split())}")
+
+    def _body(self, request: Request, seed: int) -> dict[str, Any]:
+        return {
+            "model": self._model.name,
+            "prompt": list(request.prompt_ids),
+            "max_tokens": self.settings.max_completion_tokens,
+            "temperature": self.settings.temperature,
+            "top_p": self.settings.top_p,
+            "seed": seed,  # without it, engines with the same seed can draw the same reply to the same prompt
+            "logprobs": 0,  # only of the sampled token
+            "stop_token_ids": sorted(self.codec.stop_ids),
+            "ignore_eos": True,  # otherwise the stops of the model's generation_config.json would count, too
+            "return_token_ids": True,
+        }
+
+    def _completion(self, answer: Any) -> Completion:
+        [choice] = answer["choices"]
+        ids = tuple(int(token) for token in choice["token_ids"])
+        logprobs = tuple(float(number) for number in choice["logprobs"]["token_logprobs"])
+        if not ids or len(ids) != len(logprobs):
+            raise ValueError(f"{len(logprobs)} log-probabilities for {len(ids)} tokens")
+        return Completion.of_tokens(self.codec, ids, logprobs)

@@ -1,0 +1,156 @@
+"""Laws of the endpoint sampler, against a small server on this machine: trouble is an error, never a loss."""
+
+import json
+import logging
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openai")
+
+from fake_endpoint import KEY, Answer, FakeEndpoint, chat
+
+from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.endpoint.providers import Endpoint, find_endpoint
+from wordle_rl.policy.endpoint.sampler import OpenAISampler
+from wordle_rl.prompt import Prompter, Thinking
+from wordle_rl.rollout import InitialState, play
+
+
+def sampler(
+    endpoint: FakeEndpoint,
+    sampling: SamplingSettings | None = None,
+    concurrency: int = 16,
+    timeout_s: float = 5.0,
+    max_retries: int = 1,
+    **options: object,
+) -> OpenAISampler:
+    found = find_endpoint(endpoint.url, Path("nowhere"))
+    patience = PatienceSettings(concurrency=concurrency, timeout_s=timeout_s)
+    return OpenAISampler(found, "m", sampling or SamplingSettings(), patience, max_retries=max_retries, **options)
+
+
+def requests(count: int = 1) -> list[Request]:
+    return [Request(i, ({"role": "user", "content": f"game {i}"},), ()) for i in range(count)]
+
+
+def test_replies_come_back_in_the_order_asked(serve) -> None:
+    def echo(number: int, body: dict) -> Answer:
+        time.sleep(0.02 * (number % 3))
+        return chat(f"re: {body['messages'][-1]['content']}")
+
+    completions = sampler(serve(echo)).sample(requests(9))
+    assert [c.text for c in completions] == [f"re: game {i}" for i in range(9)]
+    assert not any(c.error or c.overlong for c in completions)
+
+
+def test_settings_and_words_reach_the_endpoint(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    sampler(endpoint, SamplingSettings(temperature=0.3, top_p=0.8, max_completion_tokens=77)).sample(requests())
+    [body] = endpoint.requests
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 0.8, 77)
+    assert body["messages"] == [{"role": "user", "content": "game 0"}]
+    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_the_bound_on_a_reply_has_the_name_the_endpoint_takes(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    found = Endpoint(endpoint.url, "OPENAI_API_KEY", KEY, limit_name="max_completion_tokens")
+    OpenAISampler(found, "o", SamplingSettings(max_completion_tokens=77), PatienceSettings()).sample(requests())
+    [body] = endpoint.requests
+    assert body["max_completion_tokens"] == 77
+    assert "max_tokens" not in body
+
+
+def test_a_model_that_takes_no_temperature_is_told_what_to_do(serve) -> None:
+    refusal = {"error": {"message": "does not support 0.0", "param": "temperature", "code": "unsupported_value"}}
+    endpoint = serve(lambda *_: (400, refusal))
+    [completion] = sampler(endpoint).sample(requests())
+    assert all(part in (completion.error or "") for part in ("--temperature None", "BadRequestError"))
+    assert len(endpoint.requests) == 1
+
+
+def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
+    def slow(*_: object) -> Answer:
+        time.sleep(0.03)
+        return chat("x")
+
+    endpoint = serve(slow)
+    sampler(endpoint, concurrency=3).sample(requests(12))
+    assert 2 <= endpoint.busiest <= 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"<html>login</html>", b"", b"[]", b'"text"', b"{}"),
+        pytest.param(b"[" * 10**5 + b"]" * 10**5, id="deeply nested"),
+        *({"choices": choices} for choices in ([], None, "text", {"a": 1}, ["text"], [{}], [{"message": None}])),
+        *({"choices": [{"message": message}]} for message in ("text", {"content": ["text"]}, {"content": 7})),
+    ],
+)
+def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) -> None:
+    endpoint = serve(lambda _, body: (200, value) if body["messages"][0]["content"] == "game 0" else chat("ok"))
+    broken, sound = sampler(endpoint, max_retries=0).sample(requests(2))
+    assert broken.error
+    assert (sound.text, sound.error) == ("ok", None)
+
+
+def test_a_reply_that_an_error_broke_off_is_an_error(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("<guess>cr", "error")), max_retries=0).sample(requests())
+    assert completion.text == ""
+    assert (completion.error or "").startswith("AnswerError")
+
+
+def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> None:
+    overloaded = (200, {"error": {"message": "overloaded", "code": 503}})
+    endpoint = serve(lambda number, _: chat("ok") if number == 1 else overloaded)
+    asked = sampler(endpoint)
+    assert asked.sample(requests())[0].text == "ok"
+    [completion] = asked.sample(requests())
+    assert completion.error == "AnswerError: the endpoint sent an error: overloaded"
+    assert len(endpoint.requests) == 4
+
+
+def test_a_reply_cut_at_its_limit_is_overlong_and_not_an_error(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("<think>hmm", "length"))).sample(requests())
+    assert (completion.text, completion.overlong, completion.error) == ("<think>hmm", True, None)
+
+
+def test_thinking_sent_apart_is_read_where_a_reply_must_think(serve) -> None:
+    endpoint = serve(lambda *_: chat("<guess>crane</guess>", reasoning_content=f"why {KEY}"))
+    for thinking in Thinking:
+        asked = sampler(endpoint, thinking=thinking)
+        before = "<think>why (key)</think>\n" if thinking is Thinking.REQUIRED else ""
+        assert asked.sample(requests())[0].text == f"{before}<guess>crane</guess>"
+
+
+def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
+    guesses = iter(["crate", "grape", "crane"])
+    endpoint = serve(lambda *_: chat(f"<guess>{next(guesses)}</guess>"))
+    [trajectory] = play([InitialState("crane")], small_words, Prompter(), sampler(endpoint))
+    assert trajectory.transcript.won
+    assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6]
+    assert "crane" not in json.dumps(endpoint.requests[1]["messages"][1:])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
+def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"no response from .*base-url") as caught:
+        OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), "m", SamplingSettings(), PatienceSettings())
+    assert "\n" not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_the_key_is_never_shown(serve, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoint = serve(lambda *_: (400, {"error": {"message": f"bad key {KEY}"}}))
+    asked = sampler(endpoint, max_retries=0)
+    [completion] = asked.sample(requests())
+    assert "bad key" in (completion.error or "")
+    [echoed] = sampler(serve(lambda *_: chat(f"is it {KEY}?"))).sample(requests())
+    assert echoed.text == "is it (key)?"
+    for text in (repr(asked), str(asked), repr(asked._endpoint), completion.error or "", caplog.text):
+        assert KEY not in text

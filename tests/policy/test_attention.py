@@ -1,0 +1,46 @@
+"""Laws of grouped attention: the same numbers, and every model gets its own formula back."""
+
+from contextlib import nullcontext
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from small_models import small_config
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.policy.attention import NAME, grouped
+
+
+@pytest.mark.parametrize("new", [1, 4])
+def test_grouped_attention_is_the_eager_formula(codec: ChatCodec, new: int) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_attention_heads": 4, "num_key_value_heads": 2}))
+    model.set_attn_implementation("eager")
+    ids = torch.randint(4, len(codec.tokenizer), (3, 7))
+    mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 1, 1, 1, 1, 1, 1]])
+    logits = []
+    for context in (nullcontext(), grouped(model)):
+        with context, torch.no_grad():
+            cache = model(ids[:, :-new], attention_mask=mask[:, :-new], use_cache=True).past_key_values
+            logits.append(model(ids[:, -new:], attention_mask=mask, past_key_values=cache).logits)
+    assert torch.allclose(logits[0], logits[1], atol=1e-5)
+
+
+def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_hidden_layers": 2}))
+    model.set_attn_implementation("eager")
+    mask = torch.tensor([[0, 0, 1, 1], [1] * 4])
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), grouped(model):
+        logits = model(torch.randint(4, len(codec.tokenizer), mask.shape), attention_mask=mask).logits
+    assert logits[mask.bool()].isfinite().all()
+
+
+@pytest.mark.parametrize("own", ["eager", "sdpa"])
+def test_a_model_gets_its_own_attention_back(own: str, codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
+    model.set_attn_implementation(own)
+    with pytest.raises(KeyboardInterrupt, match=NAME), grouped(model):
+        raise KeyboardInterrupt(model.config._attn_implementation)
+    assert model.config._attn_implementation == own

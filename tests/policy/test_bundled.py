@@ -1,0 +1,38 @@
+"""The player that travels in the package: small, found by its name, and good."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+from wordle_rl.config import SamplingSettings
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.players import make_player, words_of
+from wordle_rl.policy.directory import find_model, game_of
+from wordle_rl.rollout import InitialState, play
+
+
+def test_it_takes_little_room() -> None:
+    files = [*find_model(Path("bundled")).iterdir()]
+    assert sum(file.stat().st_size for file in files) <= 2_000_000
+
+
+def test_it_wins_nearly_every_game() -> None:
+    game = game_of(find_model(Path("bundled")))
+    assert game is not None
+    context = GameContext.from_settings(words_of("bundled"), game)
+    player = make_player(
+        "bundled", context.words, None, SamplingSettings(temperature=0.0, max_completion_tokens=12),
+        solver=context.solver,
+    )  # fmt: skip
+    secrets = context.split.train[:: len(context.split.train) // 60]
+    games = play([InitialState(s) for s in secrets], context.words, player.prompter, player.sampler)
+    assert sum(game.transcript.won for game in games) >= 0.95 * len(secrets)
+
+
+def test_a_directory_of_that_name_comes_first(tmp_path, monkeypatch) -> None:
+    (tmp_path / "bundled").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="bundled"):
+        find_model(Path("bundled"))

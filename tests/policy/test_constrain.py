@@ -1,0 +1,283 @@
+"""Laws of constrained replies: every guess is a listed word in any tokenizer, and good replies stay as they are."""
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from chat_families import family_tokenizer
+from constrained_games import KINDS, Hasty, codecs_of, hasty
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import SamplingSettings
+from wordle_rl.game import Outcome
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.constrain import (
+    START,
+    Phase,
+    ReplyProcessor,
+    State,
+    WordConstraint,
+    make_constraint,
+    token_texts,
+)
+from wordle_rl.policy.tiny import END, make_model
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.prompt import Guess, Prompter, Style
+from wordle_rl.rollout import InitialState, play
+from wordle_rl.words import WordList
+
+SAMPLING = SamplingSettings(max_completion_tokens=40)
+
+
+@pytest.fixture(scope="module")
+def codecs(small_words: WordList) -> dict[str, ChatCodec]:
+    return codecs_of(small_words)
+
+
+def limited_after(constraint: WordConstraint, token_ids: Sequence[int], logits):
+    """The logits of the token after a reply's beginning."""
+    return ReplyProcessor(constraint)(token_ids, logits)
+
+
+def spellings(codec: ChatCodec, text: str, count: int) -> Iterator[list[int]]:
+    """The tokenizer's own tokens for a text, and random other ways to cut it into tokens."""
+    yield codec.encode(text)
+    ids_of: dict[str, int] = {piece: i for i, piece in enumerate(token_texts(codec.tokenizer))}
+    rng = random.Random(text)
+    for _ in range(count):
+        ids, place = [], 0
+        while place < len(text):
+            ends = [end for end in range(place + 1, len(text) + 1) if text[place:end] in ids_of]
+            end = rng.choice(ends)
+            ids.append(ids_of[text[place:end]])
+            place = end
+        yield ids
+
+
+def engine(
+    process: Callable[[Sequence[int], np.ndarray], np.ndarray], vocabulary: int, stops: frozenset[int], seed: int
+) -> list[int]:
+    """An engine that samples from noise and knows nothing of the constraint but its call."""
+    rng = np.random.default_rng(seed)
+    ids: list[int] = []
+    while len(ids) < 60 and not (ids and ids[-1] in stops):
+        logits = process(ids, rng.normal(scale=3.0, size=vocabulary))
+        chances = np.exp(logits - logits.max())
+        ids.append(int(rng.choice(vocabulary, p=chances / chances.sum())))
+    return ids
+
+
+# --- every guess is a listed word -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA, Style.SPELLED])
+def test_noise_spells_listed_words_only(
+    kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=style)
+    constraint = hasty(codec, small_words, prompter)
+    said = set()
+    for seed in range(60):
+        ids = engine(ReplyProcessor(constraint), len(codec.tokenizer), codec.stop_ids, seed)
+        assert ids[-1] in codec.stop_ids
+        parsed = prompter.parse(codec.text_of(ids))
+        assert isinstance(parsed, Guess)
+        assert parsed.word in small_words
+        said.add(parsed.word)
+    assert len(said) > 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.SPELLED])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_random_model_guesses_listed_words_only(
+    kind: str, style: Style, temperature: float, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=style)
+    model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    settings = SAMPLING.model_copy(update={"temperature": temperature})
+    sampler = TransformersSampler(model.eval(), codec, settings, 0, hasty(codec, small_words, prompter))
+    games = play([InitialState(secret) for secret in small_words.answers[:6]], small_words, prompter, sampler)
+    turns = [turn for game in games for turn in game.transcript.own_turns]
+    assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}
+    assert len(turns) > 12
+
+
+def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
+    texts = ["<guess>", "</guess>", "<end>", "c", "r", "a", "n", "e", "ne", "fu", "zzy", "z", "fuz", "cra"]
+    constraint = Hasty(["crane", "fuzzy"], ("<guess>", "</guess>"), texts, [2])
+    assert constraint.after(State(Phase.IN_WORD, "fu"), 11) == State(Phase.IN_WORD, "fuz")
+    assert constraint.allowed(State(Phase.IN_WORD, "fu")).tolist() == [10]  # a lone z could not be followed by zy
+    assert constraint.allowed(State(Phase.BEFORE_WORD)).tolist() == [3, 9, 13]
+    replies = (engine(ReplyProcessor(constraint), len(texts), frozenset({2}), seed) for seed in range(20))
+    said = {"".join(texts[i] for i in ids) for ids in replies}
+    assert said == {"<guess>crane</guess><end>", "<guess>fuzzy</guess><end>"}
+
+
+# --- what is good stays as it is ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("style", "reply"),
+    [
+        (Style.COMPACT, "<guess>crane</guess>"),
+        (Style.COMPACT, "<think>so <guess or a [b]</think>\n<guess>fuzzy</guess>"),
+        (Style.COMPACT, "<guess> CrAne\n</guess> \n"),
+        (Style.TEXTARENA, "<think>[zzz] no</think>[crane]"),
+        (Style.TEXTARENA, "[ crane]"),
+        (Style.SPELLED, "c r a n e"),
+        (Style.SPELLED, " C r A n e \n"),
+    ],
+)
+def test_a_good_reply_may_be_said_in_any_tokens(
+    kind: str, style: Style, reply: str, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=style)
+    assert isinstance(prompter.parse(reply), Guess)
+    constraint = make_constraint(small_words, prompter, codec)
+    stop = codec.turn_end_ids[0]
+    for ids in spellings(codec, reply, 20):
+        state = constraint.start
+        for token in [*ids, stop]:
+            allowed = constraint.allowed(state)
+            assert allowed is None or token in allowed
+            state = constraint.after(state, token)
+
+
+# --- where the prompt has opened the thought ------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def opened() -> ChatCodec:
+    """DeepSeek-R1's template ends a prompt in an opened thought."""
+    codec = ChatCodec(family_tokenizer("deepseek-r1"))
+    assert codec.frame.opened == "<think>\n"
+    return codec
+
+
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.TEXTARENA])
+@pytest.mark.parametrize("thought", ["the form is <guess>word</guess>, or [zzzzz], so", None])
+def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
+    style: Style, thought: str | None, opened: ChatCodec, small_words: WordList
+) -> None:
+    prompter = Prompter(style=style)
+    constraint = make_constraint(small_words, prompter, opened)
+    said = opened.reply_ids(prompter.reply("crane", thought))
+    state, num_limited = constraint.start, 0
+    for token in said:
+        allowed = constraint.allowed(state)
+        assert allowed is None or token in allowed
+        num_limited += allowed is not None and len(allowed) < len(opened.tokenizer) // 2
+        state = constraint.after(state, token)
+    assert num_limited >= len(opened.encode("crane"))
+    logits = np.zeros(len(opened.tokenizer))
+    assert np.isfinite(limited_after(constraint, opened.encode(f"so {prompter.guess_tags[0]}zz"), logits)).all()
+
+
+def test_a_sampler_takes_up_a_reply_where_the_prompt_has_left_it(opened: ChatCodec, small_words: WordList) -> None:
+    constraint = make_constraint(small_words, Prompter(), opened)
+    seen: list[State | None] = []
+    allowed = constraint.allowed
+    constraint.allowed = lambda state: (seen.append(state), allowed(state))[1]  # type: ignore[method-assign]
+    model = make_model(opened.tokenizer, hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1)
+    settings = SAMPLING.model_copy(update={"max_completion_tokens": 1})
+    TransformersSampler(model, opened, settings, 0, constraint).sample([Request(0, (), (), opened.encode("5x6"))])
+    assert seen == [State(Phase.THINKING)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.SPELLED])
+def test_a_greedy_choice_that_is_allowed_is_kept(
+    kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec, prompter = codecs[kind], Prompter(style=style)
+    constraint = make_constraint(small_words, prompter, codec)
+    for word in small_words.guesses:
+        wanted = codec.reply_ids(prompter.reply(word, "hm"))
+        for place, token in enumerate(wanted):
+            logits = np.zeros(len(codec.tokenizer))
+            logits[token] = 1.0
+            assert limited_after(constraint, wanted[:place], logits).argmax() == token
+
+
+def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    codec = codecs["tiny"]
+    constraint = make_constraint(small_words, Prompter(style=Style.COMPACT), codec)
+
+    def allowed_after(text: str) -> set[str] | None:
+        state: State | None = START
+        for token in codec.encode(text):
+            state = constraint.after(state, token)
+        ids = constraint.allowed(state)
+        return None if ids is None else {codec.tokenizer.decode([i]) for i in ids}
+
+    assert allowed_after("") is None
+    assert allowed_after("I say crane!") is None
+    assert allowed_after("<think><guess>") is None
+    assert allowed_after("<guess>kudz") == {"u", "U"}
+    assert allowed_after("<guess>kudzu") == {" ", "\n", "</guess>", "<"}
+    assert allowed_after("<guess>kudzu  ") == {"</guess>", "<"}
+    assert allowed_after("<guess>kudzu</guess>") == {" ", "\n", END}
+    assert allowed_after("<guess>kudzu</guess>\n ") == {END}
+    assert allowed_after("<guess>zzz") == {END}  # astray, as only an engine that ignores the logits can be
+
+
+def test_a_spelled_reply_is_limited_from_its_first_letter_on(
+    codecs: dict[str, ChatCodec], small_words: WordList
+) -> None:
+    codec = codecs["tiny"]
+    constraint = make_constraint(small_words, Prompter(style=Style.SPELLED), codec)
+
+    def allowed_after(text: str) -> set[str]:
+        state: State | None = constraint.start
+        for token in codec.encode(text):
+            state = constraint.after(state, token)
+        return {codec.tokenizer.decode([i]) for i in constraint.allowed(state)}
+
+    firsts = {word[0] for word in small_words.guesses}
+    assert allowed_after("") == {*firsts, *map(str.upper, firsts), " ", "\n"}
+    assert allowed_after("k") == {" "}
+    assert allowed_after("k u d z ") == {"u", "U"}
+    assert allowed_after("k u d z u") == {" ", "\n", END}
+    assert allowed_after("kudzu") == {END}  # astray
+
+
+def test_a_torch_engine_is_served_too(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    codec = codecs["tiny"]
+    constraint = make_constraint(small_words, Prompter(style=Style.COMPACT), codec)
+    logits = torch.randn(len(codec.tokenizer))
+    before = logits.clone()
+    ids = codec.encode("<guess>kudz")
+    after = limited_after(constraint, ids, logits)
+    kept = codec.encode("uU")
+    assert after[kept].tolist() == before[kept].tolist()
+    assert int(after.isfinite().sum()) == len(kept)
+    assert torch.equal(limited_after(constraint, [], before.clone()), before)
+
+
+def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+    codec, prompter = codecs["tiny"], Prompter(style=Style.COMPACT)
+    constraint = hasty(codec, small_words, prompter)
+    model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
+    sampler = TransformersSampler(model.eval(), codec, SAMPLING, 0, constraint)
+    prompt = codec.encode("5x6")
+    [completion] = sampler.sample([Request(0, (), (), prompt)])
+    with torch.no_grad():
+        logits = model(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0].float()
+    state: State | None = START
+    for place, (token, logprob) in enumerate(zip(completion.token_ids, completion.sampler_logprobs, strict=True)):
+        here = logits[len(prompt) + place - 1]
+        exact = here[token] - here[torch.from_numpy(constraint.allowed(state))].logsumexp(0)
+        assert logprob == pytest.approx(float(exact), abs=1e-4)
+        state = constraint.after(state, token)
+    assert len(completion.token_ids) > 5
+
+
+# --- where it is refused --------------------------------------------------------------------------------------------

@@ -1,0 +1,125 @@
+"""Laws of the device: a GPU, else the GPU of a Mac, else the processor; nothing is asked of Metal that it has not.
+
+No Mac is here: torch is told that it is on one, and what would run there is looked at, or run on the processor.
+"""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from training_fixtures import write_config
+
+import wordle_rl.policy.device as device_module
+import wordle_rl.train.learner as learner_module
+from wordle_rl.config import ConfigError, ModelSettings, load_config
+from wordle_rl.policy.device import check_bf16, device_kind, device_memory, device_of_process
+from wordle_rl.policy.loading import attention_of, check_packages
+from wordle_rl.preflight.device import check_room
+from wordle_rl.preflight.unified_memory import unified_memory
+from wordle_rl.runs.provenance import hardware
+from wordle_rl.train.optimizer import wants_bf16
+
+
+@pytest.fixture
+def mac(monkeypatch):
+    """A Mac, as far as torch is asked; called with False, one whose system is too old for bfloat16."""
+
+    def be(has_bf16: bool = True) -> None:
+        monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
+        monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: has_bf16 or major < 14)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    be()
+    return be
+
+
+def wants_processor(monkeypatch) -> bool:
+    """True if a learner asks accelerate for the processor; else accelerate takes the GPU by itself."""
+
+    class Asked(Exception):
+        pass
+
+    asked = {}
+
+    def accelerator(**options):
+        asked.update(options)
+        raise Asked
+
+    monkeypatch.setattr(learner_module, "Accelerator", accelerator)
+    with pytest.raises(Asked):
+        learner_module.TorchLearner(None, None)
+    return asked["cpu"]
+
+
+def test_a_mac_plays_and_trains_on_its_gpu(mac, monkeypatch) -> None:
+    assert device_kind() == "mps"
+    assert device_of_process() == torch.device("mps")
+    assert not wants_processor(monkeypatch)
+    assert attention_of(ModelSettings()) == "eager", "as on a processor, which tests run"
+    assert hardware()["accelerator"] == "Apple GPU (Metal)"
+    assert device_memory().name == "main memory"
+
+
+def test_a_gpu_of_its_own_comes_first_and_a_processor_last(mac, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert device_of_process() == torch.device("cuda", 1)
+    assert not wants_processor(monkeypatch)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert device_of_process() == torch.device("cpu")
+    assert wants_processor(monkeypatch)
+
+
+def test_several_processes_of_a_mac_train_on_its_processor(mac, monkeypatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert device_of_process() == torch.device("cpu")
+    assert wants_processor(monkeypatch)
+
+
+def test_a_mac_trains_in_float32_unless_bfloat16_is_asked_for(mac, monkeypatch) -> None:
+    monkeypatch.setattr(device_module, "_processor_has_bf16", lambda: True)
+    assert [wants_bf16(precision) for precision in ("auto", "fp32", "bf16")] == [False, False, True]
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert wants_bf16("auto"), "the processor here would"
+
+
+def test_a_processor_held_to_older_instructions_trains_in_float32() -> None:
+    held = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2", "CUDA_VISIBLE_DEVICES": ""}
+    code = "from wordle_rl.policy.device import autocasts_to_bf16; print(autocasts_to_bf16())"
+    found = subprocess.run([sys.executable, "-c", code], env=held, capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_bfloat16_is_refused_before_macos_14(mac, cli, tmp_path, word_directory) -> None:
+    check_bf16("x")
+    check_packages(ModelSettings(dtype="bfloat16"))
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    mac(has_bf16=False)
+    check_packages(ModelSettings())
+    with pytest.raises(ConfigError, match=r'model.dtype "bfloat16" needs macOS 14 or newer'):
+        check_packages(ModelSettings(dtype="bfloat16"))
+    code, _, err = cli("run", config, "--out", tmp_path / "out", "--model.precision", "bf16")
+    assert code == 2
+    assert "model.precision" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_that_would_swap_is_refused_before_it_begins(mac, monkeypatch, tmp_path, word_directory, cli) -> None:
+    path = write_config(tmp_path / "mini.toml", word_directory)
+    config = load_config(path)
+    assert check_room(config, config.model, {"sft", "grpo"}) == []
+    tiny = unified_memory(0.001)
+    monkeypatch.setattr("wordle_rl.preflight.device.unified_memory", lambda: tiny)
+    found = check_room(config, config.model, {"sft", "grpo"})
+    assert {finding.level for finding in found} == {"problem"}, "elsewhere a rough total is a warning"
+    assert all("it would swap" in finding.message for finding in found)
+    code, _, err = cli("run", path, "--out", tmp_path / "out")
+    assert code == 2
+    assert "it would swap" in err
+    assert not (tmp_path / "out").exists()

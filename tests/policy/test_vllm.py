@@ -1,0 +1,180 @@
+"""Laws of sampling from a vLLM engine, over a stand-in for it: what is asked, what comes back, what is refused."""
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from chat_families import family_tokenizer
+from fake_vllm import FakeLLM, fake_vllm
+from training_fixtures import compact, small_model
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.evaluate.players import make_player
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.constrain import ReplyProcessor, make_constraint
+from wordle_rl.policy.loading import load_model, save_model
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.vllm import VLLMSampler
+from wordle_rl.prompt import Prompter, Shape, Style
+from wordle_rl.rollout import InitialState, play
+
+GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=7)
+
+
+@pytest.fixture(autouse=True)
+def vllm(monkeypatch) -> ModuleType:
+    module = fake_vllm()
+    monkeypatch.setitem(sys.modules, "vllm", module)
+    return module
+
+
+def requests_of(codec, texts: list[str]) -> list[Request]:
+    return [Request(i, (), (), codec.encode(text)) for i, text in enumerate(texts)]
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_the_games_are_those_that_transformers_plays(shape, tiny_model, codec, small_words) -> None:
+    starts = [InitialState(secret) for secret in small_words.answers[:6]]
+    engine = FakeLLM(tiny_model)
+    prompter = compact(shape, max_turns=3)
+    there = play(starts, small_words, prompter, VLLMSampler(engine, codec, GREEDY))
+    here = play(starts, small_words, prompter, TransformersSampler(tiny_model, codec, GREEDY))
+    assert [game.transcript for game in there] == [game.transcript for game in here]
+    for a, b in zip(there, here, strict=True):
+        for mine, theirs in zip(a.segments, b.segments, strict=True):
+            assert (mine.prompt_ids, mine.token_ids, mine.loss_mask) == (
+                theirs.prompt_ids,
+                theirs.token_ids,
+                theirs.loss_mask,
+            )
+            assert mine.sampler_logprobs == pytest.approx(theirs.sampler_logprobs, abs=1e-4)
+    assert len(engine.calls) == max(len(game.transcript.own_turns) for game in here), "one call a turn"
+
+
+def test_a_seed_says_what_is_sampled_and_its_stream_runs_on(tiny_model, codec) -> None:
+    settings = SamplingSettings(max_completion_tokens=5)
+
+    def said(seed: int) -> list[tuple[int, ...]]:
+        sampler = VLLMSampler(FakeLLM(tiny_model), codec, settings, seed)
+        asked = requests_of(codec, ["5x6"] * 8)
+        return [completion.token_ids for _ in range(2) for completion in sampler.sample(asked)]
+
+    assert said(1) == said(1) != said(2)
+    assert said(1)[:8] != said(1)[8:]
+    assert len(set(said(1))) > 4
+
+
+def test_a_reply_that_ends_by_itself_is_not_overlong(tiny_model, codec) -> None:
+    class Brief(FakeLLM):
+        """Ends every other reply after a token."""
+
+        def _answer(self, prompt, params):
+            answer = super()._answer(prompt, params)
+            if len(self.calls) % 2 == 0:
+                said = answer.outputs[0]
+                said.token_ids[1:] = [codec.turn_end_ids[0]]
+                said.logprobs[1:] = [{codec.turn_end_ids[0]: SimpleNamespace(logprob=-1.0)}]
+            return answer
+
+    sampler = VLLMSampler(Brief(tiny_model), codec, SamplingSettings(max_completion_tokens=3), seed=0)
+    completions = [completion for _ in range(4) for completion in sampler.sample(requests_of(codec, ["5x6"]))]
+    assert [completion.overlong for completion in completions] == [True, False, True, False]
+    for completion in completions:
+        assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
+        assert completion.text == codec.text_of(completion.token_ids)
+        assert len(completion.sampler_logprobs) == len(completion.token_ids)
+
+
+def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_asked(tiny_model, codec) -> None:
+    sampler = VLLMSampler(FakeLLM(tiny_model, max_model_len=20), codec, GREEDY, max_length=20)
+    short, long, other = sampler.sample(requests_of(codec, ["5x6", "crane" * 9, "6x5"]))
+    assert long.error is not None
+    assert all(number in long.error for number in ("45", "20"))
+    alone = VLLMSampler(FakeLLM(tiny_model), codec, GREEDY).sample(requests_of(codec, ["5x6", "6x5"]))
+    assert [short, other] == alone
+
+
+def test_an_engine_without_log_probabilities_is_refused(tiny_model, codec) -> None:
+    engine = FakeLLM(tiny_model)
+    engine.generate = lambda *_, **__: [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[5], logprobs=None)])]
+    with pytest.raises(RuntimeError, match="log-probability"):
+        VLLMSampler(engine, codec, GREEDY).sample(requests_of(codec, ["5x6"]))
+
+
+@pytest.mark.parametrize("family", [None, "deepseek-r1"])
+def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_once(family, codec, small_words) -> None:
+    """Also of a family whose prompts open the thought."""
+    codec = codec if family is None else ChatCodec(family_tokenizer(family))
+    constraint = make_constraint(small_words, Prompter(Style.COMPACT), codec)
+    read: list[int] = []
+    after = constraint.after
+    constraint.after = lambda state, token: (read.append(token), after(state, token))[1]
+    processor, ids = ReplyProcessor(constraint), codec.reply_ids("<think><guess></think><guess>kudzu</guess>")
+    for place in range(len(ids)):
+        logits = torch.zeros(len(codec.tokenizer))
+        read.clear()
+        found = processor(ids[:place], logits)
+        assert len(read) <= 1
+        assert torch.equal(found, ReplyProcessor(constraint)(ids[:place], torch.zeros(len(codec.tokenizer))))
+
+
+# --- an engine of its own -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def directory(tokenizer, codec, tmp_path):
+    save_model(small_model(tokenizer), codec, tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.fixture
+def started(vllm, tokenizer, monkeypatch) -> list[FakeLLM]:
+    """The engines that were started."""
+    engines: list[FakeLLM] = []
+
+    def start(**given: object) -> FakeLLM:
+        engines.append(FakeLLM(small_model(tokenizer), **given))
+        return engines[-1]
+
+    vllm.LLM = start
+    distributed = ModuleType("vllm.distributed")
+    distributed.parallel_state = SimpleNamespace(model_parallel_is_initialized=lambda: False)
+    monkeypatch.setitem(sys.modules, "vllm.distributed", distributed)
+    for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_LOGGING_LEVEL", "VLLM_LOGGING_STREAM"):
+        monkeypatch.setenv(name, "1")
+    return engines
+
+
+def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory, sixty, solver) -> None:
+    player = make_player(str(directory), sixty, None, GREEDY, solver=solver, seed=3, engine="vllm")
+    [engine] = started
+    assert engine.given["model"] == str(directory)
+    assert engine.given["logprobs_mode"] == "processed_logprobs", "else temperature and top_p are left out of them"
+    assert engine.given["seed"] == 3
+    assert "logits_processors" not in engine.given
+    assert isinstance(player.sampler, VLLMSampler)
+    player.sampler.close()
+    assert engine.events == ["shutdown"]
+
+
+def test_an_adapter_is_merged_for_the_engine_that_plays_it(
+    vllm, started, directory, sixty, solver, tmp_path, monkeypatch
+) -> None:
+    model, codec = load_model(ModelSettings(path=str(directory), lora=LoraSettings(rank=2)), 0)
+    save_model(model, codec, tmp_path / "adapter")
+    start, files = vllm.LLM, []
+
+    def looked_at(**given: object) -> FakeLLM:
+        files.extend(path.name for path in Path(str(given["model"])).iterdir())
+        return start(**given)
+
+    monkeypatch.setattr(vllm, "LLM", looked_at, raising=False)
+    make_player(str(tmp_path / "adapter"), sixty, None, GREEDY, solver=solver, engine="vllm")
+    assert "model.safetensors" in files
+    assert "adapter_config.json" not in files
+    assert not Path(str(started[0].given["model"])).exists(), "nothing is left behind"

@@ -1,0 +1,252 @@
+"""Laws of playing, evaluating and training with real vLLM on this machine's processor. Opt-in: `make test-vllm`."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("openai")
+
+from constrained_games import hasty
+from contexts import context_for
+from model_server import model_server, plays_the_same_games
+from training_fixtures import compact, fast, make_run, rows, weights_of
+
+import wordle_rl.policy.transformers as transformers_module
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
+from wordle_rl.evaluate import Evaluation
+from wordle_rl.game import Outcome
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.drawing import keep_top_p
+from wordle_rl.policy.loading import load_model, save_model
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.vllm import VLLMSampler, make_engine
+from wordle_rl.prompt import Shape
+from wordle_rl.rollout import InitialState, play
+from wordle_rl.solver import Solver
+
+# Its warnings are its own affair.
+pytestmark = [pytest.mark.vllm, pytest.mark.filterwarnings("default")]
+SECONDS_TO_START = 600
+ENGINE = {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "HF_HUB_OFFLINE": "1"}
+HEAD_DIM_64 = {"hidden_size": 128, "num_layers": 2, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 128}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory) -> Path:
+    """A model whose choices depend on what it reads, with heads of a size that vLLM computes on a processor."""
+    from wordle_rl.policy.tiny import make_model, make_tokenizer
+
+    path = tmp_path_factory.mktemp("served") / "model"
+    tokenizer = make_tokenizer()
+    model = make_model(tokenizer, **HEAD_DIM_64, max_length=512)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(1.2 if "embed" in name else 6.0)  # larger embeddings would have it repeat what it reads
+    save_model(model, ChatCodec(tokenizer), path)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_engines() -> Iterator[None]:
+    """Engines of this process: one GiB of cache, and no core of their own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ENGINE.items():
+            patch.setenv(name, value)
+        for name in ("VLLM_ENABLE_V1_MULTIPROCESSING", "VLLM_USE_V2_MODEL_RUNNER", "RANK", "LOCAL_RANK", "WORLD_SIZE"):
+            patch.delenv(name, raising=False)
+        yield
+
+
+@pytest.fixture(scope="module")
+def model(directory):
+    return load_model(ModelSettings(path=str(directory)), 0)
+
+
+@pytest.fixture
+def engine(directory, model):
+    """Start an engine with a model directory; it is stopped in the end."""
+    started: list[VLLMSampler] = []
+
+    def start(settings: SamplingSettings, constraint=None, seed: int = 0) -> VLLMSampler:
+        started.append(make_engine(directory, model[1], settings, constraint, seed))
+        return started[-1]
+
+    yield start
+    for sampler in started:
+        sampler.close()
+
+
+def server_command(port: int, directory: Path, *more: str) -> list[str]:
+    return [
+        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory)),
+        *("--host", "127.0.0.1", "--port", str(port)),
+        *("--dtype", "float32", "--enforce-eager", "--max-model-len", "512"),
+        *more,
+    ]
+
+
+@pytest.fixture(scope="module")
+def url(directory, tmp_path_factory) -> Iterator[str]:
+    home = tmp_path_factory.mktemp("vllm")
+    with model_server(
+        lambda port: server_command(port, directory, "--served-model-name", "tiny"),
+        home / "server.log",
+        ENGINE,
+        SECONDS_TO_START,
+    ) as address:
+        yield address
+
+
+def test_a_model_served_by_vllm_plays_the_games_it_plays_in_this_process(
+    url, directory, cli, word_directory, tmp_path: Path
+) -> None:
+    plays_the_same_games(cli, url, "tiny", directory, word_directory, tmp_path)
+
+
+# --- an engine in this process --------------------------------------------------------------------------------------
+
+
+def test_greedy_games_are_those_of_transformers_token_for_token(engine, model, small_words) -> None:
+    settings = SamplingSettings(temperature=0.0, max_completion_tokens=12)
+    sampler = engine(settings)
+    starts = [InitialState(secret) for secret in small_words.answers]
+    said = set()
+    for shape in Shape:
+        there = play(starts, small_words, compact(shape), sampler)
+        here = play(starts, small_words, compact(shape), TransformersSampler(*model, settings))
+        assert [game.transcript for game in there] == [game.transcript for game in here]
+        for mine, theirs in zip(there, here, strict=True):
+            for a, b in zip(mine.segments, theirs.segments, strict=True):
+                assert (a.prompt_ids, a.token_ids, a.loss_mask) == (b.prompt_ids, b.token_ids, b.loss_mask)
+                assert a.sampler_logprobs == pytest.approx(b.sampler_logprobs, abs=1e-3)
+                said.add(a.token_ids)
+    assert len(said) > 5
+
+
+@torch.no_grad()
+def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, model) -> None:
+    """Temperature and top_p included, worked out anew from the model's logits; a seed says what is sampled."""
+    policy, codec = model
+    settings = SamplingSettings(temperature=0.7, top_p=0.8, max_completion_tokens=12)
+    prompt = codec.encode("5x6")
+    requests = [Request(game, (), (), prompt) for game in range(40)]
+    sampler = engine(settings, seed=1)
+    said = sampler.sample(requests)
+    for completion in said:
+        logits = policy(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
+        exact = keep_top_p((logits.float() / 0.7).log_softmax(-1), 0.8)
+        exact = exact.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
+        assert completion.sampler_logprobs == pytest.approx(exact.tolist(), abs=2e-3)
+        assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
+        assert not codec.stop_ids.intersection(completion.token_ids[:-1])
+    assert len({completion.token_ids for completion in said}) > 20
+    llm = sampler._engine
+    again, other = (VLLMSampler(llm, codec, settings, seed).sample(requests) for seed in (1, 2))
+    assert [completion.token_ids for completion in again] == [completion.token_ids for completion in said]
+    assert [completion.token_ids for completion in other] != [completion.token_ids for completion in said]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transformers(
+    temperature: float, engine, model, small_words, monkeypatch
+) -> None:
+    monkeypatch.setattr(transformers_module, "word_beam", lambda *_, **__: None)  # token by token, as vLLM goes
+    policy, codec = model
+    settings = SamplingSettings(temperature=temperature, max_completion_tokens=40)
+    constraint = hasty(codec, small_words, compact())
+    starts = [InitialState(secret) for secret in small_words.answers[:8]]
+    there = play(starts, small_words, compact(), engine(settings, constraint))
+    turns = [turn for game in there for turn in game.transcript.own_turns]
+    assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}
+    assert len(turns) > 12
+    if temperature == 0:
+        here = play(starts, small_words, compact(), TransformersSampler(policy, codec, settings, 0, constraint))
+        assert [game.transcript for game in there] == [game.transcript for game in here]
+        for mine, theirs in zip(there, here, strict=True):
+            for a, b in zip(mine.segments, theirs.segments, strict=True):
+                assert a.token_ids == b.token_ids
+                assert a.sampler_logprobs == pytest.approx(b.sampler_logprobs, abs=1e-3)
+
+
+@pytest.mark.parametrize("constrain", ["none", "words"])
+def test_an_evaluation_by_vllm_is_that_by_transformers(
+    constrain: str, directory, cli, word_directory, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.setattr(transformers_module, "word_beam", lambda *_, **__: None)
+    game = ("--words", word_directory, "--split", "test", "--max-completion-tokens", 12, "--constrain", constrain)
+    wording = ("--style", "compact", "--thinking", "off")
+    for engine in ("vllm", "transformers"):
+        code, _, err = cli(
+            "eval", "--player", directory, *game, *wording, "--engine", engine, "--out", tmp_path / f"{engine}.json"
+        )
+        assert code == 0, err
+    assert Evaluation.load(tmp_path / "vllm.json").records == Evaluation.load(tmp_path / "transformers.json").records
+
+
+# --- beside a training ----------------------------------------------------------------------------------------------
+
+
+def packs_weights() -> bool:
+    """Whether vLLM empties linear layers for this processor (AMX, for one), so that an engine takes no weights."""
+    from vllm.model_executor.layers.utils import dispatch_cpu_unquantized_gemm
+
+    layer = torch.nn.Linear(128, 128, bias=False, dtype=torch.bfloat16).requires_grad_(False)
+    dispatch_cpu_unquantized_gemm(layer, remove_weight=True)
+    return not layer.weight.numel()
+
+
+def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(directory, sixty, tmp_path) -> None:
+    """TRL's engine and its way of sending weights, in bfloat16: each step's tokens are as likely to the learner.
+
+    Where vLLM has packed its weights that cannot be, and is said before a game is played.
+    """
+    from wordle_rl.train.games import GameSetup
+    from wordle_rl.train.grpo import train_grpo
+    from wordle_rl.train.learner import TorchLearner
+    from wordle_rl.train.vllm import open_engine
+
+    policy, codec = load_model(ModelSettings(path=str(directory)), 0)
+    with torch.no_grad():  # what the directory holds is not what is to play
+        for parameter in policy.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(0.25)
+    before = weights_of(policy)
+    settings = GRPOTraining(
+        steps=3,
+        groups_per_step=2,
+        group_size=4,
+        engine="vllm",
+        precision="fp32",
+        optimizer=fast(),
+        sampling=SamplingSettings(max_completion_tokens=6),
+        reward=RewardSettings(preset="strict_xml"),
+        validate_every_steps=2,
+    )
+    setup = GameSetup(
+        context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)),
+        sixty.answers[:20],
+        sixty.answers[20:24],
+    )
+    learner = TorchLearner(policy, codec, precision="fp32")
+    engine = open_engine(learner, settings, setup.words, setup.prompter)
+    if packs_weights():
+        with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
+            train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
+        assert not (tmp_path / "secrets.jsonl").exists()
+        return
+    train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
+    engine.close()
+    found = rows(tmp_path / "metrics.jsonl")
+    written = [row for row in found if row["stage"] == "grpo"]
+    assert [row["step"] for row in written] == [1, 2, 3]
+    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 3, abs=0.02)
+    assert max(row["importance_ratio/max"] for row in written) < 1.3
+    assert [row["step"] for row in found if row["stage"] == "validation"] == [0, 2, 3]
+    moved = [not torch.equal(before[name], weight) for name, weight in weights_of(policy).items()]
+    assert any(moved)
+    assert (tmp_path / "grpo" / "model.safetensors").is_file()

@@ -1,0 +1,129 @@
+"""Laws of sampling from a vLLM server: what it is asked for, and what becomes of requests that fail."""
+
+import http.client
+
+import pytest
+from fake_vllm_server import FakeVLLMServer
+from training_fixtures import compact, small_model
+
+from wordle_rl.config import SamplingSettings
+from wordle_rl.policy import vllm_server as module
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.vllm_server import ServedModel, ServerSampler, served_models
+from wordle_rl.rollout import InitialState, play
+
+GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=6)
+DRAWN = SamplingSettings(temperature=0.8, max_completion_tokens=6)
+
+
+@pytest.fixture
+def model(tokenizer):
+    return small_model(tokenizer).eval()
+
+
+@pytest.fixture
+def server(model, monkeypatch):
+    monkeypatch.setattr(module.Backoff, "after", lambda *_: 0.0)
+    started = FakeVLLMServer(model)
+    yield started
+    started.close()
+
+
+def sampler(server: FakeVLLMServer, codec, settings: SamplingSettings = DRAWN, seed: int = 3) -> ServerSampler:
+    return ServerSampler(server.url, ServedModel("alias", 128), codec, settings, seed)
+
+
+def asked(codec, count: int = 4) -> list[Request]:
+    prompt = codec.prompt_ids([{"role": "user", "content": "GYXXX"}])
+    return [Request(number, (), (), prompt) for number in range(count)]
+
+
+def test_greedy_games_are_those_of_the_model_itself(server, model, codec, sixty) -> None:
+    starts = [InitialState(secret) for secret in sixty.answers[:5]]
+    served, own = (
+        play(starts, sixty, compact(max_turns=3), player)
+        for player in (sampler(server, codec, GREEDY), TransformersSampler(model, codec, GREEDY))
+    )
+    for one, other in zip(served, own, strict=True):
+        assert one.transcript == other.transcript
+        for segment, same in zip(one.segments, other.segments, strict=True):
+            assert (segment.token_ids, segment.loss_mask) == (same.token_ids, same.loss_mask)
+    assert any(game.segments for game in served)
+
+
+def test_games_of_a_group_draw_from_streams_of_their_own_and_a_seed_repeats_them(server, codec) -> None:
+    first, again, other = (
+        [said.token_ids for said in sampler(server, codec, seed=seed).sample(asked(codec, 8))] for seed in (3, 3, 4)
+    )
+    assert first == again != other
+    assert len(set(first)) > 1
+    assert [said.token_ids for said in sampler(server, codec).sample(asked(codec, 2))] == first[:2]
+
+
+def test_a_reply_ends_where_the_codec_says_and_nowhere_else(server, codec) -> None:
+    said = sampler(server, codec).sample(asked(codec))
+    [body, *_] = server.bodies
+    assert body["stop_token_ids"] == sorted(codec.stop_ids)
+    assert body["ignore_eos"]
+    assert [completion.overlong for completion in said] == [c.token_ids[-1] not in codec.stop_ids for c in said]
+    assert all(len(completion.sampler_logprobs) == len(completion.token_ids) for completion in said)
+
+
+def test_a_passing_refusal_is_asked_again_with_the_same_seed(server, codec) -> None:
+    server.refuse = [503, 500]
+    [said] = sampler(server, codec).sample(asked(codec, 1))
+    [quiet] = sampler(server, codec).sample(asked(codec, 1))
+    assert said == quiet
+    assert said.error is None
+
+
+@pytest.mark.parametrize("statuses", [[400], [500] * 4], ids=["for good", "for too long"])
+def test_a_request_that_keeps_failing_is_an_error_of_its_game_alone(statuses, server, codec, monkeypatch) -> None:
+    monkeypatch.setattr(module, "_MOST_AT_ONCE", 1)
+    server.refuse = list(statuses)
+    lost, kept = sampler(server, codec).sample(asked(codec, 2))
+    assert lost.error is not None
+    assert f"status {statuses[0]}" in lost.error
+    assert not lost.token_ids
+    assert kept.error is None
+    assert not server.refuse, "one try, or four"
+
+
+@pytest.mark.parametrize(
+    "answer", [{}, {"choices": []}, {"choices": [{"token_ids": [1, 2], "logprobs": {"token_logprobs": [-0.1]}}]}]
+)
+def test_an_answer_without_a_log_probability_for_each_token_is_no_completion(
+    answer, server, codec, monkeypatch
+) -> None:
+    monkeypatch.setattr(server, "_complete", lambda _: (200, answer))
+    [said] = sampler(server, codec).sample(asked(codec, 1))
+    assert said.error is not None
+    assert said.error
+
+
+def test_a_connection_that_breaks_is_an_error_of_the_game(server, codec, monkeypatch) -> None:
+    def broken(*_, **__):
+        raise http.client.IncompleteRead(b"")
+
+    monkeypatch.setattr(module, "urlopen", broken)
+    [said] = sampler(server, codec).sample(asked(codec, 1))
+    assert said.error is not None
+    assert "IncompleteRead" in said.error
+
+
+def test_a_server_that_comes_up_late_is_waited_for(server, monkeypatch) -> None:
+    tries = []
+
+    def later(url: str, timeout_s: float):
+        tries.append(url)
+        if len(tries) < 3:
+            raise ConnectionRefusedError
+        return {"data": [{"id": "alias", "max_model_len": 128}]}
+
+    monkeypatch.setattr(module, "_json_of", later)
+    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.0)
+    assert served_models("http://box:8000/", wait_s=60) == [ServedModel("alias", 128)]
+    assert tries == ["http://box:8000/v1/models"] * 3
+    tries.clear()
+    assert served_models("http://box:8000") is None
