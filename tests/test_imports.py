@@ -17,10 +17,8 @@ ORDER = (
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {"policy", "train"}
 LIGHT_MODULES = {
-    "policy", "policy.backends", "policy.base", "policy.constrain", "policy.directory", "policy.endpoint",
-    "policy.endpoint.client", "policy.endpoint.providers", "policy.endpoint.responses", "policy.endpoint.retry",
-    "policy.endpoint.sampler", "policy.gguf", "policy.numbers", "policy.run_async", "policy.scripted",
-    "policy.vllm_server",
+    "policy", "policy.backends", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
+    "policy.numbers", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm_server",
     "train", "train.advantages", "train.candidates", "train.capabilities", "train.checkpoints", "train.games",
     "train.groups", "train.initial_states", "train.interrupt", "train.labels", "train.prefix_guesses", "train.scoring",
     "train.starts_file", "train.validation",

@@ -20,8 +20,7 @@ from wordle_rl.evaluate import (
     evaluate_concurrently,
     with_regret,
 )
-from wordle_rl.policy.base import Ask, Completion, Request
-from wordle_rl.policy.run_async import run_async
+from wordle_rl.policy.base import Ask, Completion, Request, run_async
 from wordle_rl.policy.scripted import RandomSampler, SolverSampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs import RunError

@@ -75,7 +75,7 @@ def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
 
 
 def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory, monkeypatch) -> None:
-    monkeypatch.setitem(sys.modules, "wordle_rl.policy.endpoint.sampler", None)
+    monkeypatch.setitem(sys.modules, "wordle_rl.policy.openai", None)
     with pytest.raises(ConfigError, match=r"wordle-rl\[openai\]"):
         make_player("openai:m", sixty, None, SAMPLING, solver=solver)
     monkeypatch.setitem(sys.modules, "wordle_rl.policy.loading", None)

@@ -14,7 +14,7 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
 from wordle_rl.evaluate import Evaluation
-from wordle_rl.policy.endpoint.providers import PROVIDERS, Provider
+from wordle_rl.policy.providers import PROVIDERS, Provider
 from wordle_rl.words.split import Split
 
 InitialState = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]

@@ -14,9 +14,8 @@ from scripted import planned
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate import Evaluation, evaluate_concurrently
-from wordle_rl.policy.endpoint.client import check_endpoint
-from wordle_rl.policy.endpoint.providers import Endpoint
-from wordle_rl.policy.endpoint.sampler import OpenAISampler
+from wordle_rl.policy.openai import OpenAISampler, check_endpoint
+from wordle_rl.policy.providers import Endpoint
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.teachers.llm import Job, LLMTeacher
@@ -32,7 +31,7 @@ Start = Callable[[Callable[[int], str]], FaultyEndpoint]
 
 @pytest.fixture
 def start(monkeypatch) -> Iterator[Start]:
-    monkeypatch.setattr("wordle_rl.policy.endpoint.retry.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
     servers = []
 
     def begin(choose: Callable[[int], str]) -> FaultyEndpoint:
@@ -131,7 +130,7 @@ def test_a_teacher_ends_and_none_of_its_errors_is_a_game(rate: float, start: Sta
 
 
 def test_a_list_of_models_that_trickles_in_is_not_waited_for(monkeypatch, start: Start) -> None:
-    monkeypatch.setattr("wordle_rl.policy.endpoint.client._LOOK_S", 0.3)
+    monkeypatch.setattr("wordle_rl.policy.openai._LOOK_S", 0.3)
     server = start(lambda _: OK)
 
     def trickle(self: FaultyEndpoint, peer: socket.socket) -> None:

@@ -13,7 +13,7 @@ from training_fixtures import write_config
 
 from wordle_rl.config import load_config
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.policy.endpoint.providers import PROVIDERS
+from wordle_rl.policy.providers import PROVIDERS
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import RunError

@@ -24,7 +24,7 @@ def model(tokenizer):
 
 @pytest.fixture
 def server(model, monkeypatch):
-    monkeypatch.setattr(module.Backoff, "after", lambda *_: 0.0)
+    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.0)
     started = FakeVLLMServer(model)
     yield started
     started.close()

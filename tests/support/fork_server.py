@@ -24,7 +24,7 @@ PRELOADED = (
     "wordle_rl.train.distill",
     "wordle_rl.train.dpo",
     "wordle_rl.train.expert_iteration",
-    "wordle_rl.policy.endpoint.sampler",
+    "wordle_rl.policy.openai",
     "wordle_rl.teachers.collect",
     "wordle_rl.serve.server",
     "openai.resources.chat",

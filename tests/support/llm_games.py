@@ -7,7 +7,7 @@ from fake_endpoint import KEY, FakeEndpoint, chat
 
 from wordle_rl.config import LLMTeacherSettings
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.policy.endpoint.providers import Endpoint
+from wordle_rl.policy.providers import Endpoint
 from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
 
 

@@ -126,7 +126,7 @@ def test_settings_reach_the_endpoint_and_unset_ones_do_not(serve, small_words) -
 
 
 def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.endpoint.retry.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
     bad = serve(lambda number, _: chat("<guess>crate</guess>", usage=(9, 1)) if number == 0 else (500, SLOW_DOWN))
     tally, [game] = play(teacher(bad, small_words, max_retries=1))
     assert "InternalServerError" in (game.error or "")

@@ -35,7 +35,7 @@ def test_a_budget_needs_an_endpoint_that_counts(serve, small_words) -> None:
 
 @pytest.mark.parametrize("said", [{"choices": []}, chat("<guess>cr", "error")[1], chat(7)[1]])
 def test_a_budget_counts_what_answers_without_a_reply_cost(said: dict, serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.endpoint.retry.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
     endpoint = serve(lambda *_: (200, said | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
     tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50), 1)
     assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
@@ -67,7 +67,7 @@ def test_tokens_of_a_game_are_known_only_if_those_of_every_reply_are(usage: dict
 
 
 def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.endpoint.retry.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
     overloaded = (200, {"error": {"message": "overloaded"}})
     endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
     tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))

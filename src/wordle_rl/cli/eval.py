@@ -57,7 +57,7 @@ from wordle_rl.game import Dictionary, Rules
 from wordle_rl.import_paths import source_mark
 from wordle_rl.policy.base import ConcurrentSampler
 from wordle_rl.policy.directory import find_model, game_of, is_model, weights_mark
-from wordle_rl.policy.endpoint.providers import bare_address
+from wordle_rl.policy.providers import bare_address
 from wordle_rl.policy.scripted import PLAYER_NAMES, RANDOM_PLAYERS, is_own_player
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of

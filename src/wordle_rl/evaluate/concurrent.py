@@ -11,8 +11,7 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.play import Scorer, check_plan, record_of
 from wordle_rl.evaluate.records import Evaluation, not_played, occurrences
-from wordle_rl.policy.base import Ask, ConcurrentSampler
-from wordle_rl.policy.run_async import run_async
+from wordle_rl.policy.base import Ask, ConcurrentSampler, run_async
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, play_alone
 from wordle_rl.words import WordList

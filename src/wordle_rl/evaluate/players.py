@@ -27,8 +27,8 @@ from wordle_rl.policy.backends import find_backend
 from wordle_rl.policy.base import Sampler, check_vllm
 from wordle_rl.policy.constrain import WordConstraint, make_constraint
 from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
-from wordle_rl.policy.endpoint.providers import find_endpoint
 from wordle_rl.policy.gguf import at_directory, is_converted
+from wordle_rl.policy.providers import find_endpoint
 from wordle_rl.policy.scripted import (
     PLAYER_NAMES,
     ConsistentSampler,
@@ -199,7 +199,7 @@ def _endpoint(
     thinking: Thinking,
 ) -> Sampler:
     try:
-        from wordle_rl.policy.endpoint.sampler import OpenAISampler
+        from wordle_rl.policy.openai import OpenAISampler
     except ModuleNotFoundError:
         raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
     endpoint = find_endpoint(base_url or "openai", Path.cwd(), with_user=True)

@@ -2,7 +2,7 @@
 
 Import each module by its own name.
 
-    base.py            `Sampler`, `Request`, `Completion`
+    base.py            `Sampler`, `Request`, `Completion`; asynchronous code from synchronous code
     scripted.py        players without a model: the solver, random words
     transformers.py    a model in this process; keeps the key/value cache across the turns of a game
     batches.py         which games share a cache, and which share a row of it
@@ -15,8 +15,8 @@ Import each module by its own name.
     generate.py        models that the key/value cache cannot hold
     vllm.py            a vLLM engine in this process
     vllm_server.py     a vLLM server, by token ids
-    endpoint/          models behind an OpenAI-compatible server
-    run_async.py       run asynchronous code from synchronous code
+    openai.py          models behind an OpenAI-compatible endpoint: requests, retries
+    providers.py       addresses and keys of endpoints
 
     tiny.py            the embedded model: a small Qwen3-architecture model and its tokenizer, built here
     directory.py       model directories and the settings stored with them

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, EngineName, SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.prompt import Message
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +137,32 @@ def check_vllm(wanted_by: str) -> None:
         raise ConfigError(
             f'{wanted_by} needs vLLM, which is not installed; pip install "wordle-rl[vllm]", or use "transformers"'
         )
+
+
+def run_async(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end and return its result.
+
+    Inside a running loop, as in a notebook, it gets a thread and a loop of its own. Ctrl-C cancels it and is raised
+    once it has cleaned up.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
+
+    async def announced() -> T:
+        started.set_result((asyncio.get_running_loop(), asyncio.current_task()))
+        return await work
+
+    with ThreadPoolExecutor(1, thread_name_prefix="wordle-rl") as pool:
+        outcome = pool.submit(asyncio.run, announced())
+        try:
+            return outcome.result()
+        except BaseException:
+            # Ctrl-C interrupts only this thread. Cancel the task, or leaving the pool would wait for it to finish.
+            loop, task = started.result()
+            if task is not None and not outcome.done():
+                with suppress(RuntimeError):  # the loop ended by itself in the meantime
+                    loop.call_soon_threadsafe(task.cancel)
+            raise

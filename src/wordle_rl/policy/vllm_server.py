@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -21,11 +21,11 @@ from urllib.request import urlopen
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.policy.base import Completion, Request
-from wordle_rl.policy.endpoint.retry import Backoff, is_passing
 
 _MOST_AT_ONCE = 256
 """Concurrent requests of one process; each holds a thread."""
 _TRIES = 4
+_FIRST_PAUSE_S = 0.5
 _TIMEOUT_S = 600.0
 _LOOK_S = 10.0
 _LOOK_EVERY_S = 1.0
@@ -108,7 +108,6 @@ class ServerSampler:
         self.codec, self.settings = codec, settings
         self._url, self._model = f"{server.rstrip('/')}/v1/completions", model
         self._seeds = random.Random(seed)
-        self._backoff = Backoff()
 
     def begin(self) -> None:
         """Do nothing: the server knows tokens, not games."""
@@ -123,23 +122,19 @@ class ServerSampler:
     def _ask(self, request: Request, seed: int) -> Completion:
         body = json.dumps(self._body(request, seed)).encode()
         reason = ""
-        for attempt in range(1, _TRIES + 1):
-            time.sleep(self._backoff.left_s())
-            status: int | None = None
-            headers: Mapping[str, str] = {}
+        for attempt in range(_TRIES):
+            if attempt:
+                time.sleep(_FIRST_PAUSE_S * 2**attempt)
             try:
                 post = HttpRequest(self._url, body, {"Content-Type": "application/json"})
                 with urlopen(post, timeout=_TIMEOUT_S) as reply:
                     return self._completion(json.load(reply))
             except HTTPError as error:
-                status, headers = error.code, dict(error.headers)
-                reason = f"status {status}: {error.read(300).decode(errors='replace')}"
-                if not is_passing(status):
+                reason = f"status {error.code}: {error.read(300).decode(errors='replace')}"
+                if error.code < 500 and error.code not in (408, 429):
                     break
             except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
                 reason = f"{type(error).__name__}: {error}"
-            if attempt < _TRIES:
-                time.sleep(self._backoff.after(status, headers, attempt))
         return Completion("", error=f"{self._url} returned no completion: {' '.join(reason.split())}")
 
     def _body(self, request: Request, seed: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from rich.console import Console
 from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
 from wordle_rl.data.game_record import GameRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
-from wordle_rl.policy.endpoint.providers import find_endpoint
+from wordle_rl.policy.providers import find_endpoint
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.runs.store import Store
 from wordle_rl.teachers.llm import Job, LLMTeacher, Tally

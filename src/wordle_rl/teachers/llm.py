@@ -15,10 +15,17 @@ from dataclasses import dataclass, field
 from wordle_rl.config import ConfigError, LLMTeacherSettings, served_name
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.policy.endpoint.client import NO_QUOTA, EndpointClient, RequestFailedError, check_endpoint
-from wordle_rl.policy.endpoint.providers import Endpoint
-from wordle_rl.policy.endpoint.responses import Said, as_reply, read_answer
-from wordle_rl.policy.run_async import run_async
+from wordle_rl.policy.base import run_async
+from wordle_rl.policy.openai import (
+    NO_QUOTA,
+    EndpointClient,
+    RequestFailedError,
+    Said,
+    as_reply,
+    check_endpoint,
+    read_answer,
+)
+from wordle_rl.policy.providers import Endpoint
 from wordle_rl.prompt import Guess
 from wordle_rl.words import WordList
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import ConfigError
-from wordle_rl.policy.endpoint.providers import NO_KEY, PROVIDERS, bare_address, find_endpoint, read_env_file
+from wordle_rl.policy.providers import NO_KEY, PROVIDERS, bare_address, find_endpoint, read_env_file
 
 NAMES = sorted({provider.key_name for provider in PROVIDERS.values()})
 

@@ -1,0 +1,352 @@
+"""Models behind an OpenAI-compatible endpoint: requests with retries, and the sampler that sends them."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any, Self, TypeVar
+
+from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, AuthenticationError
+from openai.types.chat import ChatCompletion, ChatCompletionMessage
+from openai.types.chat.chat_completion import Choice
+
+from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
+from wordle_rl.policy.base import Ask, Completion, Request, run_async
+from wordle_rl.policy.providers import Endpoint
+from wordle_rl.prompt import Message, Thinking, with_opened_thought
+from wordle_rl.runs import without_lone_surrogates
+
+T = TypeVar("T")
+
+FIRST_PAUSE_S = 0.5
+"""Pause before the first retry, if the server names none; it doubles with every further one."""
+LONGEST_PAUSE_S = 60.0
+"""Longest pause that the server did not ask for."""
+NO_QUOTA = "insufficient_quota"
+"""Error code of a status 429 that waiting does not cure."""
+_LOOK_S = 10.0
+"""Timeout of the list of models, in seconds."""
+_RETRIED = {408, 409, 425, 429}
+"""Statuses after which a retry can succeed, besides 500 and above."""
+_OVERLOADED = {429, 503}
+"""Statuses after which no request is sent before the pause is over."""
+_TAGS = re.compile(r"</?(?:think|guess)>")
+"""Tags to remove from separate reasoning before it becomes part of a reply, where they would be parsed."""
+
+
+class OpenAISampler:
+    """Sample replies from a chat endpoint. If a request keeps failing, its game is an error, never a loss.
+
+    Args:
+        endpoint: Address and key.
+        model: Name of the model at the endpoint.
+        sampling: How to draw tokens, and the most tokens of a reply.
+        patience: Number of concurrent requests, and their timeout.
+        thinking: Whether replies can or must think. If one must and does not, separate reasoning stands in.
+        endpoint_default_sampling: Send neither temperature nor top_p, since some models accept only their defaults.
+        max_retries: Retries after rate limits, timeouts and server errors, with growing pauses.
+
+    Raises:
+        ConfigError: If the endpoint does not answer or refuses the key.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        sampling: SamplingSettings,
+        patience: PatienceSettings,
+        thinking: Thinking = Thinking.OPTIONAL,
+        *,
+        endpoint_default_sampling: bool = False,
+        max_retries: int = 3,
+    ) -> None:
+        self.codec = None
+        self._endpoint, self._model = endpoint, model
+        self._sampling, self._patience, self._thinking = sampling, patience, thinking
+        self._endpoint_default_sampling = endpoint_default_sampling
+        self._max_retries = max_retries
+        check_endpoint(endpoint)
+
+    def begin(self) -> None:
+        """Do nothing: endpoints keep nothing between games."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return one completion per request."""
+
+        async def ask_all() -> list[Completion]:
+            async with self.session() as ask:
+                return list(await asyncio.gather(*(ask(request) for request in requests)))
+
+        return run_async(ask_all())
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Ask]:
+        """Open one client for many requests, `patience.concurrency` at a time."""
+        gate = asyncio.Semaphore(self._patience.concurrency)
+        is_default = self._endpoint_default_sampling
+        async with EndpointClient(
+            self._endpoint,
+            model=self._model,
+            max_completion_tokens=self._sampling.max_completion_tokens,
+            temperature=None if is_default else self._sampling.temperature,
+            top_p=None if is_default else self._sampling.top_p,
+            timeout_s=self._patience.timeout_s,
+            max_retries=self._max_retries,
+        ) as client:
+
+            async def ask(request: Request) -> Completion:
+                try:
+                    async with gate:
+                        return await client.ask(request.messages, self._read)
+                except RequestFailedError as failed:
+                    hint = ""
+                    if failed.status == 400 and failed.param in ("temperature", "top_p"):
+                        hint = "use the endpoint's default sampling with --temperature None: "
+                    return Completion("", error=f"{hint}{failed}")
+
+            yield ask
+
+    def _read(self, answer: object) -> Completion:
+        said = read_answer(answer, self._endpoint.without_key)  # completions are stored and shown
+        reply, _ = as_reply(said, self._thinking)
+        return Completion(reply, overlong=said.finish == "length")
+
+
+def check_endpoint(endpoint: Endpoint) -> None:
+    """Check that an endpoint answers and accepts the key, by listing its models, which costs nothing.
+
+    Raises:
+        ConfigError: If it does not answer or refuses the key.
+    """
+
+    async def list_models() -> None:
+        client = AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=_LOOK_S, max_retries=0)
+        async with asyncio.timeout(_LOOK_S), client:
+            await client.models.with_raw_response.list()  # raw, since some endpoints use a format of their own
+
+    try:
+        run_async(list_models())
+    except (APIConnectionError, TimeoutError):
+        raise ConfigError(
+            f"no response from {endpoint.base_url}; start the server or correct its address (--base-url)"
+        ) from None
+    except AuthenticationError:
+        raise ConfigError(f"{endpoint.base_url} refused the key; set {endpoint.key_name}") from None
+    except APIError:
+        return  # some endpoints have no list of models but can chat
+
+
+class RequestFailedError(Exception):
+    """A request that failed for good; the message gives the reason in one line, without the key.
+
+    `status`, `code` and `param` come from the last response; None if it did not name them.
+    """
+
+    def __init__(self, reason: str, error: Exception) -> None:
+        super().__init__(reason)
+        self.status: int | None = error.status_code if isinstance(error, APIStatusError) else None
+        self.code: str | None = error.code if isinstance(error, APIError) else None
+        self.param: str | None = error.param if isinstance(error, APIError) else None
+
+
+class EndpointClient:
+    """Client for one model of an endpoint. Requests run concurrently and all wait when the server is overloaded.
+
+    Args:
+        endpoint: Address and key.
+        model: Name of the model at the endpoint.
+        max_completion_tokens: Most tokens of a reply.
+        temperature: None: the endpoint's default.
+        top_p: None: the endpoint's default.
+        timeout_s: Timeout of one attempt, in seconds, until the last byte.
+        max_retries: Retries of a request after rate limits, timeouts, server errors and unreadable responses.
+        wait: Called before every attempt with the seconds to pause; if it raises, the request ends.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        *,
+        model: str,
+        max_completion_tokens: int,
+        temperature: float | None,
+        top_p: float | None,
+        timeout_s: float,
+        max_retries: int,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._endpoint, self._max_retries, self._wait = endpoint, max_retries, wait
+        self._timeout_s = timeout_s
+        drawing = {"temperature": temperature, "top_p": top_p}
+        self._body: dict[str, Any] = {
+            "model": model,
+            endpoint.limit_name: max_completion_tokens,
+            **{name: value for name, value in drawing.items() if value is not None},
+        }
+        self._resume_at = 0.0  # no request before this time of `time.monotonic`
+        self._openai = AsyncOpenAI(
+            base_url=endpoint.base_url,
+            api_key=endpoint.key,
+            timeout=timeout_s,
+            max_retries=0,  # `ask` retries, so that all requests wait when the server tells one to
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._openai.close()
+
+    async def ask(self, messages: Sequence[Message], read: Callable[[object], T], seed: int | None = None) -> T:
+        """Send a conversation and return the parsed response.
+
+        Args:
+            messages: The conversation.
+            read: Parses a response; a `ValueError` means that it is unusable and the request is sent again.
+            seed: Seed to send along. None: send none.
+
+        Raises:
+            RequestFailedError: If the request is refused for good, or all attempts fail.
+        """
+        body = {**self._body, "messages": list(messages), **({} if seed is None else {"seed": seed})}
+        pause_s = 0.0
+        for attempt in range(1, self._max_retries + 2):
+            await self._wait(pause_s)
+            while (left_s := self._resume_at - time.monotonic()) > 0:
+                await self._wait(left_s)
+            status, headers = None, {}
+            try:
+                async with asyncio.timeout(self._timeout_s):
+                    answer = await self._openai.chat.completions.create(**body)
+                return read(answer)
+            except APIStatusError as error:
+                failed, status, headers = self._failed(error), error.status_code, dict(error.response.headers)
+                if not (status in _RETRIED or status >= 500) or error.code == NO_QUOTA:
+                    raise failed from None
+            except (APITimeoutError, TimeoutError) as error:  # the SDK's own timeout starts anew with every read
+                failed = RequestFailedError(f"no complete response within {self._timeout_s:g} s", error)
+            except (APIError, ValueError, RecursionError) as error:  # no JSON, nested too deeply, or no message
+                failed = self._failed(error)
+            if attempt <= self._max_retries:
+                pause_s = pause_before_retry(headers, attempt)
+                if status in _OVERLOADED:
+                    self._resume_at = max(self._resume_at, time.monotonic() + pause_s)
+        raise failed
+
+    def _failed(self, error: Exception) -> RequestFailedError:
+        line = " ".join(f"{type(error).__name__}: {error}".split())
+        return RequestFailedError(self._endpoint.without_key(without_lone_surrogates(line))[:300], error)
+
+
+def pause_before_retry(headers: Mapping[str, str], attempt: int) -> float:
+    """Return the seconds to wait before a retry: as long as the server asks for, otherwise exponential backoff.
+
+    A random part keeps clients from returning all at once.
+
+    Args:
+        headers: Headers of the response, names in lower case.
+        attempt: Number of failed attempts so far, from 1.
+    """
+    if asked := _asked_pause_s(headers):
+        return asked * random.uniform(1, 1.1)
+    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.75, 1)
+
+
+def _asked_pause_s(headers: Mapping[str, str]) -> float | None:
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        with suppress(ValueError):
+            seconds = float(headers.get(name, "")) * unit_s
+            if 0 <= seconds < math.inf:
+                return seconds
+    with suppress(ValueError, OverflowError):
+        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+    return None
+
+
+class AnswerError(ValueError):
+    """A response without a message; a server can send anything with status 200."""
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message, its texts without lone surrogates, which no file can hold.
+
+    Attributes:
+        text: The text.
+        reasoning: Reasoning that the endpoint sent separately.
+        finish: Why it ended, in the endpoint's words: usually `stop`, or `length` if it was cut.
+    """
+
+    text: str
+    reasoning: str = ""
+    finish: str = "stop"
+
+
+def read_answer(answer: object, clean: Callable[[str], str] = str) -> Said:
+    """Return the message of a response; `clean` removes secrets from its texts.
+
+    Raises:
+        AnswerError: If there is no message, it is not text, or an error ended it early.
+    """
+    if not isinstance(answer, ChatCompletion):
+        raise AnswerError("the endpoint sent no choices")
+    if error := (answer.model_extra or {}).get("error"):
+        raise AnswerError(f"the endpoint sent an error: {_message_of(error)}")
+    # The client does not validate what it parses, so every part can be of any type.
+    choices: object = answer.choices
+    if not isinstance(choices, list) or not choices:
+        raise AnswerError("the endpoint sent no choices")
+    choice: object = choices[0]
+    if not isinstance(choice, Choice) or not isinstance(choice.message, ChatCompletionMessage):
+        raise AnswerError("the endpoint sent a choice without a message")
+    finish: object = choice.finish_reason
+    if finish == "error":
+        raise AnswerError(f"an error ended the reply early: {_message_of((choice.model_extra or {}).get('error'))}")
+    message, extra = choice.message, choice.message.model_extra or {}
+    reasoning = extra.get("reasoning_content") or extra.get("reasoning")
+    texts = (
+        _text_of(message.content) or _text_of(message.refusal),
+        reasoning if isinstance(reasoning, str) else "",
+        "refusal" if message.refusal else finish if isinstance(finish, str) and finish else "stop",
+    )
+    return Said(*(clean(without_lone_surrogates(text)) for text in texts))
+
+
+def as_reply(said: Said, thinking: Thinking) -> tuple[str, bool]:
+    """Convert a message to a reply that the game can parse.
+
+    If the prompt ended with `<think>`, it is put back. If thinking is required and missing, separate reasoning is
+    prepended as `<think>…</think>`.
+
+    Returns:
+        The reply, and whether its thinking is the separate reasoning.
+    """
+    text = with_opened_thought(said.text)
+    reasoning = _TAGS.sub(" ", said.reasoning).strip()
+    if thinking is Thinking.REQUIRED and "<think>" not in text and reasoning:
+        return f"<think>{reasoning}</think>\n{text}", True
+    return text, False
+
+
+def _message_of(error: object) -> str:
+    message = error.get("message") if isinstance(error, dict) else error
+    return " ".join(str(message or error or "no details").split())
+
+
+def _text_of(content: object) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
+    spoken = [text for text in texts if isinstance(text, str)]
+    if not spoken or len(spoken) < len(texts):
+        raise AnswerError("the endpoint sent a message that is not text")
+    return "".join(spoken)

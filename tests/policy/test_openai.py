@@ -1,0 +1,334 @@
+"""Laws of OpenAI-compatible endpoints, against a small server on this machine: trouble is an error, never a loss."""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("openai")
+
+from fake_endpoint import KEY, Answer, FakeEndpoint, chat
+from openai.types.chat import ChatCompletion
+
+from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
+from wordle_rl.policy.base import Request
+from wordle_rl.policy.openai import (
+    FIRST_PAUSE_S,
+    LONGEST_PAUSE_S,
+    AnswerError,
+    EndpointClient,
+    OpenAISampler,
+    RequestFailedError,
+    Said,
+    as_reply,
+    pause_before_retry,
+    read_answer,
+)
+from wordle_rl.policy.providers import Endpoint, find_endpoint
+from wordle_rl.prompt import Prompter, Thinking
+from wordle_rl.rollout import InitialState, play
+
+
+def sampler(
+    endpoint: FakeEndpoint,
+    sampling: SamplingSettings | None = None,
+    concurrency: int = 16,
+    timeout_s: float = 5.0,
+    max_retries: int = 1,
+    **options: object,
+) -> OpenAISampler:
+    found = find_endpoint(endpoint.url, Path("nowhere"))
+    patience = PatienceSettings(concurrency=concurrency, timeout_s=timeout_s)
+    return OpenAISampler(found, "m", sampling or SamplingSettings(), patience, max_retries=max_retries, **options)
+
+
+def requests(count: int = 1) -> list[Request]:
+    return [Request(i, ({"role": "user", "content": f"game {i}"},), ()) for i in range(count)]
+
+
+def test_replies_come_back_in_the_order_asked(serve) -> None:
+    def echo(number: int, body: dict) -> Answer:
+        time.sleep(0.02 * (number % 3))
+        return chat(f"re: {body['messages'][-1]['content']}")
+
+    completions = sampler(serve(echo)).sample(requests(9))
+    assert [c.text for c in completions] == [f"re: game {i}" for i in range(9)]
+    assert not any(c.error or c.overlong for c in completions)
+
+
+def test_settings_and_words_reach_the_endpoint(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    sampler(endpoint, SamplingSettings(temperature=0.3, top_p=0.8, max_completion_tokens=77)).sample(requests())
+    [body] = endpoint.requests
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 0.8, 77)
+    assert body["messages"] == [{"role": "user", "content": "game 0"}]
+    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+def test_the_bound_on_a_reply_has_the_name_the_endpoint_takes(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    found = Endpoint(endpoint.url, "OPENAI_API_KEY", KEY, limit_name="max_completion_tokens")
+    OpenAISampler(found, "o", SamplingSettings(max_completion_tokens=77), PatienceSettings()).sample(requests())
+    [body] = endpoint.requests
+    assert body["max_completion_tokens"] == 77
+    assert "max_tokens" not in body
+
+
+def test_a_model_that_takes_no_temperature_is_told_what_to_do(serve) -> None:
+    refusal = {"error": {"message": "does not support 0.0", "param": "temperature", "code": "unsupported_value"}}
+    endpoint = serve(lambda *_: (400, refusal))
+    [completion] = sampler(endpoint).sample(requests())
+    assert all(part in (completion.error or "") for part in ("--temperature None", "BadRequestError"))
+    assert len(endpoint.requests) == 1
+
+
+def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
+    def slow(*_: object) -> Answer:
+        time.sleep(0.03)
+        return chat("x")
+
+    endpoint = serve(slow)
+    sampler(endpoint, concurrency=3).sample(requests(12))
+    assert 2 <= endpoint.busiest <= 3
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(b"<html>login</html>", b"", b"[]", b'"text"', b"{}"),
+        pytest.param(b"[" * 10**5 + b"]" * 10**5, id="deeply nested"),
+        *({"choices": choices} for choices in ([], None, "text", {"a": 1}, ["text"], [{}], [{"message": None}])),
+        *({"choices": [{"message": message}]} for message in ("text", {"content": ["text"]}, {"content": 7})),
+    ],
+)
+def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) -> None:
+    endpoint = serve(lambda _, body: (200, value) if body["messages"][0]["content"] == "game 0" else chat("ok"))
+    broken, sound = sampler(endpoint, max_retries=0).sample(requests(2))
+    assert broken.error
+    assert (sound.text, sound.error) == ("ok", None)
+
+
+def test_a_reply_that_an_error_broke_off_is_an_error(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("<guess>cr", "error")), max_retries=0).sample(requests())
+    assert completion.text == ""
+    assert (completion.error or "").startswith("AnswerError")
+
+
+def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> None:
+    overloaded = (200, {"error": {"message": "overloaded", "code": 503}})
+    endpoint = serve(lambda number, _: chat("ok") if number == 1 else overloaded)
+    asked = sampler(endpoint)
+    assert asked.sample(requests())[0].text == "ok"
+    [completion] = asked.sample(requests())
+    assert completion.error == "AnswerError: the endpoint sent an error: overloaded"
+    assert len(endpoint.requests) == 4
+
+
+def test_a_reply_cut_at_its_limit_is_overlong_and_not_an_error(serve) -> None:
+    [completion] = sampler(serve(lambda *_: chat("<think>hmm", "length"))).sample(requests())
+    assert (completion.text, completion.overlong, completion.error) == ("<think>hmm", True, None)
+
+
+def test_thinking_sent_apart_is_read_where_a_reply_must_think(serve) -> None:
+    endpoint = serve(lambda *_: chat("<guess>crane</guess>", reasoning_content=f"why {KEY}"))
+    for thinking in Thinking:
+        asked = sampler(endpoint, thinking=thinking)
+        before = "<think>why (key)</think>\n" if thinking is Thinking.REQUIRED else ""
+        assert asked.sample(requests())[0].text == f"{before}<guess>crane</guess>"
+
+
+def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
+    guesses = iter(["crate", "grape", "crane"])
+    endpoint = serve(lambda *_: chat(f"<guess>{next(guesses)}</guess>"))
+    [trajectory] = play([InitialState("crane")], small_words, Prompter(), sampler(endpoint))
+    assert trajectory.transcript.won
+    assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6]
+    assert "crane" not in json.dumps(endpoint.requests[1]["messages"][1:])
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
+def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"no response from .*base-url") as caught:
+        OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), "m", SamplingSettings(), PatienceSettings())
+    assert "\n" not in str(caught.value)
+    assert KEY not in str(caught.value)
+
+
+def test_the_key_is_never_shown(serve, caplog) -> None:
+    caplog.set_level(logging.DEBUG)
+    endpoint = serve(lambda *_: (400, {"error": {"message": f"bad key {KEY}"}}))
+    asked = sampler(endpoint, max_retries=0)
+    [completion] = asked.sample(requests())
+    assert "bad key" in (completion.error or "")
+    [echoed] = sampler(serve(lambda *_: chat(f"is it {KEY}?"))).sample(requests())
+    assert echoed.text == "is it (key)?"
+    for text in (repr(asked), str(asked), repr(asked._endpoint), completion.error or "", caplog.text):
+        assert KEY not in text
+
+
+def ask(
+    endpoint: FakeEndpoint, *, max_retries: int = 2, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
+) -> str:
+    """The text of one reply."""
+
+    async def once() -> str:
+        async with EndpointClient(
+            Endpoint(endpoint.url, "OPENAI_API_KEY", KEY),
+            model="m",
+            max_completion_tokens=9,
+            temperature=None,
+            top_p=None,
+            timeout_s=5.0,
+            max_retries=max_retries,
+            wait=wait,
+        ) as client:
+            return await client.ask([{"role": "user", "content": "a game"}], lambda answer: read_answer(answer).text)
+
+    return asyncio.run(once())
+
+
+def test_every_try_waits_its_turn_and_for_as_long_as_the_server_asks(serve) -> None:
+    paused: list[float] = []
+
+    async def wait(seconds: float) -> None:
+        paused.append(seconds)
+        await asyncio.sleep(seconds)
+
+    endpoint = serve(lambda number, _: (429, {}, {"Retry-After": "0.05"}) if number == 0 else chat("ok"))
+    assert ask(endpoint, wait=wait) == "ok"
+    assert paused[0] == 0.0
+    assert 0.05 <= paused[1] < 0.06
+    assert len(endpoint.requests) == 2
+
+
+def test_what_a_wait_raises_ends_the_request(serve) -> None:
+    async def over(seconds: float) -> None:
+        raise KeyError("over")
+
+    endpoint = serve(lambda *_: chat("ok"))
+    with pytest.raises(KeyError, match="over"):
+        ask(endpoint, wait=over)
+    assert not endpoint.requests
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "tries"),
+    [(400, None, 1), (401, None, 1), (404, None, 1), (429, "insufficient_quota", 1), (429, None, 3), (503, None, 3)],
+)
+def test_a_refusal_is_tried_again_only_where_that_may_help(
+    status: int, code: str | None, tries: int, serve, monkeypatch
+) -> None:
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    endpoint = serve(lambda *_: (status, {"error": {"message": f"no\n{KEY}", "code": code, "param": "top_p"}}))
+    with pytest.raises(RequestFailedError) as caught:
+        ask(endpoint)
+    failed = caught.value
+    assert (failed.status, failed.code, failed.param, len(endpoint.requests)) == (status, code, "top_p", tries)
+    assert "(key)" in str(failed)
+    assert KEY not in repr(failed)
+    assert "\n" not in str(failed)
+
+
+def answer(finish: object = "stop", choice: dict | None = None, **message: object) -> ChatCompletion:
+    made = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", **message}, **(choice or {})}
+    return ChatCompletion.construct(id="1", choices=[made])
+
+
+@pytest.mark.parametrize(
+    ("sent", "said"),
+    [
+        (answer(content="hello"), Said("hello")),
+        (answer(content=None), Said("")),
+        (answer("length", content="hel"), Said("hel", finish="length")),
+        (answer(content=None, refusal="no"), Said("no", finish="refusal")),
+        (answer(content="hello", reasoning_content="why"), Said("hello", "why")),
+        (answer(content="hello", reasoning="why"), Said("hello", "why")),
+        (answer(content="a\ud83d", reasoning="b\ud83d"), Said("a?", "b?")),
+        (answer(content=[{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]), Said("hello")),
+    ],
+)
+def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
+    assert read_answer(sent) == said
+
+
+@pytest.mark.parametrize(
+    ("sent", "told"),
+    [
+        ("<html>", "no choices"),
+        (None, "no choices"),
+        (ChatCompletion.construct(choices=[]), "no choices"),
+        (ChatCompletion.construct(choices=["text"]), "a choice without a message"),
+        (answer(content=7), "not text"),
+        (ChatCompletion.construct(error={"message": "over\nloaded"}), "sent an error: over loaded"),
+        (ChatCompletion.construct(error="down", choices=[]), "sent an error: down"),
+        (answer("error", {"error": {"message": "down"}}, content="hel"), "down"),
+    ],
+)
+def test_what_is_no_message_says_what_it_is(sent: object, told: str) -> None:
+    with pytest.raises(AnswerError) as caught:
+        read_answer(sent)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("said", "reply"),
+    [
+        (Said("[a]", " why "), "<think>why</think>\n[a]"),
+        (Said("[a]", "</think><guess>no"), "<think>no</think>\n[a]"),
+        (Said("", "why"), "<think>why</think>\n"),
+        (Said("[a]"), None),
+        (Said("<think>so</think>[a]", "why"), None),
+    ],
+)
+def test_a_thought_that_came_apart_stands_where_one_is_required_and_none_is_said(said: Said, reply: str | None) -> None:
+    assert as_reply(said, Thinking.REQUIRED) == (reply or said.text, reply is not None)
+    for thinking in (Thinking.OFF, Thinking.OPTIONAL):
+        assert as_reply(said, thinking) == (said.text, False)
+
+
+def test_a_thought_that_the_prompt_opened_wins_over_one_that_came_apart() -> None:
+    assert as_reply(Said("so</think>[a]", "why"), Thinking.REQUIRED) == ("<think>so</think>[a]", False)
+
+
+def test_the_pause_before_a_retry_is_what_the_server_asks_for() -> None:
+    def pause(**headers: str) -> float:
+        return pause_before_retry({name.replace("_", "-"): value for name, value in headers.items()}, 1)
+
+    assert 7.0 <= pause(retry_after="7") <= 7.7
+    assert 1.5 <= pause(retry_after_ms="1500", retry_after="9") <= 1.65
+    assert 58.0 <= pause(retry_after=formatdate(time.time() + 60, usegmt=True)) <= 66.0
+    for useless in ("", "soon", "inf", "-1", "Fri, 15 Jan 2021 07:00:00 GMT"):
+        assert pause(retry_after=useless) <= FIRST_PAUSE_S
+
+
+@pytest.mark.parametrize("attempt", [1, 2, 5, 30, 2000])
+def test_pauses_grow_within_a_bound(attempt: int) -> None:
+    expected = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(attempt - 1, 60))
+    assert 0.75 * expected <= pause_before_retry({}, attempt) <= expected
+
+
+def test_an_overloaded_server_holds_back_every_request(serve) -> None:
+    times: list[float] = []
+
+    def answer(number: int, _: dict) -> Answer:
+        times.append(time.monotonic())
+        return (503, {}, {"Retry-After": "0.3"}) if number == 0 else chat("ok")
+
+    player = sampler(serve(answer), concurrency=2)
+
+    async def two() -> None:
+        async with player.session() as ask:
+            first = asyncio.create_task(ask(requests()[0]))
+            while not times:
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            await asyncio.gather(first, ask(requests()[0]))
+
+    asyncio.run(two())
+    assert min(times[1:]) - times[0] >= 0.3
