@@ -17,7 +17,7 @@ ORDER = (
 HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safetensors", "accelerate", "vllm", "mlx"}
 TENSOR_ROOMS = {"policy", "train"}
 LIGHT_MODULES = {
-    "policy", "policy.backends", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
+    "policy", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
     "policy.numbers", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm_server",
     "train", "train.advantages", "train.candidates", "train.capabilities", "train.checkpoints", "train.games",
     "train.groups", "train.initial_states", "train.interrupt", "train.labels", "train.prefix_guesses", "train.scoring",

@@ -11,7 +11,7 @@ from small_models import small_config
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.policy.attention import NAME, grouped
+from wordle_rl.policy.kv_cache import GROUPED, grouped
 
 
 @pytest.mark.parametrize("new", [1, 4])
@@ -41,6 +41,6 @@ def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
 def test_a_model_gets_its_own_attention_back(own: str, codec: ChatCodec) -> None:
     model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
     model.set_attn_implementation(own)
-    with pytest.raises(KeyboardInterrupt, match=NAME), grouped(model):
+    with pytest.raises(KeyboardInterrupt, match=GROUPED), grouped(model):
         raise KeyboardInterrupt(model.config._attn_implementation)
     assert model.config._attn_implementation == own

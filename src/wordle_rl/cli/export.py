@@ -10,7 +10,7 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config import BackendName, ConfigError
-from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.hub import push
 from wordle_rl.runs.lineage import lineage_of, save_lineage

@@ -23,8 +23,7 @@ from wordle_rl.config import (
     served_name,
 )
 from wordle_rl.config.context import GameContext
-from wordle_rl.policy.backends import find_backend
-from wordle_rl.policy.base import Sampler, check_vllm
+from wordle_rl.policy.base import Sampler, check_vllm, find_backend
 from wordle_rl.policy.constrain import WordConstraint, make_constraint
 from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
 from wordle_rl.policy.gguf import at_directory, is_converted

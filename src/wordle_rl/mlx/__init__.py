@@ -16,7 +16,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from wordle_rl.config import ConfigError
-from wordle_rl.policy.backends import Backend
+from wordle_rl.policy.base import Backend
 
 INSTALL = 'pip install "wordle-rl[train,mlx]"'
 

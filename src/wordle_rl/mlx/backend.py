@@ -8,13 +8,12 @@ from wordle_rl.config import ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model
 from wordle_rl.mlx.sampler import MLXSampler
-from wordle_rl.policy.backends import MakeConstraint
-from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.base import MakeConstraint, Sampler
 from wordle_rl.train.capabilities import check_capabilities
 
 
 class MLXBackend:
-    """See `policy.backends.Backend`."""
+    """See `policy.base.Backend`."""
 
     def check(self, config: RunConfig) -> None:
         """Check that MLX supports a run's settings."""

@@ -30,7 +30,7 @@ from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate import journal_path
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.base import find_backend
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl

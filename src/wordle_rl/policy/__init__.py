@@ -2,12 +2,11 @@
 
 Import each module by its own name.
 
-    base.py            `Sampler`, `Request`, `Completion`; asynchronous code from synchronous code
+    base.py            `Sampler`, `Request`, `Completion`; `Backend`, for a library other than torch
     scripted.py        players without a model: the solver, random words
     transformers.py    a model in this process; keeps the key/value cache across the turns of a game
     batches.py         which games share a cache, and which share a row of it
-    kv_cache.py        the key/value cache
-    attention.py       grouped-query attention that reads keys and values in place
+    kv_cache.py        the key/value cache, and attention that reads it in place
     drawing.py         draw the next token of every row
     constrain.py       limit guesses to listed words
     likeliest_word.py  the likeliest listed word of a greedy reply
@@ -22,13 +21,11 @@ Import each module by its own name.
     directory.py       model directories and the settings stored with them
     gguf.py            GGUF files, SmolLM2's among them, converted once to directories
     loading.py         load_model(), load_codec(), load_numbers(), save_model()
-    backends.py        libraries other than torch that hold and train models
     device.py          device of this process: GPU, GPU of a Mac, CPU
     numbers.py         `ModelNumbers`, `Device`: sizes for memory estimates
     adapters.py        LoRA and 4-bit base models
     multimodal.py      the text part of a multimodal model
     export.py          a whole model from an adapter or from shards
-    shards.py          tensors of a distributed checkpoint
 """
 
 from wordle_rl.policy.base import Completion, Request, Sampler

@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
 from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.errors import first_line
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.runs import RunError, read_object
 
@@ -73,7 +74,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
     try:
         adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
-        raise ConfigError(f"model.lora does not fit {base}: {_first_line(error)}", "model.lora") from None
+        raise ConfigError(f"model.lora does not fit {base}: {first_line(error)}", "model.lora") from None
     config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
     return cast("PreTrainedModel", adapted)  # a PeftModel forwards attributes to its base model
 
@@ -159,7 +160,3 @@ def _prepared(model: PreTrainedModel) -> PreTrainedModel:
         # The trainer switches checkpointing on if asked for.
         return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-any-return]
     return model
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]

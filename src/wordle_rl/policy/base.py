@@ -1,18 +1,21 @@
-"""The interface between rollouts and players."""
+"""The interfaces: a `Sampler` between rollouts and players, a `Backend` for a library other than torch."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, EngineName, SamplingSettings
+from wordle_rl.config import ConfigError, EngineName, ModelSettings, RunConfig, SamplingSettings
 from wordle_rl.game import Turn
+from wordle_rl.policy.constrain import WordConstraint
 from wordle_rl.prompt import Message
 
 T = TypeVar("T")
@@ -166,3 +169,45 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
                 with suppress(RuntimeError):  # the loop ended by itself in the meantime
                     loop.call_soon_threadsafe(task.cancel)
             raise
+
+
+MakeConstraint = Callable[[ChatCodec], WordConstraint | None]
+"""Returns the limit on a model's guesses for its codec, or None for no limit."""
+
+
+class Backend(Protocol):
+    """A library that holds, plays and trains models."""
+
+    def check(self, config: RunConfig) -> None:
+        """Check that the backend supports a run's settings.
+
+        Raises:
+            ConfigError: Names each unsupported setting and its fix in one line.
+        """
+
+    def load_learner(
+        self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
+    ) -> Any:
+        """Load a model for training: a `train.learner.Learner`."""
+
+    def make_sampler(
+        self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
+    ) -> Sampler:
+        """Make a sampler of a stored model."""
+
+    def export(self, model: Path, out: Path, dtype: str) -> float:
+        """Write an adapter or quantized weights as one whole model. Return the distance of its logits from theirs."""
+
+
+_BACKENDS = {"mlx": "wordle_rl.mlx"}
+"""Backend -> module with a `load_backend()`."""
+
+
+def find_backend(name: str) -> Backend:
+    """Import a backend by name.
+
+    Raises:
+        ConfigError: If its packages are not installed.
+    """
+    backend: Backend = importlib.import_module(_BACKENDS[name]).load_backend()
+    return backend

@@ -6,11 +6,15 @@ must fill exactly the weights of the model.
 
 from __future__ import annotations
 
+import pickle
 import shutil
+import tempfile
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
@@ -18,7 +22,6 @@ from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.policy.adapters import base_of, is_adapter
 from wordle_rl.policy.loading import load_codec, load_model, save_model
 from wordle_rl.policy.multimodal import language_config
-from wordle_rl.policy.shards import INDEX, read_shards
 from wordle_rl.runs import RunError
 
 Dtype = Literal["auto", "float32", "bfloat16"]
@@ -26,6 +29,25 @@ _SHARDS = "pytorch_model_fsdp_0"
 _PROBE_LENGTH = 64
 _TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
 """Largest distance of logits (see `distance`) that rounding of weights explains."""
+INDEX = ".metadata"
+"""File that says where each tensor is stored."""
+
+_METADATA = "torch.distributed.checkpoint.metadata"
+_ALLOWED = {
+    *((_METADATA, name) for name in (
+        "BytesStorageMetadata", "ChunkStorageMetadata", "Metadata", "MetadataIndex", "StorageMeta", "TensorProperties",
+        "TensorStorageMetadata", "_MEM_FORMAT_ENCODING",
+    )),
+    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"),
+    ("torch.serialization", "_get_layout"),
+    ("torch", "Size"),
+    ("torch", "device"),
+    ("pathlib", "PosixPath"),
+    ("pathlib", "WindowsPath"),
+    ("pathlib", "Path"),
+    ("collections", "OrderedDict"),
+}  # fmt: skip
+"""Names that an index of tensors needs. All of them only hold values."""
 
 
 def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
@@ -136,3 +158,48 @@ def consolidate(checkpoint: Path, out: Path) -> int:
 def _check_empty(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; name another --out")
+
+
+class _IndexReader(pickle.Unpickler):
+    """Read an index, and refuse every name that it does not need."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        module = "pathlib" if module == "pathlib._local" else module  # Python 3.13 writes this name
+        is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
+        if is_dtype or (module, name) in _ALLOWED:
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it names {module}.{name}")
+
+
+def read_shards(directory: Path) -> dict[str, torch.Tensor]:
+    """Read the tensors of a distributed checkpoint by name, in this one process.
+
+    Raises:
+        RunError: If the index is damaged, could run code, or lists anything but tensors in files of the directory.
+    """
+    _check_index(directory)
+    with tempfile.TemporaryDirectory() as place:
+        whole = Path(place) / "whole.pt"
+        dcp_to_torch_save(directory, whole)
+        found: dict[str, Any] = torch.load(whole, map_location="cpu", weights_only=True)
+    while len(found) == 1 and isinstance(next(iter(found.values())), dict):  # {"model": {...}}
+        found = next(iter(found.values()))
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _check_index(directory: Path) -> None:
+    # torch unpickles the index without checks, so it is checked first.
+    path, advice = directory / INDEX, "use only checkpoints that you trained, and copy this one again"
+    try:
+        with path.open("rb") as file:
+            index = _IndexReader(file).load()
+    except Exception as error:  # a damaged pickle raises errors of many kinds
+        raise RunError(f"{path} is no index of tensors ({error}); {advice}") from None
+    if not isinstance(index, Metadata):
+        raise RunError(f"{path} is no index of tensors; {advice}")
+    for name, entry in index.state_dict_metadata.items():
+        if not isinstance(entry, TensorStorageMetadata):
+            raise RunError(f"{path} lists {name!r}, a pickle and no tensor, which is not loaded; {advice}")
+    for place in (index.storage_data or {}).values():
+        if Path(place.relative_path).name != place.relative_path:
+            raise RunError(f"{path} names the file {place.relative_path!r} outside its directory; {advice}")

@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.errors import first_line
 from wordle_rl.words.sources import user_cache_dir
 
 logger = logging.getLogger(__name__)
@@ -121,7 +122,7 @@ def _convert(file: Path, directory: Path) -> None:
             file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
         )
     except Exception as error:  # the tokenizers library raises no narrower class
-        raise ConfigError(f"cannot read the model of {file}: {_first_line(error)}") from error
+        raise ConfigError(f"cannot read the model of {file}: {first_line(error)}") from error
     # transformers silently drops tensors that it has no place for, such as the scaled rotations of Llama 3.
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
     if (num_weights := len(set(model.state_dict()) - tied)) != num_tensors:
@@ -151,11 +152,7 @@ def _num_tensors(file: Path) -> int:
         name = reader.fields["general.architecture"]
         architecture = bytes(name.parts[name.data[0]]).decode()
     except (IndexError, KeyError, OverflowError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError(f"{file} is damaged ({_first_line(error)}); copy it again") from error
+        raise ConfigError(f"{file} is damaged ({first_line(error)}); copy it again") from error
     if architecture != "llama":
         raise ConfigError(f"{file} is of the architecture {architecture!r}; only 'llama' can be converted")
     return len(reader.tensors)
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)

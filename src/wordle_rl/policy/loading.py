@@ -26,6 +26,7 @@ from transformers.utils import logging as library_logging
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import named_template, training_template
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
+from wordle_rl.errors import first_line
 from wordle_rl.policy.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -222,8 +223,7 @@ def _loading(path: str) -> Iterator[None]:
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise ConfigError(f"cannot load a model from {path!r}: {first_line}") from error
+        raise ConfigError(f"cannot load a model from {path!r}: {first_line(error)}") from error
 
 
 def _check_directory(path: str) -> None:

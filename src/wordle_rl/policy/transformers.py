@@ -20,13 +20,12 @@ from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
-from wordle_rl.policy.attention import grouped
 from wordle_rl.policy.base import Completion, Request, word_beam
 from wordle_rl.policy.batches import Batch, Batches
 from wordle_rl.policy.constrain import State, WordConstraint
 from wordle_rl.policy.drawing import draw, limited
 from wordle_rl.policy.generate import generate, left_padded, needs_generate, read_alike
-from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, next_logits
+from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, grouped, next_logits
 from wordle_rl.policy.likeliest_word import WordSearch, opening_of
 from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
 

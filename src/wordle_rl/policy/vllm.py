@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.errors import first_line
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import ReplyProcessor, WordConstraint
 
@@ -162,9 +163,8 @@ def make_engine(
             **extra,
         )
     except (ValueError, RuntimeError, OSError) as error:
-        first_line = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ConfigError(
-            f'vLLM cannot serve {directory}: {first_line}; fix that, or use engine "transformers"'
+            f'vLLM cannot serve {directory}: {first_line(error)}; fix that, or use engine "transformers"'
         ) from error
     length = int(llm.llm_engine.model_config.max_model_len)
     return VLLMSampler(llm, codec, settings, seed, length, constrained=constraint is not None)

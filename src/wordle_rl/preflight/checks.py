@@ -18,7 +18,7 @@ from wordle_rl.config import ConfigError, ModelSettings, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.policy.backends import find_backend
+from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.device import check_room
 from wordle_rl.preflight.findings import Finding

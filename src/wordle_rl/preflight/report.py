@@ -11,8 +11,7 @@ from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
-from wordle_rl.policy.backends import find_backend
-from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.numbers import Device, ModelNumbers
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.device import check_memory, engine_beside, shares_memory, stage_memory
