@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON ?= python3
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-INTEGRATIONS := .venv-integrations/bin/python -m pip install --quiet --disable-pip-version-check
+TRAINERS := .venv-trainers/bin/python -m pip install --quiet --disable-pip-version-check
 # A file stays in one process, as what it trains for all its tests does. Each process imports torch and its like for
 # about ten seconds, so more than a few cost more than they save.
 SPREAD := -n auto --maxprocesses 4 --dist loadfile
@@ -21,7 +21,7 @@ MINIMUM_TORCH ?= torch==2.11.0
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-faults fuzz test-minimum test-vllm test-integrations test-mlx test-verl check format docs \
+.PHONY: quickstart test test-all test-faults fuzz test-minimum test-vllm test-trainers test-mlx test-verl check format docs \
   benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
@@ -52,17 +52,17 @@ fuzz: .venv-fuzz/.installed  ## fuzz the readers, guided by coverage: FUZZ_SECON
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/policy/test_vllm_real.py
 
-test-integrations: .venv-integrations/.installed  ## play our games in other trainers' loops: verifiers, SkyRL, NeMo Gym, Tinker, Gymnasium
-	.venv-integrations/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"
-	.venv-integrations/bin/python -m pytest -m trainers tests/integrations tests/chat tests/docs/test_guides_other_trainers.py
+test-trainers: .venv-trainers/.installed  ## play our games in other trainers' loops: verifiers, SkyRL, NeMo Gym, Tinker, Gymnasium
+	.venv-trainers/bin/python -c "import gymnasium, nemo_gym, renderers, skyrl_gym, tinker_cookbook, verifiers"
+	.venv-trainers/bin/python -m pytest -m trainers tests/trainers tests/chat tests/docs/test_guides_other_trainers.py
 
 test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, every algorithm, fusing, and agreement with torch (minutes)
-	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/mlx tests/integrations/test_games_agreement.py \
+	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/mlx tests/trainers/test_games_agreement.py \
 		tests/preflight/test_unified_memory.py tests/docs/test_guides_mac.py
 
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)
-	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/integrations/verl \
-		tests/integrations/test_games_agreement.py
+	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/trainers/verl \
+		tests/trainers/test_games_agreement.py
 
 test-minimum: .venv-minimum/.installed  ## the quick tests with the lowest versions that pyproject.toml allows
 	.venv-minimum/bin/python -m pytest $(SPREAD)
@@ -152,12 +152,12 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	touch $@
 
 # Other trainers clash with openenv, and some with each other: environments/*.txt say how they fit into one environment.
-.venv-integrations/.installed: pyproject.toml environments/wordle/pyproject.toml $(wildcard environments/*.txt)
-	$(PYTHON) -m venv .venv-integrations
-	$(INTEGRATIONS) torch==2.13.0
-	$(INTEGRATIONS) --constraint environments/constraints.txt --requirement environments/trainers.txt --editable .
-	$(INTEGRATIONS) --no-deps --ignore-requires-python --requirement environments/trainers-alone.txt
-	$(INTEGRATIONS) --no-deps --editable environments/wordle
+.venv-trainers/.installed: pyproject.toml environments/wordle/pyproject.toml $(wildcard environments/*.txt)
+	$(PYTHON) -m venv .venv-trainers
+	$(TRAINERS) torch==2.13.0
+	$(TRAINERS) --constraint environments/constraints.txt --requirement environments/trainers.txt --editable .
+	$(TRAINERS) --no-deps --ignore-requires-python --requirement environments/trainers-alone.txt
+	$(TRAINERS) --no-deps --editable environments/wordle
 	touch $@
 
 # MLX stands beside everything, but on Linux it is needed for these tests alone.
@@ -177,4 +177,4 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	touch $@
 
 clean:  ## remove the environments and what was built; runs/ stays
-	rm -rf $(VENV) .venv-integrations .venv-locked .venv-minimum .venv-mlx .venv-supply .venv-verl .venv-vllm build dist site
+	rm -rf $(VENV) .venv-trainers .venv-locked .venv-minimum .venv-mlx .venv-supply .venv-verl .venv-vllm build dist site

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from wordle_rl.conformance.target import Session, SessionLostError, Step, Target, TargetError, as_sent
-from wordle_rl.integrations.games import BoardTask, LoopSettings, game_source
+from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
 
 _LETTERS = " abcdefghijklmnopqrstuvwxyz"
 _FLAGS = {1: "G", 2: "Y", 3: "X"}

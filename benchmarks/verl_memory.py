@@ -62,7 +62,7 @@ def range_of(readings: Sequence[Reading]) -> float:
 
 
 def training(steps: int, every_s: float) -> Iterator[Reading]:
-    """Readings of a whole `python -m wordle_rl.integrations.verl` while it trains."""
+    """Readings of a whole `python -m wordle_rl.trainers.verl` while it trains."""
     sys.path.insert(0, str(SUPPORT))
     from training_fixtures import write_config  # type: ignore[import-not-found, import-untyped, unused-ignore]
     from verl_cluster import command, environment, ray_nodes  # type: ignore[import-not-found, unused-ignore]

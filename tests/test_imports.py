@@ -26,7 +26,7 @@ LIGHT_MODULES = {
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may
 # import them.
-BORDERS = {"__main__", "serve", "conformance", "integrations", "mlx"}
+BORDERS = {"__main__", "serve", "conformance", "trainers", "mlx"}
 
 
 def modules() -> dict[str, Path]:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Several machines of eight GPUs. Start it on each of them, with the same number of machines and the head's address:
 #
-#   NODE_RANK=0 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh CONFIG.toml RUN [options of `python -m wordle_rl.integrations.verl`]
+#   NODE_RANK=0 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh CONFIG.toml RUN [options of `python -m wordle_rl.trainers.verl`]
 #   NODE_RANK=1 NODES=4 HEAD=10.0.0.1 scripts/verl/nodes.sh
 #
 # RUN and the model must lie on a file system that all of them see. Whoever can talk to Ray can run any code on the
@@ -29,4 +29,4 @@ trap 'ray stop' EXIT
 until [ "$(python -c 'import ray; ray.init("auto", logging_level="ERROR"); print(sum(n["Alive"] for n in ray.nodes()))')" -ge "$NODES" ]; do
   sleep 5
 done
-python -m wordle_rl.integrations.verl "$config" --out "$run" --nodes "$NODES" --gpus-per-node "$gpus" "$@"
+python -m wordle_rl.trainers.verl "$config" --out "$run" --nodes "$NODES" --gpus-per-node "$gpus" "$@"

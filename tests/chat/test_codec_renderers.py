@@ -1,6 +1,6 @@
 """Laws of agreement, token for token, between our codec and the `renderers` of PrimeIntellect.
 
-They are what verifiers and prime-rl encode with. Opt-in: `make test-integrations`.
+They are what verifiers and prime-rl encode with. Opt-in: `make test-trainers`.
 """
 
 import pytest
@@ -13,8 +13,8 @@ from renderers import DefaultRendererConfig, Gemma4RendererConfig, Qwen3Renderer
 from renderers.base import build_training_sample
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.integrations.games import BoardTask, LiveGame, LoopSettings, game_source
 from wordle_rl.prompt import Message
+from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, game_source
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
 

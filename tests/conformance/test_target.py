@@ -12,9 +12,9 @@ from wordle_rl.conformance.checks import examine
 from wordle_rl.conformance.dialects import Dialect
 from wordle_rl.conformance.play import Examiner
 from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, module_target
-from wordle_rl.integrations.games import LoopSettings
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
+from wordle_rl.trainers.games import LoopSettings
 from wordle_rl.words import load_words
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -107,8 +107,8 @@ def test_ours_on_verl_passes_every_check(case: Case) -> None:
 
     from verl.utils.torch_functional import logprobs_from_logits
 
-    from wordle_rl.integrations.verl.advantages import credited
-    from wordle_rl.integrations.verl.translate import _AGGREGATION
+    from wordle_rl.trainers.verl.advantages import credited
+    from wordle_rl.trainers.verl.translate import _AGGREGATION
 
     def on_verl(case: Case) -> dict[str, Any]:
         rows = [game.row for game in case.games]

@@ -84,7 +84,7 @@ NOT_RUN = {
     "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
     "python scripts/gpu_check.py": "needs a GPU; tests/scripts runs all of it with --small",
     "make": "makes an environment; the wordle-rl commands of its target run",
-    "vf-eval": "needs the packages of other trainers, where test_verifiers_taskset runs it",
+    "vf-eval": "needs the packages of other trainers, where test_verifiers runs it",
     "openenv validate": "run by serve/test_validation",
     "python environments/openenv/validation/local.py": "run by serve/test_validation",
 }

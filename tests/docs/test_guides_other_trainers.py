@@ -1,4 +1,4 @@
-"""Laws of the guide to other trainers: its examples run (`make test-integrations`; TRL's: `make test-all`)."""
+"""Laws of the guide to other trainers: its examples run (`make test-trainers`; TRL's: `make test-all`)."""
 
 import shlex
 import subprocess
@@ -53,7 +53,7 @@ def test_nemo_gym_understands_the_section_of_the_server() -> None:
     from responses_api_agents.gymnasium_agent.app import GymnasiumAgentConfig
     from yaml import safe_load
 
-    from wordle_rl.integrations.nemo_gym_server import WordleServerConfig
+    from wordle_rl.trainers.nemo_gym import WordleServerConfig
 
     (text,) = blocks(GUIDE, "yaml")
     config, launched = safe_load(text), {"name": "wordle", "host": "", "port": 0}
@@ -74,7 +74,7 @@ def test_the_example_for_trl_trains_a_step(game_server, tmp_path: Path, monkeypa
     from other_loops import SETTINGS
     from transformers import AutoModelForCausalLM
 
-    from wordle_rl.integrations.games import BoardTask, game_source
+    from wordle_rl.trainers.games import BoardTask, game_source
 
     (text,) = [text for text in EXAMPLES if TRL in text]
     tokenizer = family_tokenizer("qwen3")

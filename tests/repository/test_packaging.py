@@ -101,7 +101,7 @@ def test_the_sdist_holds_the_repository_and_nothing_made_in_it(built: Path) -> N
     made = {
         ".venv",
         ".venv-vllm",
-        ".venv-integrations",
+        ".venv-trainers",
         "runs",
         "site",
         "dist",

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from wordle_rl.config.context import GameContext
-from wordle_rl.integrations.games import BoardTask
 from wordle_rl.prompt import Prompter
 from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.tasks import Difficulty, WordTasks
+from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words.split import split_secrets
 
 

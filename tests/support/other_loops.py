@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.integrations.games import BoardTask, GameSource, LoopSettings, game_source
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.trainers.games import BoardTask, GameSource, LoopSettings, game_source
 
 GIVEN = ("crane", "moist")
 SETTINGS = LoopSettings(reward_preset="strict_xml")

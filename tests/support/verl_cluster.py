@@ -51,7 +51,7 @@ def environment() -> Mapping[str, str]:
 
 
 def command(config: Path, run: Path, address: str, options: tuple[str, ...], overrides: tuple[str, ...]) -> list[str]:
-    """The words of `python -m wordle_rl.integrations.verl` on such nodes.
+    """The words of `python -m wordle_rl.trainers.verl` on such nodes.
 
     Args:
         config: The run's config file.
@@ -64,7 +64,7 @@ def command(config: Path, run: Path, address: str, options: tuple[str, ...], ove
     return [
         sys.executable,
         "-m",
-        "wordle_rl.integrations.verl",
+        "wordle_rl.trainers.verl",
         *map(str, words),
         f"++ray_kwargs.ray_init.address={address}",
         *overrides,

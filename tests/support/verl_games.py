@@ -16,12 +16,12 @@ from verl.workers.rollout.replica import TokenOutput
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import load_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.integrations.verl.main import compose
-from wordle_rl.integrations.verl.play import RunGames, run_games
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.runs import Run
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
+from wordle_rl.trainers.verl.main import compose
+from wordle_rl.trainers.verl.play import RunGames, run_games
 
 Loop = Any
 

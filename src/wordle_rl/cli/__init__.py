@@ -81,7 +81,7 @@ _ELSEWHERE = {
     "fuse": "wordle-rl export RUN --out DIR --backend mlx",
     "words": "wordle-rl solve --words LIST",
     "audit": "wordle-rl report RUN --audit",
-    "verl": "python -m wordle_rl.integrations.verl CONFIG --out RUN",
+    "verl": "python -m wordle_rl.trainers.verl CONFIG --out RUN",
 }
 """What people type from habit -> the command they mean."""
 

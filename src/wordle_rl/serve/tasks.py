@@ -10,8 +10,8 @@ from functools import cached_property
 from typing import Any
 
 from wordle_rl.config.context import GameContext
-from wordle_rl.integrations.games import BoardTask
 from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.trainers.games import BoardTask
 
 SPLIT_TYPES = {"train": "train", "val": "validation", "test": "test"}
 """Parts of the answers, and OpenEnv's type of each."""

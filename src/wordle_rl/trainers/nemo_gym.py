@@ -1,0 +1,92 @@
+"""NeMo Gym: a resources server for its `gymnasium_agent`, and the rows of its data set.
+
+    python -m wordle_rl.trainers.nemo_gym
+
+NeMo Gym's launcher starts this as a server's `entrypoint`. Its settings are those of the server in its YAML.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_gym.base_resources_server import BaseResourcesServerConfig
+from nemo_gym.openai_utils import NeMoGymResponse
+from resources_servers.gymnasium import GymnasiumServer, extract_text
+
+from wordle_rl.trainers.games import LoopSettings, game_source, task_of
+from wordle_rl.words.split import SplitName
+
+
+class WordleServerConfig(BaseResourcesServerConfig):
+    """Settings of the server and its games."""
+
+    wordle: LoopSettings = LoopSettings()
+    """Words, rules, wording and reward."""
+
+
+class WordleResourcesServer(GymnasiumServer):
+    """Games of all sessions. A session plays the game that its row names, so a group shares it."""
+
+    config: WordleServerConfig
+    ray_enabled = False
+
+    async def reset(self, metadata: dict[str, Any], session_id: str | None = None) -> tuple[str | None, dict[str, Any]]:
+        """Begin the row's game. The row's input already holds the opening.
+
+        Raises:
+            ConfigError: If the row names no game.
+        """
+        task = task_of(metadata)
+        self.session_state[session_id] = game_source(self.config.wordle).open(task)
+        return None, task.model_dump(mode="json")
+
+    async def step(
+        self,
+        action: NeMoGymResponse,
+        metadata: dict[str, Any],  # noqa: ARG002
+        session_id: str | None = None,
+    ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
+        """Play the text of a response. The rewards of a game add up to the rubric's.
+
+        Raises:
+            KeyError: If the session has no game.
+        """
+        game = self.session_state[session_id]
+        result = game.step(extract_text(action))
+        observation = result.messages[0]["content"] if result.messages else None
+        info = game.summary() if result.done else {}
+        return observation, result.reward, result.terminated, result.truncated, info
+
+
+def dataset_rows(
+    settings: LoopSettings | None = None,
+    split: SplitName = "train",
+    count: int | None = None,
+    *,
+    agent: str = "wordle_gymnasium_agent",
+    max_given: int = 0,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Return rows of NeMo Gym's data set: the opening as input, the agent, and the game by its place.
+
+    Args:
+        settings: The same as the server's.
+        split: Part of the split.
+        count: Number of rows. None: all.
+        agent: Name of the agent in NeMo Gym's configuration.
+        max_given: Draw 0 to this many random prefix guesses per row.
+        seed: Random seed of the prefix guesses.
+    """
+    source = game_source(settings)
+    return [
+        {
+            "responses_create_params": {"input": list(source.open(task).prompt)},
+            "agent_ref": {"type": "responses_api_agents", "name": agent},
+            **task.model_dump(mode="json"),
+        }
+        for task in source.tasks(split, count, max_given=max_given, seed=seed)
+    ]
+
+
+if __name__ == "__main__":
+    WordleResourcesServer.run_webserver()

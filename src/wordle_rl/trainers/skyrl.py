@@ -1,0 +1,89 @@
+"""SkyRL: a `BaseTextEnv` for its generator, and the rows of its data set.
+
+from wordle_rl.trainers.skyrl import dataset_rows, register
+
+register()
+rows = dataset_rows(count=256)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import skyrl_gym
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
+
+from wordle_rl.trainers.games import LoopSettings, game_source, task_of
+from wordle_rl.words.split import SplitName
+
+ENV_ID = "wordle"
+
+
+class WordleSkyRLEnv(BaseTextEnv):
+    """One game. SkyRL makes one for each repetition of a row, so a group shares the row's game.
+
+    Args:
+        env_config: `LoopSettings` by name, from SkyRL's configuration.
+        extras: The row that names the game. Other columns are ignored.
+
+    Raises:
+        ConfigError: If the row names no game.
+    """
+
+    def __init__(self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None) -> None:
+        super().__init__()
+        source = game_source(env_config)
+        self._task = task_of(extras or {})
+        self._game = source.open(self._task)
+        self.max_turns = source.context.prompter.rules.max_replies
+
+    def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:  # noqa: ARG002
+        """Return the opening of the game. The row's own prompt has the same text and is not read."""
+        return list(self._game.prompt), self._task.model_dump(mode="json")
+
+    def step(self, action: str) -> BaseTextEnvStepOutput:
+        """Play one reply. The rewards of a game add up to the rubric's.
+
+        Raises:
+            RuntimeError: If the game is over.
+        """
+        self.turns += 1
+        result = self._game.step(action)
+        return BaseTextEnvStepOutput(
+            observations=list(result.messages), reward=result.reward, done=result.done, metadata={}
+        )
+
+    def get_metrics(self) -> dict[str, Any]:
+        """Return figures of the finished game. SkyRL does not report a game it cut off, so that has none."""
+        return dict(self._game.summary()) if self._game.over else {}
+
+
+def register() -> None:
+    """Register the environment with SkyRL as `wordle`, once."""
+    if ENV_ID not in skyrl_gym.envs.registration.registry:
+        skyrl_gym.register(id=ENV_ID, entry_point=f"{__name__}:{WordleSkyRLEnv.__name__}")
+
+
+def dataset_rows(
+    settings: LoopSettings | None = None,
+    split: SplitName = "train",
+    count: int | None = None,
+    *,
+    max_given: int = 0,
+    seed: int = 0,
+) -> list[dict[str, Any]]:
+    """Return rows of SkyRL's prompt data set: the opening, the environment, and the game by its place.
+
+    Args:
+        settings: The same as the environment's configuration.
+        split: Part of the split.
+        count: Number of rows. None: all.
+        max_given: Draw 0 to this many random prefix guesses per row.
+        seed: Random seed of the prefix guesses.
+    """
+    source = game_source(settings)
+    return [
+        {"prompt": list(source.open(task).prompt), "env_class": ENV_ID, **task.model_dump(mode="json")}
+        for task in source.tasks(split, count, max_given=max_given, seed=seed)
+    ]

@@ -1,0 +1,74 @@
+"""`python -m wordle_rl.trainers.verl`: a run's GRPO or PPO under verl on Ray."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+
+from wordle_rl.cli import Command, console, execute
+from wordle_rl.cli.settings import Overrides
+from wordle_rl.config import ConfigError, load_config
+from wordle_rl.trainers.verl.refusals import check_settings
+from wordle_rl.trainers.verl.settings import VerlSettings
+
+INSTALL = 'pip install "wordle-rl[verl]" and vllm or sglang (--rollout), in an environment of its own'
+
+
+def verl(
+    config: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides,
+    out: Path,
+    cluster: Annotated[VerlSettings, tyro.conf.arg(name="")] = VerlSettings(),
+    show: bool = False,
+) -> None:
+    """Train with verl on Ray: one GPU, one machine or many.
+
+    The same command resumes from the last checkpoint.
+
+    Args:
+        config: A preset, or a config file.
+        overrides: Settings that override the file's.
+        out: The run directory, with its model of SFT unless `sft.epochs` is 0. All machines must see it.
+        cluster: What verl has settings for and the run has not.
+        show: Print the overrides of verl's config, and do not train.
+    """
+    wanted = load_config(config, overrides)
+    check_settings(wanted, cluster)
+    # A module of yours that verl imports may bring a server of its own.
+    server = () if os.environ.get("VERL_USE_EXTERNAL_MODULES") else (cluster.rollout,)
+    needed = ("transformers", "verl", "ray", *server)
+    if missing := [name for name in needed if find_spec(name) is None and not show]:
+        raise ConfigError(f"verl needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
+    from wordle_rl.trainers.verl import launch
+
+    is_new = not out.exists()
+    prepared = None
+    try:
+        prepared = launch.prepare(wanted, cluster, out)
+    finally:
+        # What was only shown, or refused, must not stand in the way of the corrected command.
+        if is_new and (show or prepared is None):
+            shutil.rmtree(out, ignore_errors=True)
+    for note in prepared.notes:
+        console.messages.print(note, highlight=False, soft_wrap=True)
+    if show:
+        for override in prepared.overrides:
+            console.out.print(override, highlight=False, markup=False, soft_wrap=True)
+        return
+    console.out.print(f"model: {launch.train(prepared)}", highlight=False)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit codes are those of `wordle-rl`."""
+    command = Command("trainers.verl.__main__:verl", "", resumes=True)
+    return execute(command, "python -m wordle_rl.trainers.verl", sys.argv[1:] if arguments is None else arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,253 @@
+"""A run's config in verl's words: Hydra overrides over verl's own defaults. Nothing here needs verl."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from wordle_rl.config import GRPOTraining, RunConfig
+from wordle_rl.runs.trackers import Tracking
+from wordle_rl.trainers.verl.dataset import AGENT, TOOL_AGENT, DataFiles
+from wordle_rl.trainers.verl.settings import VerlSettings
+
+CREDIT = {"turn": "wordle_turn", "guess": "wordle_guess", "game": "grpo"}
+"""grpo.credit -> verl's estimator; the first two are those of `advantages`."""
+
+_AGGREGATION = {"dapo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
+"""grpo.loss_type -> verl's way to sum up a loss."""
+
+_LAST_STEP = 1_000_000_000
+"""More steps than any training has: verl then saves after the last one alone."""
+DEFAULT_CAP = 2.0
+"""Upper bound of importance ratios where grpo.max_importance_ratio names none: a server never computes quite alike."""
+
+Tree = dict[str, Any]
+
+
+def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str, files: DataFiles) -> list[str]:
+    """All overrides of a run.
+
+    Args:
+        config: Settings that `check_settings` accepts.
+        verl: Machines, server, lengths.
+        run: The run's directory.
+        model: Directory or name of the model that training starts from.
+        files: Its secrets.
+
+    Returns:
+        `key=value`, with `++` where verl's config leaves the key out; those of `verl.overrides` come last.
+    """
+    training = config.training
+    assert isinstance(training, GRPOTraining)
+    tree = {
+        "wordle": {"run_directory": str(run)},
+        "data": _data(config, training, verl, files),
+        "algorithm": _algorithm(training, verl),
+        "actor_rollout_ref": {
+            "model": _model(config, training, model),
+            "actor": _actor(config, training, verl),
+            "ref": {
+                "log_prob_micro_batch_size_per_gpu": _micro_batch(training, verl),
+                "fsdp_config": {"param_offload": verl.offload, **_engine(config, training)},
+            },
+            "rollout": _rollout(config, training, verl, run),
+        },
+        "trainer": _trainer(config, training, verl, run),
+    }
+    if verl.estimator == "ppo":
+        tree["critic"] = _critic(config, training, verl, model)
+    return [*(f"++{key}={_written(value)}" for key, value in _leaves(tree)), *verl.overrides]
+
+
+def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, files: DataFiles) -> Tree:
+    return {
+        "train_files": str(files.train),
+        "val_files": str(files.val),
+        "train_batch_size": training.groups_per_step,
+        "val_batch_size": verl.val_batch_size or None,
+        "max_prompt_length": verl.max_prompt_tokens,
+        "max_response_length": verl.max_response_tokens,
+        "filter_overlong_prompts": True,
+        "truncation": "error",
+        "return_raw_chat": True,
+        "shuffle": True,
+        "seed": config.seed,
+        "apply_chat_template_kwargs": dict(config.model.template_kwargs),
+    }
+
+
+def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
+    tree: Tree = {
+        "adv_estimator": "gae" if verl.estimator == "ppo" else CREDIT[training.credit],
+        "norm_adv_by_std_in_grpo": training.scale_advantages,
+        "use_kl_in_reward": False,
+    }
+    cap = DEFAULT_CAP if training.max_importance_ratio is None else training.max_importance_ratio
+    if cap:
+        tree["rollout_correction"] = {"rollout_is": "token", "rollout_is_threshold": cap}
+    return tree
+
+
+def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
+    attention = config.model.attn_implementation
+    return {
+        "path": model,
+        "enable_gradient_checkpointing": training.gradient_checkpointing,
+        **({"override_config": {"attn_implementation": attention}} if attention else {}),
+    }
+
+
+def _actor(config: RunConfig, training: GRPOTraining, verl: VerlSettings) -> Tree:
+    most_tokens = training.sampling.max_completion_tokens * config.game.rules.max_replies  # that a row may train on
+    return {
+        "ppo_mini_batch_size": verl.mini_batch_size or training.groups_per_step,
+        "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "clip_ratio_low": training.epsilon,
+        "clip_ratio_high": training.epsilon_high,
+        "loss_agg_mode": _AGGREGATION[training.aggregation],
+        "loss_scale_factor": most_tokens if training.loss_type == "dr_grpo" else None,
+        "policy_loss": {"loss_mode": "gspo" if training.by_sequence else "vanilla"},
+        "use_kl_loss": training.beta > 0,
+        "kl_loss_coef": training.beta,
+        "kl_loss_type": "low_var_kl",
+        "entropy_coeff": 0,
+        "data_loader_seed": config.seed,
+        "optim": _optimizer(training),
+        "grad_clip": training.optimizer.max_grad_norm,
+        "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
+        "fsdp_config": {
+            "param_offload": verl.offload,
+            "optimizer_offload": verl.offload,
+            "fsdp_size": verl.gpus_per_node if verl.nodes > 1 else -1,
+            **_engine(config, training),
+        },
+    }
+
+
+def _optimizer(training: GRPOTraining) -> Tree:
+    optimizer = training.optimizer
+    return {
+        "lr": optimizer.learning_rate,
+        "weight_decay": 0.0,
+        "clip_grad": optimizer.max_grad_norm,
+        "lr_scheduler_type": optimizer.schedule,
+        "lr_warmup_steps": round(optimizer.warmup) if optimizer.warmup >= 1 else -1,
+        "lr_warmup_steps_ratio": optimizer.warmup if optimizer.warmup < 1 else 0.0,
+    }
+
+
+def _engine(config: RunConfig, training: GRPOTraining) -> Tree:
+    """Number formats: of the weights held, and of what is computed with."""
+    computed = {"fp32": "fp32", "bf16": "bf16", "auto": "bf16"}[training.precision]
+    held = {"float32": "fp32", "bfloat16": "bf16", "auto": "bf16"}[config.model.dtype]
+    precision = {"param_dtype": computed, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    return {"model_dtype": held, "mixed_precision": precision, "seed": config.seed}
+
+
+def _critic(config: RunConfig, training: GRPOTraining, verl: VerlSettings, model: str) -> Tree:
+    return {
+        "model": _model(config, training, model),
+        "optim": {**_optimizer(training), "lr": verl.critic_learning_rate},
+        "grad_clip": training.optimizer.max_grad_norm,
+        "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "fsdp": {"param_offload": verl.offload, "optimizer_offload": verl.offload, **_engine(config, training)},
+    }
+
+
+def _rollout(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+    return {
+        "name": verl.rollout,
+        "n": training.group_size,
+        "temperature": training.sampling.temperature,
+        "top_p": 1.0,
+        "seed": config.seed,
+        "tensor_model_parallel_size": verl.tensor_parallel,
+        "gpu_memory_utilization": verl.memory_fraction,
+        "log_prob_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "calculate_log_probs": True,
+        "val_kwargs": {"temperature": 0, "do_sample": False, "n": 1},
+        "agent": {
+            "num_workers": verl.workers,
+            "default_agent_loop": TOOL_AGENT if verl.tool else AGENT,
+            "agent_loop_config_path": str(agent_file(run)),
+        },
+    }
+
+
+def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+    named = Tracking.named(run, config.report_project, None)
+    return {
+        "nnodes": verl.nodes,
+        "n_gpus_per_node": verl.gpus_per_node,
+        "total_training_steps": None if verl.epochs else training.steps,
+        "total_epochs": verl.epochs or training.steps,
+        "save_freq": training.save_steps or _LAST_STEP,
+        "test_freq": verl.validate_every_steps or -1,
+        "val_before_train": verl.validate_every_steps > 0,
+        "logger": ["console", *config.trackers],
+        "log_val_generations": _SHOWN_GAMES if config.trackers else 0,
+        "project_name": named.project or "wordle-rl",
+        "experiment_name": named.run,
+        "default_local_dir": str(checkpoints(run)),
+        "validation_data_dir": str(run / "verl" / "validation"),
+        "resume_mode": "auto",
+    }
+
+
+_SHOWN_GAMES = 8
+"""Validation games of each round on the dashboards of trackers."""
+
+
+def _micro_batch(training: GRPOTraining, verl: VerlSettings) -> int:
+    """Games per pass of a GPU."""
+    groups = verl.mini_batch_size or training.groups_per_step
+    return training.micro_batch_size or groups * training.group_size // (verl.nodes * verl.gpus_per_node)
+
+
+def layout_of(verl: VerlSettings) -> str:
+    """Name of the layout for these machines."""
+    if verl.nodes > 1:
+        return "machines"
+    return "one_machine" if verl.gpus_per_node > 1 else "one_gpu"
+
+
+def checkpoints(run: Path) -> Path:
+    """verl's checkpoints of a run."""
+    return run / "verl" / "checkpoints"
+
+
+def agent_file(run: Path) -> Path:
+    """The file that names our agent loops to verl."""
+    return run / "verl" / "agent_loops.json"
+
+
+def write_agent_file(run: Path) -> None:
+    """Name our agent loops to verl; JSON is YAML too."""
+    about = {"_target_": "wordle_rl.trainers.verl.agent_loop.WordleAgentLoop", "run_directory": str(run)}
+    rows = [{"name": AGENT, **about}, {"name": TOOL_AGENT, **about, "tool": True}]
+    agent_file(run).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names and values. An empty mapping, and the free entries of some, are one value."""
+    for name, value in tree.items():
+        if isinstance(value, dict) and name not in ("apply_chat_template_kwargs", "mixed_precision"):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _written(value: Any) -> str:
+    """A value as Hydra reads it.
+
+    Examples:
+        >>> _written(None), _written(True), _written("a b"), _written({"x": ["y", 1]})
+        ('null', 'true', '"a b"', '{x:["y",1]}')
+    """
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value)

@@ -1,0 +1,108 @@
+"""Laws of the games that other trainers play: a row names them without their secret, a group shares them."""
+
+import math
+
+import pytest
+from other_loops import GIVEN, SETTINGS, TASK, replies_of
+
+from wordle_rl.config import ConfigError, WordSettings
+from wordle_rl.env import StopReason
+from wordle_rl.game import Outcome
+from wordle_rl.prompt import Prompter
+from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, game_source, task_of
+
+
+def told(game: LiveGame) -> tuple[str, ...]:
+    """Text of a player's opening prompt."""
+    return tuple(message["content"] for message in game.prompt)
+
+
+def test_equal_settings_share_their_words_and_solver() -> None:
+    assert game_source(SETTINGS) is game_source({"reward_preset": "strict_xml"})
+    assert game_source(None) is not game_source(SETTINGS)
+
+
+def test_the_games_of_a_row_share_secret_and_prefix_guesses() -> None:
+    row = {"prompt": "…", "other": 1, **TASK.model_dump(mode="json")}
+    source = game_source(SETTINGS)
+    group = [source.open(task_of(row)) for _ in range(4)]
+    assert len({told(game) for game in group}) == 1
+    for game in group:
+        for reply in replies_of("lost", source):
+            game.step(reply)
+    assert {game.transcript().secret for game in group} == {source.context.split.train[7]}
+    assert [turn.turn.guess for turn in group[0].transcript().turns if turn.is_prefix] == list(GIVEN)
+
+
+def test_no_row_holds_a_secret() -> None:
+    source = game_source(SETTINGS)
+    for task in source.tasks("test", 20, max_given=3, seed=1):
+        secret = source.context.split.test[task.index]
+        assert secret not in task.model_dump_json()
+        assert secret not in "".join(told(source.open(task)))
+
+
+def test_prefix_guesses_are_drawn_by_seed() -> None:
+    source = game_source(SETTINGS)
+    again = source.tasks("train", 30, max_given=3, seed=5)
+    assert again == source.tasks("train", 30, max_given=3, seed=5) != source.tasks("train", 30, max_given=3, seed=6)
+    assert {len(task.given) for task in again} == {0, 1, 2, 3}
+    assert len(source.tasks("val")) == len(source.context.split.val)
+
+
+def test_no_training_game_has_a_strict_word_on_its_board() -> None:
+    words = WordSettings(strict_fraction=0.1)
+    source = game_source(LoopSettings(words=words, reward_preset="strict_xml"))
+    strict = set(source.context.split.strict)
+    drawn = {word for task in source.tasks("train", max_given=5, seed=5) for word in task.given}
+    free = {word for task in game_source(SETTINGS).tasks("train", max_given=5, seed=5) for word in task.given}
+    assert strict & free, "without the rule they would stand on boards"
+    assert not strict & drawn
+    held_out = source.context.split.test.index(min(strict))
+    assert source.open(BoardTask(split="test", index=held_out)).env.turns == ()
+
+
+def test_a_game_without_tokens_is_a_loss_that_does_not_pay() -> None:
+    source = game_source(LoopSettings(reward_weights={"format": 1.0}, keep_order=False))
+    whole, cut = source.open(TASK), source.open(TASK)
+    lost = math.fsum(whole.step(reply).reward for reply in replies_of("lost", source))
+    early = cut.step(replies_of("lost", source)[0]).reward
+    assert early + cut.truncate() < lost == early
+    assert cut.transcript().stop_reason is StopReason.TOKEN_BUDGET
+
+
+def test_a_game_that_never_began_is_truncated_without_a_reward() -> None:
+    game = game_source(SETTINGS).open(TASK)
+    assert game.truncate() == 0.0
+    assert game.over
+    assert game.breakdown is None
+
+
+def test_settings_that_a_growing_conversation_cannot_follow_are_refused() -> None:
+    with pytest.raises(ValueError, match='set it to "transcript"'):
+        LoopSettings.model_validate({"game": {"shape": "state"}})
+    with pytest.raises(ValueError, match="reward_preset 'best'"):
+        LoopSettings(reward_preset="best")
+    with pytest.raises(ValueError, match="reward_preset and reward_weights"):
+        LoopSettings(reward_preset="shaped", reward_weights={"win": 1.0})
+
+
+def test_a_row_that_names_no_game_is_refused() -> None:
+    with pytest.raises(ConfigError, match="names no game"):
+        task_of({"prompt": "…"})
+    with pytest.raises(ConfigError, match=r"has tasks 0 to \d+, not 99999"):
+        game_source(SETTINGS).open(BoardTask(index=99_999))
+    with pytest.raises(ConfigError, match="leaves none of 6 turns"):
+        game_source(SETTINGS).tasks("train", 1, max_given=6)
+
+
+def test_rules_and_wording_are_those_of_the_settings() -> None:
+    settings = {"game": {"hard_mode": True, "style": "symbols", "max_turns": 4}}
+    source = game_source(settings)
+    game = source.open(BoardTask(index=0, given=("crane",)))
+    assert isinstance(game.env.prompter, Prompter)
+    assert game.env.prompter.rules.hard_mode
+    secret = source.context.split.train[0]
+    assert set(secret) & set("crane"), "the first secret must share a letter for hard mode to bite"
+    game.step("<guess>pulpy</guess>")
+    assert game.env.turns[-1].outcome is Outcome.HARD_MODE

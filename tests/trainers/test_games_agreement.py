@@ -1,0 +1,360 @@
+"""Law of agreement: the same scripted tokens through every trainer give the same masks, rewards, credit and losses.
+
+`agreement.json` beside `support/agreement.py` was computed by TRL's trainer over transformers, which a test here holds
+it to. Each other trainer is held to it where it is installed: `make test-mlx`, `make test-verl`,
+`make test-trainers`. Write it again with `python tests/support/agreement_trl.py`.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+from agreement import (
+    CLIP,
+    CREDITS,
+    GAME_NUMBERS,
+    GAMES,
+    GROUP,
+    LONGEST,
+    LOSSES,
+    TOLERANCE,
+    WORDS,
+    credit_of,
+    embedded_codec,
+    examples,
+    expected,
+    full_logprobs,
+    grouped,
+    model,
+    played,
+    prompter,
+    reply_of,
+    segments,
+    settings_of,
+    turn_rewards,
+)
+
+from wordle_rl.rollout import mask_without_overlong
+from wordle_rl.train.advantages import CREDITS as ESTIMATORS
+from wordle_rl.train.batch import Batch
+from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
+
+
+def near(found: Any, wanted: Any) -> None:
+    assert found == pytest.approx(wanted, abs=TOLERANCE)
+
+
+# Ours, over transformers: needed by every trainer, and run in every environment.
+
+
+def test_the_table_has_the_tokens_masks_and_rewards_of_our_own_rollout() -> None:
+    table, own = expected(), segments()
+    assert [[list(s.prompt_ids), list(s.token_ids)] for s in own] == [list(pair) for pair in table.tokens]
+    assert [list(s.loss_mask) for s in own] == table.masks
+    stops = embedded_codec().stop_ids
+    assert [mask_without_overlong(s, stops) for s in own] == table.masks_without_overlong
+    assert table.masks != table.masks_without_overlong
+    for found, wanted in zip(turn_rewards(played(embedded_codec())), table.rewards, strict=True):
+        near(list(found), wanted)
+
+
+@pytest.mark.parametrize(("credit", "scale"), CREDITS)
+def test_the_table_has_our_own_credit(credit: str, scale: bool) -> None:
+    rewards = [tuple(values) for values in expected().rewards]
+    found = [list(v) for group in grouped(rewards) for v in ESTIMATORS[credit](group, scale=scale)]
+    for ours, wanted in zip(found, expected().advantages[f"{credit} {scale}"], strict=True):
+        near(ours, wanted)
+
+
+def test_the_table_has_the_log_probabilities_of_transformers() -> None:
+    for scale, wanted in ((0.12, expected().policy_logprobs), (0.1, expected().reference_logprobs)):
+        for ours, theirs in zip(full_logprobs(model(scale)), wanted, strict=True):
+            near(ours, theirs)
+
+
+def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
+    table = expected()
+    ratios = (table.padded(table.policy_logprobs) - table.padded(table.sampler_logprobs)).exp()
+    assert ratios.min() < 1 - CLIP["epsilon"]
+    assert ratios.max() > 1 + CLIP["epsilon_high"]
+    assert ratios.max() < 3  # verl clips again beyond it
+
+
+def weights_of_rows(name: str) -> list[float]:
+    """Our weight of a token of each game."""
+    counts = [sum(mask) for mask in expected().masks]
+    return PolicyLoss(settings_of(name).aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_our_loss_gives_the_losses_of_the_table(name: str) -> None:
+    """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
+    table, settings = expected(), settings_of(name)
+    mask = table.padded(table.masks).bool()
+    rows = mask.nonzero()[:, 0]
+    loss, _ = policy_loss(
+        table.padded(table.policy_logprobs)[mask],
+        table.padded(table.sampler_logprobs)[mask],
+        table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS])[mask],
+        torch.tensor(weights_of_rows(name))[rows],
+        **CLIP,
+        rows=rows if settings.by_sequence else None,
+        reference_logprobs=table.padded(table.reference_logprobs)[mask],
+        beta=settings.beta,
+    )
+    near(loss.item(), table.losses[name])
+
+
+# TRL: its own trainer.
+
+
+@pytest.fixture(scope="module")
+def trl_trainer(tmp_path_factory):
+    """Makes TRL's trainer for a loss."""
+    pytest.importorskip("trl.trainer.grpo_trainer")
+    from agreement_trl import make_trl_trainer
+
+    return lambda name: make_trl_trainer(name, tmp_path_factory.mktemp("trl"))
+
+
+def trl_logprobs(trainer: Any, table: Any) -> torch.Tensor:
+    from agreement_trl import trl_batch
+
+    batch = trl_batch("turn", table)
+    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
+    attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
+    with torch.no_grad():
+        return trainer._get_per_token_logps_and_entropies(
+            trainer.model, ids, attention, batch["completion_ids"].shape[1]
+        )[0]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_trl_gives_the_losses_of_the_table(trl_trainer, name: str) -> None:
+    from agreement_trl import trl_batch
+
+    trainer = trl_trainer(name)
+    loss = trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected()))
+    near(loss.item(), expected().losses[name])
+    assert abs(expected().losses[name]) > 10 * TOLERANCE
+
+
+def test_trl_gives_the_log_probabilities_of_the_table(trl_trainer) -> None:
+    table = expected()
+    found = trl_logprobs(trl_trainer("dapo"), table)
+    mask = table.padded(table.masks).bool()
+    near(found[mask].tolist(), table.padded(table.policy_logprobs)[mask].tolist())
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, len(GAMES)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size: int) -> None:
+    from agreement_trl import trl_batch
+
+    policy, reference, settings = Scorer(model()), Scorer(model(0.1)), settings_of(name)
+    rows, weights = examples(credit_of(name)), weights_of_rows(name)
+    for first in range(0, len(rows), micro_batch_size):
+        part = slice(first, first + micro_batch_size)
+        batch = Batch.of(rows[part], weights[part], embedded_codec().pad_id)
+        loss, _ = policy_loss(
+            policy(batch)[0],
+            batch.sampler_logprobs,
+            batch.advantages,
+            batch.weights,
+            **CLIP,
+            rows=batch.rows if settings.by_sequence else None,
+            reference_logprobs=reference(batch)[0].detach(),
+            beta=settings.beta,
+        )
+        loss.backward()
+    trainer = trl_trainer(name)
+    trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected())).backward()
+    theirs = dict(trainer.model.named_parameters())
+    for weight_name, weight in policy.model.named_parameters():
+        assert torch.allclose(weight.grad, theirs[weight_name].grad, rtol=1e-3, atol=TOLERANCE), weight_name
+    assert max(weight.grad.abs().max() for weight in theirs.values()) > 100 * TOLERANCE
+
+
+# MLX.
+
+
+@pytest.fixture(scope="module")
+def on_mlx():
+    """The policy and the reference of the table, on MLX."""
+    pytest.importorskip("mlx")
+    from wordle_rl.mlx.model import of_transformers
+
+    return of_transformers(model()), of_transformers(model(0.1))
+
+
+@pytest.mark.parametrize("micro_batch_size", [1, 2, len(GAMES)])
+@pytest.mark.parametrize("name", LOSSES)
+def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: int) -> None:
+    """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
+    from mlx_models import mlx_examples
+
+    from wordle_rl.mlx.losses import policy_loss
+    from wordle_rl.mlx.scores import MLXBatch, score
+    from wordle_rl.train.loss import PolicyLoss, Totals
+
+    policy, reference = on_mlx
+    settings, examples = settings_of(name), mlx_examples(credit_of(name))
+    counts = [sum(example.loss_mask) for example in examples]
+    weights = PolicyLoss(settings.aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    loss = 0.0
+    for first in range(0, len(examples), micro_batch_size):
+        part = slice(first, first + micro_batch_size)
+        batch = MLXBatch.of(examples[part], weights[part], embedded_codec().pad_id)
+        found, _ = policy_loss(
+            score(policy, batch).logprobs,
+            batch.sampler_logprobs,
+            batch.advantages,
+            batch.weights,
+            **CLIP,
+            rows=batch.rows if settings.by_sequence else None,
+            num_rows=batch.num_rows,
+            reference_logprobs=score(reference, batch).logprobs,
+            beta=settings.beta,
+        )
+        loss += found.item()
+    near(loss, expected().losses[name])
+
+
+def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
+    from mlx_models import mlx_examples
+
+    from wordle_rl.mlx.scores import MLXBatch, score
+
+    table = expected()
+    batch = MLXBatch.of(mlx_examples(), [1.0] * len(GAMES), embedded_codec().pad_id)
+    for network, columns in zip(on_mlx, (table.policy_logprobs, table.reference_logprobs), strict=True):
+        wanted = [
+            value
+            for row, mask in zip(columns, table.masks, strict=True)
+            for value, m in zip(row, mask, strict=True)
+            if m
+        ]
+        near(score(network, batch).logprobs.tolist(), wanted)
+
+
+def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
+    """Its sampler drives the same rollout; here replies are forced, and their log-probabilities are the model's."""
+    from forced_mlx import forced
+
+    from wordle_rl.rollout import InitialState, play
+
+    table = expected()
+    replies = {number: [embedded_codec().reply_ids(text) if (text := reply_of(number, turn)) is not None
+                        else embedded_codec().encode("<guess>") for turn in range(len(GAMES[number][1]))]
+               for number in GAME_NUMBERS}  # fmt: skip
+    games = play([InitialState(secret) for secret, _ in GAMES], WORDS, prompter(), forced(on_mlx[0], replies))
+    for number, game in enumerate(games):
+        [segment] = game.segments
+        assert [list(segment.prompt_ids), list(segment.token_ids)] == list(table.tokens[number])
+        assert list(segment.loss_mask) == table.masks[number]
+        near(list(segment.sampler_logprobs), table.policy_logprobs[number])
+
+
+# verl.
+
+
+@pytest.mark.parametrize(("credit", "scale"), CREDITS)
+def test_verl_gives_the_credit_of_the_table(credit: str, scale: bool) -> None:
+    pytest.importorskip("verl")
+    from wordle_rl.trainers.verl.advantages import credited
+
+    table = expected()
+    mask = table.padded(table.masks)
+    rewards = torch.zeros_like(mask)
+    for number, values in enumerate(table.rewards):
+        ends = [p for p, m in enumerate(table.masks[number]) if m and not (*table.masks[number], 0)[p + 1]]
+        rewards[number, ends] = torch.tensor(values)
+    found = credited(credit, rewards, mask, [number // GROUP for number in GAME_NUMBERS], scale=scale)
+    for number in GAME_NUMBERS:
+        starts = [p for p, m in enumerate(table.masks[number]) if m and not (0, *table.masks[number])[p]]
+        near(found[number, starts].tolist(), table.advantages[f"{credit} {scale}"][number])
+    assert not found[mask == 0].any()
+
+
+def test_verl_gives_the_log_probabilities_of_the_table() -> None:
+    pytest.importorskip("verl")
+    from verl.utils.torch_functional import logprobs_from_logits
+
+    table, network = expected(), model()
+    for (prompt, completion), mask, wanted in zip(table.tokens, table.masks, table.policy_logprobs, strict=True):
+        with torch.no_grad():
+            logits = network(input_ids=torch.tensor([[*prompt, *completion]])).logits[:, len(prompt) - 1 : -1]
+        found = logprobs_from_logits(logits, torch.tensor([completion]), inplace_backward=False)[0]
+        near((found * torch.tensor(mask)).tolist(), wanted)
+
+
+@pytest.mark.parametrize("name", [name for name in LOSSES if name != "grpo by sequence"])
+def test_verl_gives_the_losses_of_the_table(name: str) -> None:
+    """Its own loss, with the way to sum up and the penalty that our translation names."""
+    core = pytest.importorskip("verl.trainer.ppo.core_algos")
+    from wordle_rl.trainers.verl.translate import _AGGREGATION
+
+    table, settings = expected(), settings_of(name)
+    mask = table.padded(table.masks)
+    how = _AGGREGATION[settings.aggregation]
+    divisor = LONGEST if settings.loss_type == "dr_grpo" else None
+    config = SimpleNamespace(
+        clip_ratio=CLIP["epsilon"],
+        clip_ratio_low=CLIP["epsilon"],
+        clip_ratio_high=CLIP["epsilon_high"],
+        global_batch_info={"loss_scale_factor": divisor},
+        get=lambda key, default=None: {"clip_ratio_c": 3.0}.get(key, default),
+    )
+    policy = table.padded(table.policy_logprobs)
+    loss, *_ = core.compute_policy_loss_vanilla(
+        old_log_prob=table.padded(table.sampler_logprobs),
+        log_prob=policy,
+        advantages=table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS]),
+        response_mask=mask,
+        loss_agg_mode=how,
+        config=config,
+    )
+    if settings.beta:
+        divergence = core.kl_penalty(policy, table.padded(table.reference_logprobs), "low_var_kl")
+        loss = loss + settings.beta * core.agg_loss(divergence, mask, how)
+    near(float(loss), expected().losses[name])
+
+
+# renderers, which encode with a published chat template: the same games in its tokens.
+
+
+@pytest.mark.trainers
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("number", GAME_NUMBERS)
+def test_renderers_give_the_tokens_and_masks_of_our_own_rollout(number: int) -> None:
+    renderers = pytest.importorskip("renderers")
+    from chat_families import family_tokenizer
+
+    from wordle_rl.chat.codec import ChatCodec
+    from wordle_rl.env import WordleEnv
+
+    tokenizer = family_tokenizer("qwen3")
+    codec = ChatCodec(tokenizer)
+    renderer = renderers.create_renderer(tokenizer, renderers.Qwen3RendererConfig(thinking_retention="all"))
+    [segment] = played(codec)[number].segments
+    env = WordleEnv(GAMES[number][0], WORDS, prompter())
+    opening = [dict(message) for message in env.conversation]
+    ids = renderer.render_ids(opening, add_generation_prompt=True)
+    mask = [0] * len(ids)
+    for turn in range(len(GAMES[number][1])):
+        text = reply_of(number, turn)
+        sampled = codec.encode("<guess>") if text is None else codec.reply_ids(text)
+        feedback = env.step("<guess>" if text is None else text).messages
+        ids, mask = [*ids, *sampled], [*mask, *[1] * len(sampled)]
+        if env.stop_reason is None:
+            previous = ids[: len(ids) - len(sampled)]
+            bridged = renderer.bridge_to_next_turn(previous, sampled, [dict(message) for message in feedback])
+            mask += [0] * (len(bridged.token_ids) - len(ids))
+            ids = list(bridged.token_ids)
+    assert ids == [*segment.prompt_ids, *segment.token_ids]
+    assert mask == [*[0] * len(segment.prompt_ids), *segment.loss_mask]

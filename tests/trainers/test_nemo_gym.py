@@ -1,0 +1,152 @@
+"""Laws of games under NeMo Gym: its agent plays our server over HTTP. Opt-in: `make test-trainers`."""
+
+import asyncio
+import json
+import math
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("nemo_gym")
+
+import httpx
+from chat_families import family_tokenizer
+from nemo_gym.server_utils import ServerClient
+from other_loops import KINDS, SETTINGS, TASK, ours, replies_of
+from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig, GymnasiumAgentRunRequest
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.trainers.games import game_source
+from wordle_rl.trainers.nemo_gym import WordleResourcesServer, WordleServerConfig, dataset_rows
+
+pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
+ABOUT = {"host": "", "port": 0, "entrypoint": ""}
+
+
+class Reply:
+    """As much of an aiohttp response as NeMo Gym's agent reads."""
+
+    ok = True
+
+    def __init__(self, content: bytes, cookies: dict[str, str]) -> None:
+        self._content, self.cookies = content, cookies
+
+    async def read(self) -> bytes:
+        return self._content
+
+
+class Wire:
+    """Stands where NeMo Gym's client does: the game server is ours, over ASGI; the model says what it is told to."""
+
+    def __init__(self, replies: list[str]) -> None:
+        config = WordleServerConfig(name="wordle", wordle=SETTINGS, **ABOUT)
+        self.server = WordleResourcesServer(config=config, server_client=ServerClient.model_construct())
+        self.app = self.server.setup_webserver()
+        self.replies = list(replies)
+        self.asked: list[list[dict]] = []
+        self.seen = b""
+
+    async def post(self, server_name, url_path, json=None, cookies=None, **_):
+        body = json if isinstance(json, dict) else json.model_dump(mode="json")
+        if server_name == "model":
+            self.asked.append(body["input"])
+            return Reply(response(self.replies.pop(0)), {})
+        transport = httpx.ASGITransport(self.app)
+        async with httpx.AsyncClient(
+            transport=transport, base_url="http://wordle", cookies=dict(cookies or {})
+        ) as http:
+            answer = await http.post(url_path, json=body)
+        assert answer.status_code == 200, answer.text
+        self.seen += answer.content
+        return Reply(answer.content, dict(answer.cookies))
+
+
+def response(text: str) -> bytes:
+    part = {"type": "output_text", "text": text, "annotations": []}
+    said = {"id": "1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    about = {"id": "r", "object": "response", "created_at": 0.0, "model": "m", "tools": [], "tool_choice": "auto"}
+    return json.dumps({**about, "output": [said], "parallel_tool_calls": True}).encode()
+
+
+async def played(wire: Wire):
+    config = GymnasiumAgentConfig(
+        name="agent",
+        resources_server={"type": "resources_servers", "name": "wordle"},
+        model_server={"type": "responses_api_models", "name": "model"},
+        **ABOUT,
+    )
+    agent = GymnasiumAgent(config=config, server_client=ServerClient.model_construct())
+    object.__setattr__(agent, "server_client", wire)
+    (row,) = [row for row in dataset_rows(SETTINGS, "train", 8) if row["index"] == TASK.index]
+    opening = list(game_source(SETTINGS).open(TASK).prompt)
+    row = {**row, **TASK.model_dump(mode="json"), "responses_create_params": {"input": opening}}
+
+    asked = SimpleNamespace(cookies={})
+    return await agent.run(asked, GymnasiumAgentRunRequest.model_validate(row)), opening
+
+
+def messages_of(result, opening) -> list[dict[str, str]]:
+    """The conversation as NeMo Gym hands it to a trainer; what its model said is of the type `message` with an id."""
+    found = []
+    for item in result.response.output:
+        if item.role == "assistant":
+            found.append({"role": "assistant", "content": item.content[0].text})
+        else:
+            found.append({"role": "user", "content": item.content})
+    return [*opening, *found]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_reward_and_conversation_are_the_rollouts(kind: str) -> None:
+    """Its tokens are the model server's; here the conversation is encoded as ours, and the mask is of what was said."""
+    codec = ChatCodec(family_tokenizer("qwen3"))
+    mine = ours(kind, codec=codec)
+    result, opening = asyncio.run(played(Wire(replies_of(kind, game_source(SETTINGS)))))
+    assert math.isclose(result.reward, mine.reward.total, abs_tol=1e-9)
+    assert result.terminated
+    assert result.info["won"] == float(kind == "won")
+    ids, mask = codec.encode_game(messages_of(result, opening))
+    assert ids == mine.ids
+    given = len(codec.prompt_ids(opening))
+    assert [0] * given + mask[given:] == mine.mask
+
+
+def test_the_repetitions_of_a_row_share_secret_and_prefix_guesses() -> None:
+    last = replies_of("won", game_source(SETTINGS))[-1]
+    wires = [Wire([last]) for _ in range(2)]
+    results = [asyncio.run(played(wire))[0] for wire in wires]
+    assert [result.info["won"] for result in results] == [1.0, 1.0]
+    assert wires[0].asked == wires[1].asked
+
+
+def test_sessions_do_not_meet() -> None:
+    """Two games on one server, in turns."""
+    wire = Wire([])
+    app = wire.server.setup_webserver()
+
+    async def talk():
+        row = {**TASK.model_dump(mode="json"), "responses_create_params": {"input": []}}
+        async with (
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://a") as a,
+            httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://b") as b,
+        ):
+            await a.post("/reset", json=row)
+            await b.post("/reset", json=row)
+            for _ in range(3):
+                await a.post("/step", json={**row, "response": json.loads(response("nothing"))})
+            last = replies_of("won", game_source(SETTINGS))[-1]
+            won = await b.post("/step", json={**row, "response": json.loads(response(last))})
+            over = await a.post("/step", json={**row, "response": json.loads(response("nothing"))})
+        return won.json(), over.json()
+
+    won, over = asyncio.run(talk())
+    assert (won["terminated"], won["info"]["won"]) == (True, 1.0)
+    assert (over["terminated"], over["info"]["won"]) == (True, 0.0)
+    assert not wire.server.session_state
+
+
+def test_nothing_before_the_end_holds_the_secret() -> None:
+    source = game_source(SETTINGS)
+    wire = Wire(replies_of("lost", source))
+    asyncio.run(played(wire))
+    assert source.context.split.train[TASK.index].encode() not in wire.seen

@@ -1,0 +1,116 @@
+"""Laws of verl's agent loop: the tokens, masks and rewards of our own rollout."""
+
+import asyncio
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("verl")
+
+from scripted import say
+from verl_games import RecordedServer, make_loop, play_recorded, verl_run
+
+from wordle_rl.rollout import InitialState, Trajectory
+from wordle_rl.trainers.verl.agent_loop import GameOutput, WordleAgentLoop
+from wordle_rl.trainers.verl.play import RunGames, run_games
+
+ROW = {"split": "val", "global_steps": 5, "index": 0, "uid": "x"}
+
+
+def replies_of(games: RunGames, number: int) -> Callable[[int], str | None]:
+    """Guesses in the order of the list, with a word that is not listed, prose and a cut reply among them."""
+    words = games.context.words.answers
+
+    def reply(turn: int) -> str | None:
+        others = {1: say("zzzzz"), 2: "no idea", 3: None}
+        return others.get((number + turn) % 5, say(words[(7 * number + turn) % 60]))
+
+    return reply
+
+
+def both(run: Path, secret: str, number: int = 0) -> tuple[Trajectory, GameOutput, RunGames, RecordedServer]:
+    """One game, by our rollout and by verl's agent loop."""
+    games = run_games(run, str(run / "sft"))
+    ours, completions = play_recorded(games, InitialState(secret), replies_of(games, number))
+    server = RecordedServer(completions, versions=(3, 4))
+    loop, _ = make_loop(WordleAgentLoop, run, server, max_response_length=400)
+    output = asyncio.run(loop.run({"temperature": 1.0, "logprobs": True}, secret=secret, **ROW))
+    return ours, output, games, server
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory, word_directory):
+    return verl_run(tmp_path_factory.mktemp("verl") / "run", word_directory)
+
+
+@pytest.mark.parametrize("game_id", range(5))
+def test_tokens_and_masks_are_those_of_our_rollout(run, game_id) -> None:
+    ours, output, _, _ = both(run, games_secret(run, game_id), game_id)
+    [segment] = ours.segments
+    assert tuple(output.prompt_ids) == segment.prompt_ids
+    assert tuple(output.response_ids) == segment.token_ids
+    assert tuple(output.response_mask) == segment.loss_mask
+    assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript == ours.transcript
+    assert len(output.response_logprobs) == len(segment.token_ids)
+    assert all((value < 0) == bool(m) for value, m in zip(output.response_logprobs, segment.loss_mask, strict=True))
+
+
+def games_secret(run, number: int) -> str:
+    return run_games(run, str(run / "sft")).context.split.val[number % 3]
+
+
+def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_reward_of_the_game(run) -> None:
+    ours, output, games, _ = both(run, games_secret(run, 0))
+    reward = games.score(ours)
+    scores = output.as_dict()["rm_scores"].tolist()
+    ends = [stop - 1 for _, _, stop in ours.segments[0].spans]
+    assert [scores[end] for end in ends] == pytest.approx(reward.turn_rewards)
+    assert sum(scores) == pytest.approx(reward.total) == pytest.approx(output.reward_score)
+    assert {place for place, score in enumerate(scores) if score} <= set(ends)
+
+
+def test_every_component_and_the_whole_board_are_logged(run) -> None:
+    ours, output, games, _ = both(run, games_secret(run, 1), 1)
+    facts = output.extra_fields["reward_extra_info"]
+    reward = games.score(ours)
+    assert {name: facts[f"component/{name}"] for name in reward.values} == pytest.approx(dict(reward.values))
+    game = json.loads(facts["game"])
+    assert game["secret"] == facts["secret"] == games_secret(run, 1)
+    assert [turn["marks"] for turn in game["turns"]] == [played.turn.marks for played in ours.transcript.turns]
+
+
+def test_the_server_is_asked_with_our_limits_and_its_versions_are_kept(run) -> None:
+    _, output, games, server = both(run, games_secret(run, 2), 2)
+    assert {params["max_tokens"] for params in server.asked} == {12}
+    assert {tuple(params["stop_token_ids"]) for params in server.asked} == {tuple(sorted(games.codec.stop_ids))}
+    assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (3, 4)
+
+
+def test_a_game_that_may_outgrow_the_response_is_truncated(run) -> None:
+    games = run_games(run, str(run / "sft"))
+    secret = games_secret(run, 0)
+    _, completions = play_recorded(games, InitialState(secret), replies_of(games, 0))
+    loop, _ = make_loop(WordleAgentLoop, run, RecordedServer(completions), max_response_length=40)
+    output = asyncio.run(loop.run({"temperature": 1.0}, secret=secret, **ROW))
+    assert len(output.response_ids) <= 40
+    assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript.stop_reason == "token_budget"
+
+
+def test_games_of_a_training_group_share_their_initial_state(tmp_path, word_directory) -> None:
+    run = verl_run(tmp_path / "run", word_directory, rl__starts__max_prefix_guesses="2")
+    games = run_games(run, str(run / "sft"))
+    starts = [games.start("abbey", 4, 7) for _ in range(3)]
+    assert len(set(starts)) == 1
+    secrets = games.context.split.train[:4]
+    drawn = {games.start(secret, step, 7).prefix_guesses for step in range(12) for secret in secrets}
+    assert len(drawn) > 8
+
+
+def test_no_training_game_has_a_strict_word_as_an_answer(tmp_path, word_directory) -> None:
+    run = verl_run(tmp_path / "run", word_directory, words__strict_fraction="0.05")
+    context = run_games(run, str(run / "sft")).context
+    assert context.split.strict
+    assert not set(context.split.strict) & {*context.words.answers, *context.solver.words.answers}
