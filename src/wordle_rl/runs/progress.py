@@ -108,7 +108,7 @@ class _Lines:
 
 
 def progress_line(title: str, done: int, total: int, note: str, seconds: float, *, before: int = 0) -> str:
-    """Format progress in one line; rate and remaining time appear once two units have been timed.
+    """Format progress in one line; rate and remaining time appear once two units and a hundredth have been timed.
 
     Args:
         title: Name of the work.
@@ -126,7 +126,8 @@ def progress_line(title: str, done: int, total: int, note: str, seconds: float, 
     """
     parts = [f"{title}: {done:,} of {total:,}" if total else f"{title}: {done:,}", f"{_in_words(seconds)} so far"]
     timed = done - before
-    if timed >= 2 and seconds and done < total:
+    # Games played side by side end in bursts: the first few would forecast hours.
+    if timed >= max(2, total / 100) and seconds and done < total:
         parts += [_rate(seconds / timed), f"{_in_words(seconds / timed * (total - done))} left"]
     return ", ".join([*parts, note] if note else parts)
 
