@@ -19,10 +19,6 @@ class Batch:
         self.fed: dict[int, list[int]] = {}  # the token ids of each game in the cache
         self.unread: list[list[int]] = []  # the token ids that each row reads next
 
-    def can_absorb(self, other: Batch) -> bool:
-        """True if both batches are in the same phase (prefill or decode)."""
-        return (self.cache is None) == (other.cache is None)
-
     def absorb(self, other: Batch) -> None:
         """Append the rows of another batch."""
         first = len(self.unread)
@@ -105,7 +101,8 @@ class Batches:
         for batch, requests in present.items():
             if waiting is not None:
                 first, asking = waiting
-                if first.can_absorb(batch) and self._fit_together(first, batch):
+                same_phase = (first.cache is None) == (batch.cache is None)  # prefill or decode
+                if same_phase and self._fit_together(first, batch):
                     first.absorb(batch)
                     self._batch_of.update(dict.fromkeys(batch.row_of, first))
                     asking += requests
