@@ -20,7 +20,7 @@ from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import score_guess
 from wordle_rl.policy.loading import load_numbers
-from wordle_rl.preflight.model_fit import check_model
+from wordle_rl.preflight.checks import check_model
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.runs import read_object, write_json, write_jsonl

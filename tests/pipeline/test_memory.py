@@ -6,8 +6,7 @@ import pytest
 from rich.console import Console
 
 from wordle_rl.config import RunConfig
-from wordle_rl.pipeline.memory import memory_now
-from wordle_rl.pipeline.work import RunWork
+from wordle_rl.pipeline.work import RunWork, memory_now
 from wordle_rl.runs import read_object
 
 

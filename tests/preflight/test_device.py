@@ -21,8 +21,7 @@ from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.numbers import Device
 from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.preflight.checks import Plan
-from wordle_rl.preflight.device import check_memory, stage_memory
-from wordle_rl.preflight.memory import MemoryEstimate, Work, estimate
+from wordle_rl.preflight.memory import MemoryEstimate, Work, check_memory, estimate, stage_memory
 from wordle_rl.runs.distributed import Sharding, sharding
 
 GIB = 1024**3

@@ -20,8 +20,8 @@ from wordle_rl.config import (
 )
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.numbers import ModelNumbers
-from wordle_rl.preflight.findings import Finding, refuse
-from wordle_rl.preflight.model_fit import (
+from wordle_rl.preflight import Finding, refuse
+from wordle_rl.preflight.checks import (
     check_engines,
     check_model,
     check_on_policy,

@@ -7,7 +7,7 @@ pytest.importorskip("torch")
 
 from wordle_rl.config import ConfigError, load_config
 from wordle_rl.policy.numbers import ModelNumbers
-from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
+from wordle_rl.preflight.memory import check_unified, unified_memory, unified_works
 
 GIB = 1024**3
 GEMMA_4B = ModelNumbers(

@@ -7,7 +7,7 @@ from chat_families import family_tokenizer
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import training_template
-from wordle_rl.preflight.findings import Finding
+from wordle_rl.preflight import Finding
 
 
 def codec_of(name: str, template: str | None = None, **variables: object) -> ChatCodec:

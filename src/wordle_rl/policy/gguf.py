@@ -7,7 +7,9 @@ makes the model an ordinary directory. `smollm2` is the file in the package `llm
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import logging
 import shutil
 from functools import lru_cache
@@ -114,13 +116,16 @@ def _convert(file: Path, directory: Path) -> None:
     num_tensors = _num_tensors(file)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers.utils import logging as library_logging
 
+    library_logging.disable_progress_bar()  # its bars would fill a log; `load_model` turns them off, too
     logger.warning("converting %s for training; this is done once", file.name)
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
-        model = AutoModelForCausalLM.from_pretrained(
-            file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
-        )
+        with contextlib.redirect_stderr(io.StringIO()):  # a bar of tqdm that no setting of transformers reaches
+            model = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
+            )
     except Exception as error:  # the tokenizers library raises no narrower class
         raise ConfigError(f"cannot read the model of {file}: {first_line(error)}") from error
     # transformers silently drops tensors that it has no place for, such as the scaled rotations of Llama 3.

@@ -1,16 +1,35 @@
-"""Checks before a training: will this config work?
+"""Before a training: will it work? `run` stops at exactly what `preflight` reports as a problem.
 
-    question                                             file
-    do settings agree with each other?                   the models of config/ (raise ConfigError)
-    do settings, model and prompts agree?                model_fit.py  check_model() and others
-    does the chat template keep turns, do replies end?   template.py   check_template(), check_stops()
-    does everything fit into memory?                     memory.py (arithmetic), device.py (this machine),
-                                                         unified_memory.py (a Mac)
-    do the teacher's games fit?                          teacher_sample.py
-    which checks are there?                              checks.py     CHECKS, the list that `run` and `preflight` share
-    can the directory be written, what is left to do?    before_run.py for `run`, which stops at every problem
-    how will the first games go?                         report.py     preflight(): CHECKS, and a few games
-
-A check of values returns `Finding`s (findings.py: problem, warning, note). If nothing can go on without it, it raises
-`ConfigError`; `refuse()` turns problems into one.
+checks.py       the list of checks, and those of settings against the model and the teacher's games
+template.py     chat template and stop tokens
+memory.py       memory of each stage, and of the device: a GPU, main memory, a Mac
+before_run.py   what is left of a run to do, and what would spoil it
+report.py       `preflight`: all checks, and a few games
 """
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from wordle_rl.config import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The result of a check, in one line that names the setting to change."""
+
+    level: Literal["problem", "warning", "note"]
+    message: str
+
+
+def refuse(findings: Iterable[Finding]) -> None:
+    """Raise one error for all problems.
+
+    Raises:
+        ConfigError: If there is a problem; one line names all.
+    """
+    problems = [finding.message for finding in findings if finding.level == "problem"]
+    if problems:
+        raise ConfigError("; ".join(problems))

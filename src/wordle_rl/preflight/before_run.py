@@ -10,8 +10,8 @@ from wordle_rl.config import ConfigError, RunConfig, RunStage, evaluation_name
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import strict_words_of
 from wordle_rl.data.game_record import read_traces
+from wordle_rl.preflight import refuse
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.findings import refuse
 from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.words.split import Split

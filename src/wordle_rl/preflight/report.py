@@ -13,12 +13,20 @@ from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.numbers import Device, ModelNumbers
+from wordle_rl.preflight import Finding
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.device import check_memory, engine_beside, shares_memory, stage_memory
-from wordle_rl.preflight.findings import Finding
-from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
+from wordle_rl.preflight.memory import (
+    MemoryEstimate,
+    MemoryStage,
+    check_memory,
+    check_unified,
+    engine_beside,
+    shares_memory,
+    stage_memory,
+    unified_memory,
+    unified_works,
+)
 from wordle_rl.preflight.template import sample_game, token_text
-from wordle_rl.preflight.unified_memory import check_unified, unified_memory, unified_works
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError

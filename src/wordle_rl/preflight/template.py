@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.game import Outcome, Turn, score_guess
-from wordle_rl.preflight.findings import Finding
+from wordle_rl.preflight import Finding
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
 from wordle_rl.words import WordList
 

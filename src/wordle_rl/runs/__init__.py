@@ -12,79 +12,39 @@ progress.py     progress bars, rates as percent
 distributed.py  several processes, one run: ranks, barriers, sharding
 """
 
-from wordle_rl.runs.files import (
-    MAX_OBJECT_BYTES,
-    RunError,
-    bounded_lines,
-    is_number,
-    json_line,
-    parse_json,
-    read_jsonl,
-    read_jsonl_offsets,
-    read_object,
-    without_lone_surrogates,
-    write_json,
-    write_jsonl,
-    write_text_atomically,
-)
-from wordle_rl.runs.run import (
-    BOARDS_FILE,
-    BY_TURN,
-    CHOICE_FILE,
-    CONTROLS,
-    LABELS_FILE,
-    LOCK_FILE,
-    OWN_TEACHER_FILE,
-    PASS_AT,
-    STEPS,
-    VALIDATED,
-    VALIDATION_GAMES_FILE,
-    VALIDATION_SECRETS_FILE,
-    BufferedRun,
-    Run,
-    check_place,
-    check_removable,
-    is_run,
-    parts_of,
-    reset_run,
-    trained_model,
-)
-from wordle_rl.runs.store import append_jsonl, exclusive_lock
-
-__all__ = [
-    "BOARDS_FILE",
-    "BY_TURN",
-    "CHOICE_FILE",
-    "CONTROLS",
-    "LABELS_FILE",
-    "LOCK_FILE",
-    "MAX_OBJECT_BYTES",
-    "OWN_TEACHER_FILE",
-    "PASS_AT",
-    "STEPS",
-    "VALIDATED",
-    "VALIDATION_GAMES_FILE",
-    "VALIDATION_SECRETS_FILE",
-    "BufferedRun",
-    "Run",
-    "RunError",
-    "append_jsonl",
-    "bounded_lines",
-    "check_place",
-    "check_removable",
-    "exclusive_lock",
-    "is_number",
-    "is_run",
-    "json_line",
-    "parse_json",
-    "parts_of",
-    "read_jsonl",
-    "read_jsonl_offsets",
-    "read_object",
-    "reset_run",
-    "trained_model",
-    "without_lone_surrogates",
-    "write_json",
-    "write_jsonl",
-    "write_text_atomically",
-]
+# `name as name` marks an explicit re-export, for mypy and ruff alike.
+from wordle_rl.runs.files import MAX_OBJECT_BYTES as MAX_OBJECT_BYTES
+from wordle_rl.runs.files import RunError as RunError
+from wordle_rl.runs.files import bounded_lines as bounded_lines
+from wordle_rl.runs.files import is_number as is_number
+from wordle_rl.runs.files import json_line as json_line
+from wordle_rl.runs.files import parse_json as parse_json
+from wordle_rl.runs.files import read_jsonl as read_jsonl
+from wordle_rl.runs.files import read_jsonl_offsets as read_jsonl_offsets
+from wordle_rl.runs.files import read_object as read_object
+from wordle_rl.runs.files import without_lone_surrogates as without_lone_surrogates
+from wordle_rl.runs.files import write_json as write_json
+from wordle_rl.runs.files import write_jsonl as write_jsonl
+from wordle_rl.runs.files import write_text_atomically as write_text_atomically
+from wordle_rl.runs.run import BOARDS_FILE as BOARDS_FILE
+from wordle_rl.runs.run import BY_TURN as BY_TURN
+from wordle_rl.runs.run import CHOICE_FILE as CHOICE_FILE
+from wordle_rl.runs.run import CONTROLS as CONTROLS
+from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE
+from wordle_rl.runs.run import LOCK_FILE as LOCK_FILE
+from wordle_rl.runs.run import OWN_TEACHER_FILE as OWN_TEACHER_FILE
+from wordle_rl.runs.run import PASS_AT as PASS_AT
+from wordle_rl.runs.run import STEPS as STEPS
+from wordle_rl.runs.run import VALIDATED as VALIDATED
+from wordle_rl.runs.run import VALIDATION_GAMES_FILE as VALIDATION_GAMES_FILE
+from wordle_rl.runs.run import VALIDATION_SECRETS_FILE as VALIDATION_SECRETS_FILE
+from wordle_rl.runs.run import BufferedRun as BufferedRun
+from wordle_rl.runs.run import Run as Run
+from wordle_rl.runs.run import check_place as check_place
+from wordle_rl.runs.run import check_removable as check_removable
+from wordle_rl.runs.run import is_run as is_run
+from wordle_rl.runs.run import parts_of as parts_of
+from wordle_rl.runs.run import reset_run as reset_run
+from wordle_rl.runs.run import trained_model as trained_model
+from wordle_rl.runs.store import append_jsonl as append_jsonl
+from wordle_rl.runs.store import exclusive_lock as exclusive_lock
