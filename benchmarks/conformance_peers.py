@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from wordle_rl.conformance.target import Session, SessionLostError, Step, Target, TargetError, as_sent
+from wordle_rl.conformance.targets import Session, SessionLostError, Step, Target, TargetError, as_sent
 from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
 
 _LETTERS = " abcdefghijklmnopqrstuvwxyz"

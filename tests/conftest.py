@@ -34,7 +34,7 @@ def game_server() -> Iterator[str]:
     from other_loops import SETTINGS
 
     from wordle_rl.serve.app import create_app
-    from wordle_rl.serve.settings import ServeSettings
+    from wordle_rl.serve.serve_settings import ServeSettings
 
     listener = socket.create_server(("127.0.0.1", 0))
     app = create_app(ServeSettings(reward_preset=SETTINGS.reward_preset))

@@ -30,10 +30,9 @@ from faulty_games import (
     UnlistedScored,
 )
 
-from wordle_rl.conformance.checks import CHECKS, Check, CheckResult, Found, examine
-from wordle_rl.conformance.dialects import Dialect
-from wordle_rl.conformance.play import Examiner
-from wordle_rl.conformance.target import ModuleTarget, SessionLostError
+from wordle_rl.conformance.environment_checks import CHECKS, Check, CheckResult, Found, examine
+from wordle_rl.conformance.examiner import Examiner
+from wordle_rl.conformance.targets import Dialect, ModuleTarget, SessionLostError
 from wordle_rl.solver import Solver
 
 SOLVER = Solver(WORDS, use_cache=False)

@@ -7,7 +7,7 @@ import pytest
 from faulty_games import WORDS
 
 from wordle_rl.cli import main
-from wordle_rl.conformance.checks import CHECKS
+from wordle_rl.conformance.environment_checks import CHECKS
 
 
 @pytest.fixture

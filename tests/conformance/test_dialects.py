@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wordle_rl.conformance.dialects import read_marks
+from wordle_rl.conformance.targets import read_marks
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.words import load_words

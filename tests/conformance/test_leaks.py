@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from wordle_rl.conformance.checks import disguises, leaks_in
-from wordle_rl.conformance.play import Game, Reply, Turn
-from wordle_rl.conformance.target import Step
+from wordle_rl.conformance.environment_checks import disguises, leaks_in
+from wordle_rl.conformance.examiner import Game, Reply, Turn
+from wordle_rl.conformance.targets import Step
 
 FORMS = {
     "as it is": ["crane", "CRANE", "_crane_", "the secret word was: **Crane**.", '"crane"'],

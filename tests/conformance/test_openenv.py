@@ -11,12 +11,11 @@ from faulty_games import WORDS
 from wordle_server import RunningServer, secret_of, wordle_server
 
 from wordle_rl.config import WordSettings
-from wordle_rl.conformance.checks import examine
-from wordle_rl.conformance.dialects import Dialect
+from wordle_rl.conformance.environment_checks import examine
+from wordle_rl.conformance.examiner import Examiner
 from wordle_rl.conformance.openenv import OpenEnvTarget
-from wordle_rl.conformance.play import Examiner
-from wordle_rl.conformance.target import SessionLostError, TargetError
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.conformance.targets import Dialect, SessionLostError, TargetError
+from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.solver import Solver
 
 

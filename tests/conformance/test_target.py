@@ -8,10 +8,9 @@ import pytest
 from faulty_games import WORDS, RightGame
 
 from wordle_rl.config import GameSettings, WordSettings
-from wordle_rl.conformance.checks import examine
-from wordle_rl.conformance.dialects import Dialect
-from wordle_rl.conformance.play import Examiner
-from wordle_rl.conformance.target import ModuleTarget, SessionLostError, TargetError, module_target
+from wordle_rl.conformance.environment_checks import examine
+from wordle_rl.conformance.examiner import Examiner
+from wordle_rl.conformance.targets import Dialect, ModuleTarget, SessionLostError, TargetError, module_target
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
 from wordle_rl.trainers.games import LoopSettings

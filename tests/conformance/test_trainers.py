@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 from faulty_trainers import FOUND, along, right
 from recorded_games import record
 
-from wordle_rl.conformance.trainers import CHECKS, CLIP, GROUP_SIZE, LONGEST, Case, examine_trainer, expected
+from wordle_rl.conformance.trainer_checks import CHECKS, CLIP, GROUP_SIZE, LONGEST, Case, examine_trainer, expected
 from wordle_rl.train.loss import PolicyLoss, Totals
 
 

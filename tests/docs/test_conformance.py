@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.conformance.trainers import examine_trainer
+from wordle_rl.conformance.trainer_checks import examine_trainer
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "conformance.md").read_text(encoding="utf-8")

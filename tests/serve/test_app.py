@@ -7,7 +7,7 @@ import urllib.request
 import pytest
 from wordle_server import ask, say, secret_of, wordle_server
 
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from websockets.sync.client import connect
 from wordle_server import ask, secret_of, wordle_server
 
 from wordle_rl.prompt import Style
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 REPLIES = (
     "<guess>fuzzy</guess>", "prose", "", "<guess>zzzzz</guess>", "<think>open", "<guess>jiffy</guess>",

@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from wordle_server import ask, wordle_server
 
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 TOKEN = "opensesameé"
 

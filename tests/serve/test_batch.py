@@ -5,7 +5,7 @@ import json
 import pytest
 from wordle_server import ask, refusal, say, secret_of, wordle_server
 
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 WORDS = ("crane", "slips", "mould", "zzzzz", "fight", "jumpy")
 

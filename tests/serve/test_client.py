@@ -9,9 +9,8 @@ from wordle_server import secret_of, wordle_server
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS
-from wordle_rl.serve.client import WordleClient
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.types import WordleAction
+from wordle_rl.serve.openenv_client import WordleAction, WordleClient
+from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 

@@ -7,9 +7,9 @@ import pytest
 from wordle_rl.config import WordSettings
 from wordle_rl.reward import COMPONENTS, PRESETS
 from wordle_rl.serve.app import Service
-from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.types import WordleAction
+from wordle_rl.serve.openenv_client import WordleAction
+from wordle_rl.serve.protocol import Reason, Refusal
+from wordle_rl.serve.serve_settings import ServeSettings
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.serve.app import Service
-from wordle_rl.serve.batch import BatchProtocol
-from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.protocol import EnvironmentProtocol, refused
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.types import WordleAction
+from wordle_rl.serve.batch_protocol import BatchProtocol
+from wordle_rl.serve.openenv_client import WordleAction
+from wordle_rl.serve.protocol import EnvironmentProtocol, Reason, Refusal, refused
+from wordle_rl.serve.serve_settings import ServeSettings
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

@@ -9,7 +9,7 @@ from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import COMPONENTS, PRESETS, Rubric
-from wordle_rl.serve.rewards import GameRubric, TurnRewards
+from wordle_rl.serve.environment import GameRubric, TurnRewards
 from wordle_rl.words import WordList
 
 RULES = (

@@ -8,9 +8,8 @@ import sys
 import pytest
 
 from wordle_rl.cli import main
-from wordle_rl.serve.client import WordleClient
+from wordle_rl.serve.openenv_client import WordleAction, WordleClient
 from wordle_rl.serve.server import listen
-from wordle_rl.serve.types import WordleAction
 
 SERVE = [sys.executable, "-W", "error::ResourceWarning", "-m", "wordle_rl", "serve", "--port", "0"]
 

@@ -9,7 +9,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from wordle_server import RunningServer, ask, refusal, say, wordle_server
 
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 
 def sessions_left(running: RunningServer, count: int, within_s: float = 10.0) -> bool:

@@ -9,7 +9,7 @@ import pytest
 
 from wordle_rl.config.context import GameContext
 from wordle_rl.prompt import Prompter
-from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.tasks import Difficulty, WordTasks
 from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words.split import split_secrets

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings
-from wordle_rl.conformance.trainers import plain_logprobs
+from wordle_rl.conformance.trainer_checks import plain_logprobs
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter

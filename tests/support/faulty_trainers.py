@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from wordle_rl.conformance.trainers import CLIP, GROUP_SIZE, LONGEST, Case
+from wordle_rl.conformance.trainer_checks import CLIP, GROUP_SIZE, LONGEST, Case
 from wordle_rl.train.advantages import game_advantages
 from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer

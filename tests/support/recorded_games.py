@@ -9,7 +9,7 @@ from pathlib import Path
 
 import wordle_rl.conformance
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.conformance.trainers import GROUP_SIZE, RecordedGame, plain_logprobs
+from wordle_rl.conformance.trainer_checks import GROUP_SIZE, RecordedGame, plain_logprobs
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Completion, Request

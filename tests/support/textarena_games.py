@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter, Style
-from wordle_rl.serve.textarena.game import Reading, TextArenaGame
+from wordle_rl.serve.textarena import Reading, TextArenaGame
 from wordle_rl.words import load_words
 
 RECORDED = Path(__file__).resolve().parents[1] / "serve" / "textarena" / "recorded.json"

@@ -10,8 +10,8 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 from wordle_rl.serve.app import Service, create_app
+from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.server import SessionServer, configured, listen
-from wordle_rl.serve.settings import ServeSettings
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def wordle_server(settings: ServeSettings | None = None) -> Iterator[RunningServ
     app = create_app(settings)
     listener = listen("127.0.0.1", 0, settings.ping_interval_s + settings.ping_timeout_s)
     ready = threading.Event()
-    server = SessionServer(configured(app, settings), app.state.service, ready.set)
+    server = SessionServer(configured(app, settings), ready.set, app.state.service.sessions.drain)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:

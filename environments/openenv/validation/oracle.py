@@ -9,9 +9,8 @@ import sys
 
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.serve.client import WordleClient
+from wordle_rl.serve.openenv_client import WordleAction, WordleClient
 from wordle_rl.serve.tasks import WordTasks
-from wordle_rl.serve.types import WordleAction
 
 SEED = 7
 

@@ -44,7 +44,7 @@ class Command:
 GROUPS = {
     "Play": {
         "play": Command("cli.play:play", "Play in the terminal yourself, or watch a player"),
-        "watch": Command("serve.watch.commands:watch", "Replay a run's games in the browser, or play there"),
+        "watch": Command("serve.commands:watch", "Replay a run's games in the browser, or play there"),
         "solve": Command("cli.solve:solve", "Word lists, the best openers, the solver's tree"),
     },
     "Train": {
@@ -66,7 +66,7 @@ GROUPS = {
         "report": Command("cli.report:report", "A run's page, model cards, audit and figures"),
         "export": Command("cli.export:export", "Write a whole model from an adapter or shards, or push to the hub"),
         "serve": Command("serve.commands:serve", "Serve Wordle to other trainers (OpenEnv, TextArena)"),
-        "conformance": Command("conformance.commands:conformance", "Check a Wordle environment from outside"),
+        "conformance": Command("conformance.command:conformance", "Check a Wordle environment from outside"),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}

@@ -1,15 +1,18 @@
-"""`serve`: the server in the foreground until Ctrl-C."""
+"""`serve` and `watch`: a server in the foreground until Ctrl-C, or the page of a run as one file."""
 
 from __future__ import annotations
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 
 from wordle_rl.cli import console
+from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.runs import RunError
+from wordle_rl.serve.serve_settings import ServeSettings
 
 INSTALL = 'pip install "wordle-rl[serve]"'
 
@@ -17,12 +20,19 @@ INSTALL = 'pip install "wordle-rl[serve]"'
 def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSettings()) -> None:
     """Serve Wordle to other people's trainers over OpenEnv, and the page of `watch`, until Ctrl-C."""
     try:
+        from wordle_rl.serve.app import create_app
         from wordle_rl.serve.server import run_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serve needs {error.name}: {INSTALL}") from None
     if not _is_loopback(settings.host) and not settings.token_variable:
         console.messages.print(f"note: anyone who reaches {settings.host} can play; --token-variable asks for a token")
-    run_server(settings, lambda address: console.out.print(f"serving at {address}; Ctrl-C stops", highlight=False))
+    app = create_app(settings)
+    drain = app.state.service.sessions.drain
+    run_server(app, settings, lambda address: _say(f"serving at {address}; Ctrl-C stops"), drain)
+
+
+def _say(text: str) -> None:
+    console.out.print(text, highlight=False)
 
 
 def _is_loopback(host: str) -> bool:
@@ -30,3 +40,38 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def watch(
+    run: Annotated[Path, tyro.conf.Positional] = Path("runs"),
+    export: Path | None = None,
+    port: int = 8010,
+    as_json: Json = False,
+) -> None:
+    """Look at games in the browser: replay a run while it trains, watch its models play, or play yourself.
+
+    Args:
+        run: A run directory, or a directory of runs.
+        export: Write one file with all games of the run instead, which needs no server. The run's report links to
+            RUN/watch.html.
+        port: Port on this machine; 0: any free one. `wordle-rl serve` has another default, so both can run.
+    """
+    if not run.is_dir():
+        raise RunError(f"no run directory {run}; give one that `wordle-rl run` wrote, or a directory of runs")
+    if export is not None:
+        from wordle_rl.serve.watch.watch_page import export_run
+
+        path = export_run(run, export)
+        if as_json:
+            console.print_json({"page": str(path)})
+        else:
+            _say(f"page: {path}")
+        return
+    try:
+        # Without openenv, which takes seconds to import.
+        from wordle_rl.serve.server import run_server
+        from wordle_rl.serve.watch.watch_app import create_page_app
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"watch needs {error.name}: {INSTALL}; --export works without it") from None
+    settings = ServeSettings(runs=run, port=port)
+    run_server(create_page_app(settings), settings, lambda address: _say(f"open {address}/watch/; Ctrl-C stops"))

@@ -1,4 +1,4 @@
-"""`WordleEnvironment`: the games of a session as an OpenEnv environment."""
+"""The games of a session as an OpenEnv environment."""
 
 from __future__ import annotations
 
@@ -9,17 +9,51 @@ from typing import Any, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import EnvironmentMetadata
-from openenv.core.rubrics import Rubric
+from openenv.core.rubrics import Rubric as OpenEnvRubric
 from pydantic import ValidationError
 
 import wordle_rl
 from wordle_rl.env import WordleEnv
-from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.games import NewGame, ServedGames
+from wordle_rl.reward import Component, Rubric, TurnRewards
 from wordle_rl.serve.metrics import Metrics
-from wordle_rl.serve.rewards import GameRubric
-from wordle_rl.serve.tasks import WordTasks
-from wordle_rl.serve.types import ResetOptions, WordleAction, WordleObservation, WordleState
+from wordle_rl.serve.openenv_client import ResetOptions, WordleAction, WordleObservation, WordleState
+from wordle_rl.serve.protocol import Reason, Refusal, refusal_of
+from wordle_rl.serve.tasks import NewGame, ServedGames, WordTasks
+
+
+class ComponentRubric(OpenEnvRubric):
+    """A leaf of the tree: the value of a component so far, scaled by its range to 0 to 1."""
+
+    def __init__(self, component: Component) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # openenv's
+        ranges = (component.loss_range, component.win_range)
+        self._low, self._high = min(low for low, _ in ranges), max(high for _, high in ranges)
+        self.value = 0.0
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Return the scaled value."""
+        return min(1.0, max(0.0, (self.value - self._low) / (self._high - self._low)))
+
+
+class GameRubric(OpenEnvRubric):
+    """The tree: a leaf for each component; its own score is the reward of the last turn."""
+
+    def __init__(self, rubric: Rubric, rewards: TurnRewards) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]  # openenv's
+        self.weights = rubric.effective_weights
+        self._rewards = rewards
+        self._leaves = {name: ComponentRubric(component) for name, component in rubric.components.items()}
+        for name, leaf in self._leaves.items():
+            setattr(self, name, leaf)
+
+    def forward(self, action: Any, observation: Any) -> float:
+        """Score every leaf and return the reward of the turn."""
+        for name, value in self._rewards.breakdown().values.items():
+            leaf = self._leaves[name]
+            leaf.value = value
+            leaf(action, observation)
+        return float(observation.reward)
+
 
 NAME = "wordle_rl"
 """Name of the environment in OpenEnv's routes."""
@@ -38,7 +72,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
     REQUIRES_SINGLE_THREAD_EXECUTOR = True
 
     def __init__(self, games: ServedGames, metrics: Metrics) -> None:
-        self._tree: Rubric | None = None
+        self._tree: OpenEnvRubric | None = None
         super().__init__()
         self._games, self._metrics = games, metrics
         self._game: NewGame | None = None
@@ -92,7 +126,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
         return self._judged(game, action, reward)
 
     @property
-    def rubric(self) -> Rubric | None:
+    def rubric(self) -> OpenEnvRubric | None:
         """The rubric tree of the game, or None without a game.
 
         It is scored after every turn from the first access on, so a session over the network does not pay for it.
@@ -102,7 +136,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
         return self._tree
 
     @rubric.setter
-    def rubric(self, value: Rubric | None) -> None:
+    def rubric(self, value: OpenEnvRubric | None) -> None:
         """Score another tree after every turn; rewards stay the same."""
         self._tree = value
 
@@ -233,11 +267,3 @@ def read_options(values: Mapping[str, Any]) -> ResetOptions:
         return ResetOptions.model_validate(values)
     except ValidationError as error:
         raise refusal_of(error, "invalid reset") from None
-
-
-def refusal_of(error: ValidationError, what: str) -> Refusal:
-    """Build a refusal that names the wrong fields, without their contents."""
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
-    said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
-    return Refusal(Reason.BAD_MESSAGE, f"{what}: {said}", errors=named)

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
-from wordle_rl.serve.errors import Reason
+from wordle_rl.serve.protocol import Reason
 
 _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 

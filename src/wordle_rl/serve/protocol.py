@@ -1,4 +1,4 @@
-"""OpenEnv's messages on a WebSocket, text in and text out.
+"""OpenEnv's messages on a WebSocket, text in and text out, and the refusals of the server.
 
 The messages are those of openenv's own endpoint, so its clients work here. On an invalid message that endpoint closes
 the connection or does not answer; here the message is refused and the session continues.
@@ -6,16 +6,99 @@ the connection or does not answer; here the message is refused and the session c
 
 from __future__ import annotations
 
+from enum import StrEnum
+from http import HTTPStatus
 from typing import Any, Generic, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.serialization import serialize_observation
-from openenv.core.env_server.types import Action, Observation
+from openenv.core.env_server.types import Action, Observation, WSErrorCode
 from pydantic import ValidationError
 from pydantic_core import from_json, to_json
 
-from wordle_rl.serve.environment import refusal_of
-from wordle_rl.serve.errors import Reason, Refusal
+
+class Reason(StrEnum):
+    """Reason of a refusal."""
+
+    BAD_JSON = "bad_json"
+    """Not JSON, or a binary frame."""
+    BAD_MESSAGE = "bad_message"
+    """JSON that is not a message of the protocol, or has a wrong field."""
+    UNKNOWN_TYPE = "unknown_type"
+    NO_GAME = "no_game"
+    """A reply before the first reset."""
+    GAME_OVER = "game_over"
+    """A reply after the end of the game."""
+    CLOSED = "closed"
+    """The session was closed."""
+    UNKNOWN_TASK = "unknown_task"
+    """A split or an index that does not exist."""
+    HELD_OUT = "held_out"
+    """A held-out split that this server does not serve."""
+    BAD_OPTION = "bad_option"
+    """A word list, a preset or a board that this server does not offer."""
+    IDLE = "idle"
+    """No message for too long."""
+    FULL = "full"
+    """No session is free."""
+    SHUTTING_DOWN = "shutting_down"
+    """The server is stopping."""
+    FAILED = "failed"
+    """An internal error; see the log of the server."""
+
+
+_CODES = {
+    Reason.BAD_JSON: (WSErrorCode.INVALID_JSON, HTTPStatus.BAD_REQUEST),
+    Reason.BAD_MESSAGE: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY),
+    Reason.UNKNOWN_TYPE: (WSErrorCode.UNKNOWN_TYPE, HTTPStatus.BAD_REQUEST),
+    Reason.NO_GAME: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT),
+    Reason.GAME_OVER: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT),
+    Reason.CLOSED: (WSErrorCode.SESSION_ERROR, HTTPStatus.GONE),
+    Reason.UNKNOWN_TASK: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.NOT_FOUND),
+    Reason.HELD_OUT: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.FORBIDDEN),
+    Reason.BAD_OPTION: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY),
+    Reason.IDLE: (WSErrorCode.SESSION_ERROR, HTTPStatus.GONE),
+    Reason.FULL: (WSErrorCode.CAPACITY_REACHED, HTTPStatus.SERVICE_UNAVAILABLE),
+    Reason.SHUTTING_DOWN: (WSErrorCode.SESSION_ERROR, HTTPStatus.SERVICE_UNAVAILABLE),
+    Reason.FAILED: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.INTERNAL_SERVER_ERROR),
+}
+
+
+class Refusal(Exception):
+    """A request that is answered by an error; the message can be shown to a player.
+
+    Attributes:
+        reason: The kind of error.
+        details: More fields of the answer.
+    """
+
+    def __init__(self, reason: Reason, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.details = details
+
+    @property
+    def code(self) -> WSErrorCode:
+        """OpenEnv's code of the kind."""
+        return _CODES[self.reason][0]
+
+    @property
+    def status(self) -> int:
+        """HTTP status of the kind."""
+        return int(_CODES[self.reason][1])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the `data` of an error message: `message`, `code`, `reason`, and the details."""
+        return {"message": str(self), "code": self.code.value, "reason": self.reason.value, **self.details}
+
+
+def refusal_of(error: ValidationError, what: str) -> Refusal:
+    """Build a refusal that names the wrong fields, without their contents."""
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
+    said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
+    return Refusal(Reason.BAD_MESSAGE, f"{what}: {said}", errors=named)
+
 
 ActionT = TypeVar("ActionT", bound=Action)
 

@@ -7,17 +7,16 @@ import gc
 import resource
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import uvicorn
 
 from wordle_rl.config import ConfigError
-from wordle_rl.serve.app import Service, create_app
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
 
 BACKLOG = 4096
 """Connections that can wait to be accepted."""
@@ -27,9 +26,11 @@ _SPARE_FILES = 256
 class SessionServer(uvicorn.Server):
     """uvicorn, but it ends sessions before it closes their connections."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, ready: Callable[[], None], drain: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
         super().__init__(config)
-        self._service, self._ready = service, ready
+        self._ready, self._drain = ready, drain
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, then call `ready`."""
@@ -39,7 +40,8 @@ class SessionServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Finish turns in progress, notify every session, then close all connections."""
-        await self._service.sessions.drain()
+        if self._drain is not None:
+            await self._drain()
         await super().shutdown(sockets)
 
 
@@ -81,15 +83,24 @@ def allow_connections(count: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def run_server(settings: ServeSettings, say: Callable[[str], None]) -> None:
-    """Serve until a signal stops the process; `say` gets the address once the server answers.
+def run_server(
+    app: Starlette,
+    settings: ServeSettings,
+    say: Callable[[str], None],
+    drain: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Serve until a signal stops the process.
+
+    Args:
+        app: The application. It is made without openenv if it only has the page, since openenv takes seconds to import.
+        settings: Address and limits.
+        say: Gets the address once the server answers.
+        drain: Ends the open sessions when the server stops.
 
     Raises:
         ConfigError: If it cannot listen, or a setting cannot be satisfied.
-        WordListError: If a word list is missing or wrong.
     """
     allow_connections(settings.max_sessions)
-    app = create_app(settings)
     listener = listen(settings.host, settings.port, settings.ping_interval_s + settings.ping_timeout_s)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
@@ -98,7 +109,7 @@ def run_server(settings: ServeSettings, say: Callable[[str], None]) -> None:
     # Modules and word lists live until the end; keep the garbage collector from scanning them again and again.
     gc.collect()
     gc.freeze()
-    server = SessionServer(configured(app, settings), app.state.service, lambda: say(address))
+    server = SessionServer(configured(app, settings), lambda: say(address), drain)
     try:
         with contextlib.suppress(KeyboardInterrupt):  # uvicorn has shut down cleanly and passes it on
             server.run([listener])
@@ -106,7 +117,7 @@ def run_server(settings: ServeSettings, say: Callable[[str], None]) -> None:
         listener.close()
 
 
-def configured(app: FastAPI, settings: ServeSettings) -> uvicorn.Config:
+def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
     """Return uvicorn's settings."""
     # No compression, which costs more time than a turn. Pings detect half-open connections.
     return uvicorn.Config(

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 
 from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
 
-from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.metrics import Metrics
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.protocol import Reason, Refusal
+from wordle_rl.serve.serve_settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 

@@ -1,17 +1,29 @@
-"""Tasks of a word list: secrets by split and index, with opaque ids and a coarse difficulty."""
+"""Secrets by split and index, and the games that the sessions of a server share."""
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+import random
 from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from wordle_rl.config import ConfigError, GameSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.serve.errors import Reason, Refusal
+from wordle_rl.env import WordleEnv
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import PRESETS, Rubric, TurnRewards
+from wordle_rl.serve.openenv_client import ResetOptions
+from wordle_rl.serve.protocol import Reason, Refusal
+from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.train.initial_states import random_given
 from wordle_rl.trainers.games import BoardTask
+from wordle_rl.words import WordList
 
 SPLIT_TYPES = {"train": "train", "val": "validation", "test": "test"}
 """Parts of the answers, and OpenEnv's type of each."""
@@ -134,3 +146,150 @@ class WordTasks:
         self._part(split)
         if split not in self._open:
             raise Refusal(Reason.HELD_OUT, f"split {split!r} is held out here; only its number of tasks is shown")
+
+
+_SYSTEM_RANDOM = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class NewGame:
+    """A new game.
+
+    Attributes:
+        env: The game.
+        rewards: Computes the reward of each turn.
+        rubric: Components and weights of the reward.
+        reward: Name of the rubric.
+        words: Name of the word list.
+        task_id: Opaque id of the task.
+        asks_solver: Whether a reward needs the solver, which takes milliseconds.
+    """
+
+    env: WordleEnv
+    rewards: TurnRewards
+    rubric: Rubric
+    reward: str
+    words: str
+    task_id: str
+    asks_solver: bool
+
+
+class ServedGames:
+    """Word lists, rewards and wordings of a server.
+
+    Word lists are read at once; solvers compute nothing until they are needed.
+
+    Raises:
+        WordListError: If a word list is missing or wrong.
+        ConfigError: If two lists have the same name, or the variable with the key of the ids is not set.
+    """
+
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        key = settings.id_key()
+        offers = [self._offer(source, key) for source in (settings.words.source, *settings.word_lists)]
+        self.default_words = offers[0].context.words.name
+        self._offers = {offer.context.words.name: offer for offer in offers}
+        if len(self._offers) < len(offers):
+            names = ", ".join(offer.context.words.name for offer in offers)
+            raise ConfigError(f"word lists must have different names, not {names}; leave one of them out of word_lists")
+        self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
+        """The single thread for solvers, whose memory is not thread-safe; started on demand."""
+        self._prompters: dict[tuple[object, ...], Prompter] = {}
+        self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
+
+    def _offer(self, source: str, key: bytes) -> WordTasks:
+        words = self.settings.words.model_copy(update={"source": source})
+        return WordTasks(GameContext.from_settings(words, self.settings.game), key, self.settings.allow_held_out)
+
+    def with_settings(self, settings: ServeSettings) -> ServedGames:
+        """Return a copy with other rules and wording that shares words, tasks and solvers."""
+        other = copy(self)
+        other.settings, other._prompters = settings, {}
+        return other
+
+    def offered(self, name: str | None = None) -> WordTasks:
+        """Return the tasks of a word list; None: the default list.
+
+        Raises:
+            Refusal: If it is not offered.
+        """
+        name = self.default_words if name is None else name
+        if name not in self._offers:
+            raise Refusal(
+                Reason.BAD_OPTION, f"this server has no word list of that name; use {', '.join(self._offers)}"
+            )
+        return self._offers[name]
+
+    def new_game(self, options: ResetOptions) -> NewGame:
+        """Create the game of a reset.
+
+        Raises:
+            Refusal: If an option is not offered.
+        """
+        offer = self.offered(options.words)
+        seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
+        task = offer.pick(options.split or self.settings.split, options.index, seed)
+        secret = offer.secret(task)
+        context = offer.context.for_part(task.split)
+        prompter = self._prompter(context.words, options)
+        given = self._given(context.words, secret, seed, prompter, options)
+        try:
+            env = WordleEnv(secret, context.words, prompter, given)
+        except ValueError:
+            raise Refusal(
+                Reason.BAD_OPTION,
+                f"given must have fewer than {prompter.rules.max_turns} playable words, none of them the secret",
+            ) from None
+        reward, rubric = self._rubric(options.reward)
+        return NewGame(
+            env=env,
+            rewards=TurnRewards(rubric, context.solver, secret, env),
+            rubric=rubric,
+            reward=reward,
+            words=offer.context.words.name,
+            task_id=offer.task_id(task),
+            asks_solver=any(component.asks_solver for component in rubric.components.values()),
+        )
+
+    def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
+        key = (words.word_length, options.style, options.hard_mode)
+        if key not in self._prompters:
+            asked = {"style": options.style, "hard_mode": options.hard_mode}
+            changes = {name: value for name, value in asked.items() if value is not None}
+            game: GameSettings = self.settings.game.model_copy(update=changes)
+            self._prompters[key] = game.prompter(words.word_length)
+        return self._prompters[key]
+
+    def _given(
+        self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
+    ) -> tuple[str, ...]:
+        if options.given is not None and options.max_given:
+            raise Refusal(Reason.BAD_OPTION, "given and max_given both set the board; leave out one of them")
+        if options.given is not None:
+            return tuple(word.lower() for word in options.given)
+        if not options.max_given:
+            return ()
+        if options.max_given >= prompter.rules.max_turns:
+            raise Refusal(
+                Reason.BAD_OPTION,
+                f"max_given {options.max_given} leaves none of {prompter.rules.max_turns} turns to play",
+            )
+        rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
+        return random_given(words, secret, rng, options.max_given, hard_mode=prompter.rules.hard_mode)
+
+    def _rubric(self, name: str | None) -> tuple[str, Rubric]:
+        if name is None:
+            own = "custom" if self.settings.reward_weights else self.settings.reward_preset
+            return own, self._own_rubric
+        if name not in self._rubrics:
+            raise Refusal(Reason.BAD_OPTION, f"this server has no reward of that name; use {', '.join(self._rubrics)}")
+        return name, self._rubrics[name]
+
+    @cached_property
+    def _own_rubric(self) -> Rubric:
+        return self.settings.rubric()
+
+    def close(self) -> None:
+        """Stop the thread of the solvers, if it was started."""
+        self.solver_thread.shutdown(wait=True, cancel_futures=True)

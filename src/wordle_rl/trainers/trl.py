@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from wordle_rl.prompt import Message, Prompter, Style
-from wordle_rl.serve.client import WordleClient
-from wordle_rl.serve.types import WordleAction, WordleObservation
+from wordle_rl.serve.openenv_client import WordleAction, WordleClient, WordleObservation
 from wordle_rl.trainers.games import text_of
 
 TOOL_PROMPT = (

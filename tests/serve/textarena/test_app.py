@@ -5,7 +5,7 @@ from fastapi.testclient import TestClient
 from starlette.websockets import WebSocketDisconnect
 
 from wordle_rl.serve.app import create_app
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 
 def test_routes_of_openenv_are_below_textarena() -> None:

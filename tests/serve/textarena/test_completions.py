@@ -9,7 +9,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.policy.tiny import make_model, make_tokenizer
-from wordle_rl.serve.textarena.completions import generate_rollout_completions
+from wordle_rl.serve.notebook import generate_rollout_completions
 
 PROMPT = "a guess?<|reply|>"
 

@@ -5,14 +5,12 @@ import random
 
 import pytest
 
-from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.games import ServedGames
+from wordle_rl.serve.app import in_textarena_words
 from wordle_rl.serve.metrics import Metrics
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.textarena.app import in_textarena_words
-from wordle_rl.serve.textarena.environment import TextArenaEnvironment
-from wordle_rl.serve.textarena.game import Reading
-from wordle_rl.serve.textarena.models import TextArenaAction
+from wordle_rl.serve.protocol import Reason, Refusal
+from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.serve.tasks import ServedGames
+from wordle_rl.serve.textarena import Reading, TextArenaAction, TextArenaEnvironment
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 

@@ -7,7 +7,7 @@ from textarena_games import new_game, recorded, replayed
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Outcome
 from wordle_rl.prompt import Prompter, Style
-from wordle_rl.serve.textarena.game import Reading, TextArenaGame
+from wordle_rl.serve.textarena import Reading, TextArenaGame
 from wordle_rl.words import load_words
 
 

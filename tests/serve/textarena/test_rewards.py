@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from textarena_games import new_game, recorded, replayed
 
-from wordle_rl.serve.textarena.game import TextArenaGame
-from wordle_rl.serve.textarena.rewards import (
+from wordle_rl.serve.notebook import (
     NO_GUESS,
     extract_feedback_counts,
     extract_guess,
     extract_wordle_feedback,
 )
+from wordle_rl.serve.textarena import TextArenaGame
 
 
 def observed(*contents: str) -> SimpleNamespace:

@@ -3,7 +3,7 @@
 import pytest
 
 from wordle_rl.game import Outcome, Turn
-from wordle_rl.serve.textarena.rubric import SignalsRubric
+from wordle_rl.serve.textarena import SignalsRubric
 
 SLATE = Turn("slate", "XXGXG", Outcome.SCORED)
 SEEN = (SLATE,)

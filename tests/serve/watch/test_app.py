@@ -16,9 +16,9 @@ from starlette.testclient import TestClient
 
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.game import score_guess
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.watch import app as app_module
-from wordle_rl.serve.watch.app import create_watch_app
+from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.serve.watch import watch_app as app_module
+from wordle_rl.serve.watch.watch_app import create_watch_app
 
 
 @pytest.fixture

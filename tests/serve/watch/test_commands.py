@@ -8,7 +8,7 @@ pytest.importorskip("starlette")
 
 from wordle_rl.cli import main
 from wordle_rl.serve import server
-from wordle_rl.serve.settings import ServeSettings
+from wordle_rl.serve.serve_settings import ServeSettings
 
 
 @pytest.mark.parametrize("export", [False, True])
@@ -26,7 +26,7 @@ def test_a_missing_run_directory_is_refused_before_anything_is_served(
 
 def test_watch_and_serve_run_side_by_side(tmp_path: Path, monkeypatch) -> None:
     asked: list[ServeSettings] = []
-    monkeypatch.setattr(server, "run_server", lambda settings, _: asked.append(settings))
+    monkeypatch.setattr(server, "run_server", lambda app, settings, *_: asked.append(settings))
     assert (main(["watch", str(tmp_path)]), main(["serve"])) == (0, 0)
     assert len({settings.port for settings in asked}) == 2
     assert asked[0].runs == tmp_path

@@ -6,8 +6,7 @@ import pytest
 
 from wordle_rl.game import Dictionary, score_guess
 from wordle_rl.serve.watch import hand_play
-from wordle_rl.serve.watch.hand_play import IDLE_S, HandGames
-from wordle_rl.serve.watch.requests import NotFoundError
+from wordle_rl.serve.watch.hand_play import IDLE_S, HandGames, NotFoundError
 from wordle_rl.serve.watch.review import Reviewer
 
 

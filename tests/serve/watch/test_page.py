@@ -11,8 +11,7 @@ import pytest
 from pages import parse_page
 from report_runs import make_run
 
-from wordle_rl.serve.watch.export import export_run
-from wordle_rl.serve.watch.page import render_page
+from wordle_rl.serve.watch.watch_page import export_run, render_page
 
 
 def script_of(html: str) -> str:

@@ -20,9 +20,9 @@ from wordle_rl.config import WordSettings
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import GameRecord
 from wordle_rl.game import score_guess
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.watch.app import create_watch_app
-from wordle_rl.serve.watch.export import export_run
+from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.serve.watch.watch_app import create_watch_app
+from wordle_rl.serve.watch.watch_page import export_run
 from wordle_rl.words import load_words
 
 pytestmark = [pytest.mark.slow, needs_chromium]

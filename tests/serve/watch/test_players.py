@@ -6,8 +6,7 @@ import pytest
 from contexts import context_for
 
 from wordle_rl.config import ConfigError, GameSettings
-from wordle_rl.serve.watch.live_game import live_events
-from wordle_rl.serve.watch.players import MAX_MODELS, Players
+from wordle_rl.serve.watch.live_games import MAX_MODELS, Players, live_events
 from wordle_rl.serve.watch.review import Reviewer
 
 

@@ -13,7 +13,6 @@ from wordle_rl.config import LARGEST_SEED
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.serve.watch.requests import NotFoundError
 from wordle_rl.serve.watch.review import Reviewer
 
 MAX_GAMES = 1000
@@ -23,6 +22,10 @@ IDLE_S = 3600.0
 _MAX_REFUSALS = 1000
 
 Json = dict[str, Any]
+
+
+class NotFoundError(LookupError):
+    """A run, a source or a game that does not exist."""
 
 
 class HandGames:

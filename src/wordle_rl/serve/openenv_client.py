@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
+from openenv.core.client_types import StepResult
+from openenv.core.env_client import EnvClient
 from openenv.core.env_server.types import Action, Observation, State
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -75,3 +77,30 @@ class ResetOptions(BaseModel):
         default=None, max_length=20, description="Guesses already on the board when play begins"
     )
     max_given: int = Field(default=0, ge=0, le=20, description="0 to this many random guesses already on the board")
+
+
+class WordleClient(EnvClient[WordleAction, WordleObservation, WordleState]):
+    """A session on a server.
+
+    Args:
+        base_url: Address of the server.
+        token: Token of the server, if it needs one.
+        options: See openenv's `EnvClient`.
+    """
+
+    def __init__(self, base_url: str | None = None, *, token: str | None = None, **options: Any) -> None:
+        headers = dict(options.pop("headers", None) or {})
+        if token is not None:
+            headers["Authorization"] = f"Bearer {token}"
+        super().__init__(base_url, headers=headers or None, **options)
+
+    def _step_payload(self, action: WordleAction) -> dict[str, Any]:
+        return {"message": action.message}
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[WordleObservation]:
+        reward, done = payload.get("reward"), payload.get("done", False)
+        observation = WordleObservation(**payload.get("observation", {}), reward=reward, done=done)
+        return StepResult(observation=observation, reward=reward, done=done)
+
+    def _parse_state(self, payload: dict[str, Any]) -> WordleState:
+        return WordleState(**payload)

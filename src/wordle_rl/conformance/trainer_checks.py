@@ -26,7 +26,7 @@ import torch
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.conformance.checks import CheckResult, Status
+from wordle_rl.conformance.environment_checks import CheckResult, Status
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.train.batch import Batch

@@ -19,12 +19,11 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from wordle_rl.serve.environment import facts_of, refusal_of
-from wordle_rl.serve.errors import Reason, Refusal
-from wordle_rl.serve.games import NewGame, ServedGames
+from wordle_rl.serve.environment import facts_of
 from wordle_rl.serve.metrics import Metrics
-from wordle_rl.serve.protocol import data_of, encode, read_message
-from wordle_rl.serve.types import ResetOptions
+from wordle_rl.serve.openenv_client import ResetOptions
+from wordle_rl.serve.protocol import Reason, Refusal, data_of, encode, read_message, refusal_of
+from wordle_rl.serve.tasks import NewGame, ServedGames
 
 _STRICT = ConfigDict(frozen=True, extra="forbid", strict=True)
 

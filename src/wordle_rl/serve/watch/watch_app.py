@@ -17,53 +17,121 @@ of another site cannot send. Responses never hold the secret of a running game.
 from __future__ import annotations
 
 import json
+import random
+import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from anyio import to_thread
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config import LARGEST_SEED, ConfigError, describe
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate import EvaluationError
+from wordle_rl.game import Dictionary
 from wordle_rl.report import ReportError, read_run
 from wordle_rl.report.page import render as render_report
 from wordle_rl.runs import RunError
-from wordle_rl.serve.settings import ServeSettings
-from wordle_rl.serve.watch.hand_play import HandGames
-from wordle_rl.serve.watch.live_game import live_events
-from wordle_rl.serve.watch.page import page_headers, render_page
-from wordle_rl.serve.watch.players import Players
-from wordle_rl.serve.watch.requests import (
-    BusyError,
-    HandGameRequest,
-    HandGuess,
-    NotFoundError,
-    RequestError,
-    WatchRequest,
-    body_of,
-)
+from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.serve.watch.hand_play import HandGames, NotFoundError
+from wordle_rl.serve.watch.live_games import Players, live_events
 from wordle_rl.serve.watch.review import Reviewer, parse_board
 from wordle_rl.serve.watch.run_files import Source, find_runs, games_of, mark_of, sources_of, summary_of, words_source
+from wordle_rl.serve.watch.watch_page import page_headers, render_page
 from wordle_rl.solver import Solver, SolverError
-from wordle_rl.words import WordListError
-from wordle_rl.words.split import SplitName
+from wordle_rl.words import WordList, WordListError
+from wordle_rl.words.split import Split, SplitName
+
+MAX_BODY_BYTES = 4096
+
+
+class RequestError(ValueError):
+    """An invalid request."""
+
+
+class BusyError(RuntimeError):
+    """Too many games are being watched."""
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class WatchRequest(_Body):
+    """A game to watch. Without a secret, the seed draws one from a part of the answers."""
+
+    player: str = Field(max_length=400)
+    secret: str | None = Field(None, max_length=16)
+    part: Literal["train", "val", "test"] = "train"
+    seed: int = Field(default_factory=lambda: secrets.randbelow(LARGEST_SEED), ge=0, le=LARGEST_SEED)
+    temperature: float = Field(0.0, ge=0, le=2)
+
+    def secret_among(self, words: WordList, split: Split) -> str:
+        """Return the secret.
+
+        Raises:
+            RequestError: If the requested secret is not listed.
+        """
+        if self.secret is None:
+            return random.Random(self.seed).choice(split.named(self.part))
+        secret = self.secret.strip().lower()
+        if secret not in words or len(secret) != words.word_length:
+            raise RequestError(f"{secret[:16]!r} is not in word list {words.name!r}; name a listed word")
+        return secret
+
+
+class HandGameRequest(_Body):
+    """Rules of a game by hand."""
+
+    dictionary: Dictionary = Dictionary.APP
+    hard_mode: bool = False
+    seed: int | None = Field(None, ge=0, le=LARGEST_SEED)
+
+
+class HandGuess(_Body):
+    """A word played by hand."""
+
+    guess: str = Field(max_length=64)
+
+
+BodyT = TypeVar("BodyT", bound=_Body)
+
+
+async def body_of(request: Request, kind: type[BodyT]) -> BodyT:
+    """Read the body of a request, which must be JSON with that content type.
+
+    Raises:
+        RequestError: If it is not, is too long, or has other fields than `kind`.
+    """
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise RequestError("send JSON, with the content type application/json")
+    body = b""
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > MAX_BODY_BYTES:
+                raise RequestError(f"the body is longer than {MAX_BODY_BYTES} bytes; shorten it")
+    except ClientDisconnect:
+        raise RequestError("the connection was closed before the body ended") from None
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise RequestError(describe(error)) from None
+
 
 MAX_WATCHED = 8
 """Most games to stream at once."""
 
 Json = dict[str, Any]
 Handler = Callable[[Request], Awaitable[Response]]
-_REFUSED = (
-    RequestError, ConfigError, RunError, ReportError, EvaluationError, WordListError, SolverError,
-)  # fmt: skip
 
 
 def create_watch_app(settings: ServeSettings) -> Starlette:
@@ -86,6 +154,20 @@ def create_watch_app(settings: ServeSettings) -> Starlette:
         Route("/runs/{run}/report.html", _answered(watch.report)),
     ]
     return Starlette(routes=routes)
+
+
+def create_page_app(settings: ServeSettings) -> Starlette:
+    """Create the application of `wordle-rl watch`: the page at `/watch/`, to which `/` redirects.
+
+    Raises:
+        WordListError: If there is no such word list.
+    """
+    return Starlette(routes=[Route("/", to_page), Mount("/watch", create_watch_app(settings))])
+
+
+async def to_page(_: Request) -> Response:
+    """Redirect to the page, by a relative address, so that it works behind a proxy that adds a prefix."""
+    return RedirectResponse("watch/")
 
 
 class Watch:
@@ -236,6 +318,11 @@ async def _unless_unchanged(request: Request, mark: Callable[[], str], respond: 
     response = await to_thread.run_sync(respond)
     response.headers.update(headers)
     return response
+
+
+_REFUSED = (
+    RequestError, ConfigError, RunError, ReportError, EvaluationError, WordListError, SolverError,
+)  # fmt: skip
 
 
 def _json(value: Any, status: int = 200) -> Response:

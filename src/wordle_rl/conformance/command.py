@@ -18,10 +18,9 @@ import wordle_rl
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Seed, Words
 from wordle_rl.config import ConfigError
-from wordle_rl.conformance.checks import CHECKS, CheckResult, examine
-from wordle_rl.conformance.dialects import Dialect
-from wordle_rl.conformance.play import Examiner
-from wordle_rl.conformance.target import Target, TargetError, module_target
+from wordle_rl.conformance.environment_checks import CHECKS, CheckResult, examine
+from wordle_rl.conformance.examiner import Examiner
+from wordle_rl.conformance.targets import Dialect, Target, TargetError, module_target
 from wordle_rl.import_paths import resolve
 from wordle_rl.runs import write_json
 from wordle_rl.solver import Solver
@@ -67,7 +66,7 @@ def conformance(
     facts: dict[str, Any] = {"date": f"{datetime.now(UTC):%Y-%m-%d}", "wordle_rl": wordle_rl.__version__}
     try:
         if trainer:
-            from wordle_rl.conformance.trainers import examine_trainer
+            from wordle_rl.conformance.trainer_checks import examine_trainer
 
             checked = examine_trainer(resolve(trainer, "--trainer", ConfigError, takes="case"))
         else:
