@@ -17,7 +17,7 @@ from wordle_rl.serve.errors import Reason, Refusal
 from wordle_rl.serve.settings import ServeSettings
 from wordle_rl.serve.tasks import WordTasks
 from wordle_rl.serve.types import ResetOptions
-from wordle_rl.train.initial_states import random_given
+from wordle_rl.train.starts import random_given
 from wordle_rl.words import WordList
 
 _SYSTEM_RANDOM = random.SystemRandom()
