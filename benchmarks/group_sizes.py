@@ -45,9 +45,9 @@ from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import Run, RunError, read_jsonl, read_object, write_json
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.starts import GameSetup
 
 
 @dataclass(frozen=True)

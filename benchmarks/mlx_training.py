@@ -43,10 +43,10 @@ from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import Learner, TorchLearner
 from wordle_rl.train.sft import train_sft
+from wordle_rl.train.starts import GameSetup
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 

@@ -40,11 +40,11 @@ from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.optimizer import make_optimizer, set_rate, wants_bf16
 from wordle_rl.train.sft import Plan, train_sft
+from wordle_rl.train.starts import GameSetup
 
 WARM_UP_STEPS = 2
 SEED = 0

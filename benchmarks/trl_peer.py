@@ -38,10 +38,10 @@ from wordle_rl.rollout import InitialState, advance, open_game
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
+from wordle_rl.train.starts import GameSetup
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 SEED = 0

@@ -19,7 +19,7 @@ from wordle_rl.prompt import (
     describe_knowledge,
     knowledge_of,
 )
-from wordle_rl.train.initial_states import random_given
+from wordle_rl.train.starts import random_given
 from wordle_rl.words import WordList
 
 FAULTY = ("", "crane", "<guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>", "<guess>a b</guess>")

@@ -26,8 +26,8 @@ from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import write_json
 from wordle_rl.train.advantages import find_credit
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.scoring import PlayedGame, score_group
+from wordle_rl.train.scored_games import PlayedGame, score_group
+from wordle_rl.train.starts import GameSetup
 
 MODULE = '''
 from pathlib import Path

@@ -19,9 +19,8 @@ TENSOR_ROOMS = {"policy", "train"}
 LIGHT_MODULES = {
     "policy", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
     "policy.numbers", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm_server",
-    "train", "train.advantages", "train.candidates", "train.capabilities", "train.checkpoints", "train.games",
-    "train.groups", "train.initial_states", "train.interrupt", "train.labels", "train.prefix_guesses", "train.scoring",
-    "train.starts_file", "train.validation",
+    "train", "train.advantages", "train.capabilities", "train.checkpoints", "train.grpo_rollouts",
+    "train.scored_games", "train.starts", "train.starts_file", "train.turn_candidates",
 }  # fmt: skip
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may

@@ -17,9 +17,8 @@ import torch
 from classroom import CODEC, REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
 from wordle_rl.train.advantages import is_constant, turn_advantages
-from wordle_rl.train.games import Scored
-from wordle_rl.train.groups import rows_of
 from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.scored_games import Scored, rows_of
 
 
 def main(steps: int = 30) -> float:

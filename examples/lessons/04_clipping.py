@@ -19,10 +19,9 @@ import torch
 from classroom import CODEC, REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
 from wordle_rl.train.advantages import turn_advantages
-from wordle_rl.train.games import Scored
-from wordle_rl.train.groups import rows_of
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import policy_loss
+from wordle_rl.train.scored_games import Scored, rows_of
 
 UPDATES = 4  # of the same games
 

@@ -17,9 +17,9 @@ from classroom import REWARD, SOLVER, batch_of, beginner, play_groups, show, upd
 
 from wordle_rl.data.dataset import Example
 from wordle_rl.train.expert_iteration import best_games, examples_of
-from wordle_rl.train.games import Scored
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
+from wordle_rl.train.scored_games import Scored
 
 UPDATES = 4  # of the same games
 KEPT = 2  # of the 16 games of a group

@@ -23,9 +23,9 @@ from classroom import CODEC, PROMPTER, REWARD, SOLVER, batch_of, beginner, play_
 from wordle_rl.data.dataset import Example
 from wordle_rl.teachers.distribution import SolverDistribution
 from wordle_rl.train.distill import next_token_targets
-from wordle_rl.train.games import Scored, boards_of
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
+from wordle_rl.train.scored_games import Scored, boards_of
 
 UPDATES = 4  # of the same games
 

@@ -22,9 +22,9 @@ from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
 from wordle_rl.solver import Solver
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
+from wordle_rl.train.micro_batches import Batch
 from wordle_rl.words import WordList, load_words
 
 LISTED = load_words().answers[::228]  # twelve words

@@ -37,24 +37,24 @@ EXACT = {
         "wordle_rl.train.loop:complete_checkpoint:before:1",
         "wordle_rl.train.loop:complete_checkpoint:after:1",
         # the reward switches with the fifth step's compliance, which the next step reads
-        "wordle_rl.train.groups:GroupRollouts.note_compliance:after:1",
-        "wordle_rl.train.groups:GroupRollouts.note_compliance:after:5",
+        "wordle_rl.train.grpo_rollouts:GroupRollouts.note_compliance:after:1",
+        "wordle_rl.train.grpo_rollouts:GroupRollouts.note_compliance:after:5",
         # the choice of weights: between validation and record, among the blends, before and after they are taken
-        "wordle_rl.train.selection:BestWeights._keep:before:3",
+        "wordle_rl.train.checkpoint_selection:BestWeights._keep:before:3",
         "wordle_rl.train.learner:save_file:after:3",
-        "wordle_rl.train.selection:BestWeights._blend:before:1",
-        "wordle_rl.train.selection:BestWeights.take_best:after:1",
+        "wordle_rl.train.checkpoint_selection:BestWeights._blend:before:1",
+        "wordle_rl.train.checkpoint_selection:BestWeights.take_best:after:1",
         "wordle_rl.train.grpo:drop_checkpoints:before:1",
         "wordle_rl.train.grpo:drop_checkpoints:after:1",
     ),
     "distill": (
         # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record
-        "wordle_rl.train.rounds:write_jsonl:before:2",
-        "wordle_rl.train.rounds:write_jsonl:after:2",
+        "wordle_rl.train.round_loop:write_jsonl:before:2",
+        "wordle_rl.train.round_loop:write_jsonl:after:2",
         "wordle_rl.train.learner:TorchLearner.save_model:before:2",
         "wordle_rl.train.learner:TorchLearner.save_model:after:2",
-        "wordle_rl.train.rounds:write_json:before:2",
-        "wordle_rl.train.rounds:write_json:after:2",
+        "wordle_rl.train.round_loop:write_json:before:2",
+        "wordle_rl.train.round_loop:write_json:after:2",
         "wordle_rl.pipeline.stages:finish_model:after:1",
     ),
 }

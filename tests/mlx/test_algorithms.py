@@ -30,10 +30,10 @@ from wordle_rl.solver import Solver
 from wordle_rl.train.distill import train_distill
 from wordle_rl.train.dpo import train_dpo
 from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
+from wordle_rl.train.starts import GameSetup
 
 FEW = SETTINGS.model_copy(update={"epochs": 1.0, "micro_batch_size": 8, "batch_size": 16})
 SAMPLING = SamplingSettings(max_completion_tokens=6)

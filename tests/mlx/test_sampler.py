@@ -20,7 +20,7 @@ from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.train.candidates import play_branching
+from wordle_rl.train.turn_candidates import play_branching
 
 
 @pytest.fixture(scope="module")

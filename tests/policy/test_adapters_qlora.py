@@ -31,7 +31,7 @@ from wordle_rl.preflight.memory import Work, estimate
 from wordle_rl.train.distill import train_distill
 from wordle_rl.train.dpo import train_dpo
 from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.games import GameSetup
+from wordle_rl.train.starts import GameSetup
 
 
 def four_bit(path: Path, lora=LORA) -> ModelSettings:

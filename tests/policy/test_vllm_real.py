@@ -205,10 +205,10 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
 
     Where vLLM has packed its weights that cannot be, and is said before a game is played.
     """
-    from wordle_rl.train.games import GameSetup
     from wordle_rl.train.grpo import train_grpo
     from wordle_rl.train.learner import TorchLearner
-    from wordle_rl.train.vllm import open_engine
+    from wordle_rl.train.starts import GameSetup
+    from wordle_rl.train.weight_sync import open_engine
 
     policy, codec = load_model(ModelSettings(path=str(directory)), 0)
     with torch.no_grad():  # what the directory holds is not what is to play

@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from grpo_training import SETTINGS
 
-from wordle_rl.train.validation import Validation
+from wordle_rl.train.checkpoint_selection import Validation
 
 THIRDS = (1 / 3, 2 / 3, 1.0)
 

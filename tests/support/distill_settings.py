@@ -13,7 +13,8 @@ from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 from wordle_rl.train.distill import Labeller, train_distill
-from wordle_rl.train.games import GameSetup, Scored
+from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.starts import GameSetup
 
 SETTINGS = DistillTraining(
     rounds=1,

@@ -11,7 +11,7 @@ from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import Scored
+from wordle_rl.train.scored_games import Scored
 
 SETTINGS = DPOTraining(
     rounds=1,

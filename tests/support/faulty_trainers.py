@@ -8,9 +8,9 @@ import torch
 
 from wordle_rl.conformance.trainer_checks import CLIP, GROUP_SIZE, LONGEST, Case
 from wordle_rl.train.advantages import game_advantages
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
+from wordle_rl.train.micro_batches import Batch
 
 
 def along(mask: list[int], values: Iterator[float]) -> list[float]:

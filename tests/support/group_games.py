@@ -15,8 +15,9 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup, Scored
-from wordle_rl.train.groups import GroupRollouts, Played
+from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
+from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.starts import GameSetup
 
 SETTINGS = GRPOTraining(
     groups_per_step=3,

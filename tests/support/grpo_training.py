@@ -16,11 +16,12 @@ from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup, Scored
-from wordle_rl.train.groups import GroupRollouts, Played
 from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.vllm import open_engine
+from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.weight_sync import open_engine
 
 TOKENS = SamplingSettings(max_completion_tokens=6)
 

@@ -19,8 +19,7 @@ from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages
-from wordle_rl.train.games import Scored
-from wordle_rl.train.groups import rows_of
+from wordle_rl.train.scored_games import Scored, rows_of
 from wordle_rl.words import WordList
 
 FILE = Path(wordle_rl.conformance.__file__).with_name("recorded.json")

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from scripted import Script, scripted
 
 from wordle_rl.data.dataset import Example
-from wordle_rl.train.groups import OpenPolicy
+from wordle_rl.train.grpo_rollouts import OpenPolicy
 from wordle_rl.train.learner import TorchLearner
 
 
@@ -38,7 +38,7 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[list[list[Example]]]:
         rounds.append([list(item) for item in items])
         return True
 
-    monkeypatch.setattr("wordle_rl.train.rounds.fit", collect)
+    monkeypatch.setattr("wordle_rl.train.round_loop.fit", collect)
     return rounds
 
 

@@ -26,11 +26,11 @@ from wordle_rl.policy.vllm_server import ServerSampler
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, process_index, wait_for_all
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.groups import GroupRollouts
 from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.vllm import open_engine
+from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.weight_sync import open_engine
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 

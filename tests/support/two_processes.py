@@ -20,12 +20,11 @@ from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.groups import GroupRollouts
 from wordle_rl.train.grpo import train_grpo
-from wordle_rl.train.initial_states import record_secrets
+from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
+from wordle_rl.train.starts import GameSetup, record_secrets
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 
 from wordle_rl.data.dataset import Example
-from wordle_rl.train.batch import Batch
+from wordle_rl.train.micro_batches import Batch
 
 
 def test_the_picture_of_a_micro_batch() -> None:

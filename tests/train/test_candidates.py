@@ -16,10 +16,10 @@ from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import ActiveGame, InitialState, Segment, open_game
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.train.candidates import play_branching, reward_judge
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.groups import GroupRollouts
-from wordle_rl.train.scoring import PlayedGame
+from wordle_rl.train.grpo_rollouts import GroupRollouts
+from wordle_rl.train.scored_games import PlayedGame
+from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.turn_candidates import play_branching, reward_judge
 
 
 class Spelling:
@@ -139,8 +139,12 @@ def test_candidates_are_judged_by_a_reward_that_was_set(
 ) -> None:
     reward = RewardSettings(preset=preset)
     asked = []
-    monkeypatch.setattr("wordle_rl.train.groups.regret_judge", lambda _: lambda *_: asked.append("regret") or 0.0)
-    monkeypatch.setattr("wordle_rl.train.groups.reward_judge", lambda *_: lambda *_: asked.append("reward") or 0.0)
+    monkeypatch.setattr(
+        "wordle_rl.train.grpo_rollouts.regret_judge", lambda _: lambda *_: asked.append("regret") or 0.0
+    )
+    monkeypatch.setattr(
+        "wordle_rl.train.grpo_rollouts.reward_judge", lambda *_: lambda *_: asked.append("reward") or 0.0
+    )
     settings = GRPOTraining(groups_per_step=1, group_size=2, turn_candidates=2, credit="guess", reward=reward)
     setup = GameSetup(context_for(sixty, compact(max_turns=1), solver), sixty.answers)
     sampler = Spelling(codec, sixty.answers[:2])

@@ -19,7 +19,7 @@ from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.distill import examples_of
-from wordle_rl.train.games import boards_of
+from wordle_rl.train.scored_games import boards_of
 from wordle_rl.words import WordListError
 
 

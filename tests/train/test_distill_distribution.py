@@ -20,11 +20,11 @@ from wordle_rl.game import Rules
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import write_jsonl
 from wordle_rl.teachers.distribution import SolverDistribution
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.distill import Label, examples_of, next_token_targets
-from wordle_rl.train.games import boards_of
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.train.micro_batches import Batch
+from wordle_rl.train.scored_games import boards_of
 
 END = 9
 

@@ -14,13 +14,14 @@ from round_training import StopAtNote, gradient_norm, learner_of, playing, token
 from scripted import say
 from training_fixtures import compact, fast, make_run, rows, small_model
 
-import wordle_rl.train.rounds as rounds_module
+import wordle_rl.train.round_loop as rounds_module
 from wordle_rl.config import DPOTraining, LoraSettings
 from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.prompt import Shape
 from wordle_rl.train.dpo import Pair, Reply, compared, pairs_of, train_dpo
-from wordle_rl.train.games import GameSetup, boards_of
 from wordle_rl.train.loss import PreferenceLoss
+from wordle_rl.train.scored_games import boards_of
+from wordle_rl.train.starts import GameSetup
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 from wordle_rl.train.expert_iteration import best_games, examples_of, train_expert_iteration
-from wordle_rl.train.games import GameSetup, Scored
+from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.starts import GameSetup
 
 
 class Group:

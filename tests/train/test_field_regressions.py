@@ -21,11 +21,10 @@ from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages, is_constant, turn_advantages
-from wordle_rl.train.games import GameSetup, Scored
-from wordle_rl.train.groups import Played, rows_of
-from wordle_rl.train.initial_states import GroupStarts
+from wordle_rl.train.grpo_rollouts import Played
 from wordle_rl.train.loss import PolicyLoss, Totals
-from wordle_rl.train.scoring import Group, PlayedGame, score_group
+from wordle_rl.train.scored_games import Group, PlayedGame, Scored, rows_of, score_group
+from wordle_rl.train.starts import GameSetup, GroupStarts
 
 SOLVER = Solver(WORDS, use_cache=False)
 WIN = Rubric({"win": 1.0}, keep_order=False)

@@ -8,7 +8,7 @@ from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.policy.loading import context_budget
 from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import Trajectory
-from wordle_rl.train.games import Scored, measured
+from wordle_rl.train.scored_games import Scored, measured
 
 
 def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:

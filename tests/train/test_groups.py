@@ -15,7 +15,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.reward import CURRICULA
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.train.groups import GroupRollouts, _pass_at
+from wordle_rl.train.grpo_rollouts import GroupRollouts, _pass_at
 
 
 def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:

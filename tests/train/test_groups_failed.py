@@ -16,7 +16,7 @@ from training_fixtures import compact, rows, small_model, weights_of
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import RunError
-from wordle_rl.train.scoring import PlayedGame, score_group
+from wordle_rl.train.scored_games import PlayedGame, score_group
 
 
 @pytest.mark.parametrize("credit", ["game", "turn", "guess"])

@@ -8,7 +8,7 @@ from group_games import SETTINGS
 from grpo_training import roll_fixture  # noqa: F401  # a fixture
 
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.train.groups import GroupRollouts, merged_metrics
+from wordle_rl.train.grpo_rollouts import GroupRollouts, merged_metrics
 
 
 def test_metrics_of_processes_come_together_by_what_they_are() -> None:

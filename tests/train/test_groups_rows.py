@@ -15,8 +15,7 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import Segment, Trajectory
-from wordle_rl.train.games import Scored
-from wordle_rl.train.groups import rows_of
+from wordle_rl.train.scored_games import Scored, rows_of
 
 
 @pytest.mark.parametrize("shape", Shape)

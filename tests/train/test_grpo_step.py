@@ -14,8 +14,8 @@ import wordle_rl.train.learner as learner_module
 from wordle_rl.config import GRPOTraining
 from wordle_rl.env import StopReason
 from wordle_rl.prompt import Shape
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.groups import GroupRollouts
+from wordle_rl.train.grpo_rollouts import GroupRollouts
+from wordle_rl.train.starts import GameSetup
 
 SETTINGS = {
     "steps": 1,

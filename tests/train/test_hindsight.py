@@ -18,9 +18,9 @@ from wordle_rl.game import score_guess
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
 from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.hindsight import boards_of_row
 from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.train.starts import GameSetup
 from wordle_rl.words.split import split_secrets
 
 SECRETS = ExpertIterationTraining.model_validate(

@@ -7,7 +7,7 @@ import pytest
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState
-from wordle_rl.train.initial_states import GroupStarts
+from wordle_rl.train.starts import GroupStarts
 
 SHARE = 0.4
 

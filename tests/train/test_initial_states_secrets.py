@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.train.initial_states import SecretPicker, with_outside
+from wordle_rl.train.starts import SecretPicker, with_outside
 from wordle_rl.words import WordList
 
 SECRETS = [f"word{i}" for i in range(8)]

@@ -20,7 +20,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.train.distill import train_distill
 from wordle_rl.train.dpo import train_dpo
 from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.games import GameSetup
+from wordle_rl.train.starts import GameSetup
 from wordle_rl.words.split import split_secrets, words_of_text
 
 PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0))

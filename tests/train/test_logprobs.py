@@ -23,8 +23,8 @@ from transformers import (
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.adapters import add_adapters
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.micro_batches import Batch
 
 
 def made(codec, config_class=LlamaConfig, model_class=LlamaForCausalLM, scale: float = 1.0, **changes):

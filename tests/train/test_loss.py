@@ -10,7 +10,6 @@ from torch import Tensor, tensor
 from training_fixtures import small_model
 
 from wordle_rl.data.dataset import Example
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import (
     CrossEntropy,
@@ -22,6 +21,7 @@ from wordle_rl.train.loss import (
     mismatch_figures,
     policy_loss,
 )
+from wordle_rl.train.micro_batches import Batch
 
 ONE = tensor([1.0])
 

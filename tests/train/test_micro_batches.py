@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from wordle_rl.config import GRPOTraining
 from wordle_rl.data.dataset import Example
-from wordle_rl.train.batch import micro_batches
 from wordle_rl.train.grpo import rows_per_pass
+from wordle_rl.train.micro_batches import micro_batches
 
 TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=8)
 ROWS = st.lists(TOKENS, min_size=1, max_size=12).map(lambda rows: [Example(row, [1] * len(row)) for row in rows])

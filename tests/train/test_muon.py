@@ -5,7 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from wordle_rl.train.muon import GroupedMuon, orthogonalised
+from wordle_rl.train.optimizer import GroupedMuon, orthogonalised
 
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 

@@ -27,8 +27,8 @@ from transformers import (
 )
 
 from wordle_rl.data.dataset import Example
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer
+from wordle_rl.train.micro_batches import Batch
 
 SMALL_EXPERTS = {
     "num_key_value_heads": 2, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,

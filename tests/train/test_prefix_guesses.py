@@ -9,7 +9,7 @@ import pytest
 from wordle_rl.config import StartSettings
 from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess, violates_clues
 from wordle_rl.solver import Solver
-from wordle_rl.train.prefix_guesses import PrefixGuesses
+from wordle_rl.train.starts import PrefixGuesses
 from wordle_rl.words import WordList
 
 MOST = 4

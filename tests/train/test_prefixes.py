@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from wordle_rl.train.prefixes import share_prefixes
+from wordle_rl.train.prefix_sharing import share_prefixes
 
 ROWS = st.lists(
     st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=2, max_size=8), min_size=1, max_size=6

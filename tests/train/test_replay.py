@@ -7,8 +7,8 @@ from training_fixtures import compact, make_run, small_model
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.runs import write_jsonl
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.replay import Replay, draw_games
+from wordle_rl.train.round_loop import Replay, draw_games
+from wordle_rl.train.starts import GameSetup
 
 
 @pytest.fixture

@@ -27,9 +27,9 @@ from wordle_rl.policy.loading import load_model
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup
 from wordle_rl.train.learner import TorchLearner, Update
-from wordle_rl.train.rounds import Rounds, fit_round, row_of
+from wordle_rl.train.round_loop import Rounds, fit_round, row_of
+from wordle_rl.train.starts import GameSetup
 
 SETTINGS = RoundTraining(
     rounds=3,

@@ -12,7 +12,7 @@ from training_fixtures import compact
 from wordle_rl.config import RewardSettings
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import Trajectory
-from wordle_rl.train.scoring import PlayedGame, num_live_turns, score_group
+from wordle_rl.train.scored_games import PlayedGame, num_live_turns, score_group
 
 
 def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:

@@ -16,9 +16,8 @@ from training_fixtures import make_run, rows, small_model, weights_of
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.runs import read_object
+from wordle_rl.train.checkpoint_selection import BestWeights, Validated
 from wordle_rl.train.learner import TorchLearner, TorchWeights
-from wordle_rl.train.selection import BestWeights
-from wordle_rl.train.validation import Validated
 
 
 def fill(model: torch.nn.Module, value: float) -> None:

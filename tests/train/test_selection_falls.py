@@ -7,9 +7,8 @@ torch = pytest.importorskip("torch")
 from grpo_training import SETTINGS, same, train_fixture, update  # noqa: F401  # a fixture
 from training_fixtures import make_run, rows
 
+from wordle_rl.train.checkpoint_selection import BestWeights, Validated
 from wordle_rl.train.learner import TorchWeights
-from wordle_rl.train.selection import BestWeights
-from wordle_rl.train.validation import Validated
 
 
 def costing(greedy: float, won: tuple[bool, ...]) -> Validated:

@@ -5,9 +5,8 @@ from sft_training import torch
 from training_fixtures import small_model
 
 from wordle_rl.policy.tiny import make_model
-from wordle_rl.train.batch import Batch
-from wordle_rl.train.prefixes import SharedBatch, share_prefixes
-from wordle_rl.train.shared_forward import shared_logits, takes_shared_prefixes
+from wordle_rl.train.micro_batches import Batch
+from wordle_rl.train.prefix_sharing import SharedBatch, share_prefixes, shared_logits, takes_shared_prefixes
 
 
 def batch_of(examples) -> Batch:

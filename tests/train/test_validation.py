@@ -11,9 +11,9 @@ from wordle_rl.config import ConfigError, SamplingSettings
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
-from wordle_rl.train.games import GameSetup
+from wordle_rl.train.checkpoint_selection import Validation
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.validation import Validation
+from wordle_rl.train.starts import GameSetup
 
 
 def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(

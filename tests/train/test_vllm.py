@@ -13,7 +13,7 @@ from training_fixtures import compact, rows, small_model, weights_of, write_conf
 from transformers import AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 
-import wordle_rl.train.vllm as module
+import wordle_rl.train.weight_sync as module
 from wordle_rl.chat.lengths import longest_game
 from wordle_rl.config import (
     ConfigError,
@@ -27,7 +27,7 @@ from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import check_sharded, check_sharded_play
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.vllm import engine_length, open_engine
+from wordle_rl.train.weight_sync import engine_length, open_engine
 
 
 def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:

@@ -18,13 +18,13 @@ from torchrun import torchrun
 from training_fixtures import rows, small_model, weights_of
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
-import wordle_rl.train.vllm as server_module
+import wordle_rl.train.weight_sync as server_module
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.preflight.memory import stage_works
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_sharded_play
-from wordle_rl.train.groups import GroupRollouts
+from wordle_rl.train.grpo_rollouts import GroupRollouts
 
 
 @pytest.fixture

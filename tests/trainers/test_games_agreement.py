@@ -40,9 +40,9 @@ from agreement import (
 
 from wordle_rl.rollout import mask_without_overlong
 from wordle_rl.train.advantages import CREDITS as ESTIMATORS
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
+from wordle_rl.train.micro_batches import Batch
 
 
 def near(found: Any, wanted: Any) -> None:

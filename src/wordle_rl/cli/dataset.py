@@ -29,7 +29,7 @@ from wordle_rl.runs.progress import in_percent
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.prefix_guesses import PrefixGuesses
+from wordle_rl.train.starts import PrefixGuesses
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
 

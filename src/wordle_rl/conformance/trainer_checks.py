@@ -29,8 +29,8 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.conformance.environment_checks import CheckResult, Status
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
-from wordle_rl.train.batch import Batch
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
+from wordle_rl.train.micro_batches import Batch
 
 TOLERANCE = 1e-4
 GROUP_SIZE = 3

@@ -14,7 +14,7 @@ from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers
-from wordle_rl.train.initial_states import random_given
+from wordle_rl.train.starts import random_given
 
 
 def prefix_boards(

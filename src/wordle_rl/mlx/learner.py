@@ -32,9 +32,9 @@ from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.mlx.scores import MLXBatch, score
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
-from wordle_rl.train.batch import FILLER
 from wordle_rl.train.learner import Sums, Update, can_measure_kl, measured_rows
 from wordle_rl.train.loss import Loss, Totals
+from wordle_rl.train.micro_batches import FILLER
 from wordle_rl.train.optimizer import Part
 
 _WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"

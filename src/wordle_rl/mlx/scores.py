@@ -16,7 +16,7 @@ from torch import Tensor
 
 from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.model import MLXModel
-from wordle_rl.train.batch import Batch
+from wordle_rl.train.micro_batches import Batch
 
 Scored = tuple[mx.array, mx.array, mx.array]
 _PIECE = 512  # tokens whose logits are held at once

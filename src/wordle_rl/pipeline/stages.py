@@ -41,9 +41,9 @@ from wordle_rl.teachers.own_teacher import write_own_teacher_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
-    from wordle_rl.train.games import GameSetup
     from wordle_rl.train.learner import Learner
-    from wordle_rl.train.vllm import Engine
+    from wordle_rl.train.starts import GameSetup
+    from wordle_rl.train.weight_sync import Engine
 
 _OF_A_TRAINING = ("checkpoints", "best", "labels")
 """Directories beside a model that its training alone needs."""
@@ -172,7 +172,7 @@ def learn_by_play(work: RunWork) -> None:
     name, settings = work.config.algorithm, work.config.training
     if settings.is_skipped or _is_done(work.directory / name):
         return
-    from wordle_rl.train.games import GameSetup
+    from wordle_rl.train.starts import GameSetup
 
     with work.run.stage("setup"):
         start = work.config.start_settings(work.directory)
@@ -219,7 +219,7 @@ def _done_before(work: RunWork) -> int:
     """The part of learning by play that is done already, in the unit of its progress: steps, or games."""
     settings, checkpoints = work.config.training, work.directory / work.config.algorithm / "checkpoints"
     if isinstance(settings, RoundTraining):
-        from wordle_rl.train.rounds import rounds_done
+        from wordle_rl.train.round_loop import rounds_done
 
         return rounds_done(checkpoints) * settings.groups_per_round * settings.group_size
     from wordle_rl.train.checkpoints import last_step
@@ -279,7 +279,7 @@ def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[
         yield None
         return
     from wordle_rl.train.learner import TorchLearner
-    from wordle_rl.train.vllm import open_engine
+    from wordle_rl.train.weight_sync import open_engine
 
     assert isinstance(learner, TorchLearner), "other backends refuse engines beforehand"
     engine = open_engine(learner, settings, setup.words, setup.prompter)

@@ -1,7 +1,7 @@
 """Sampling from a vLLM engine in this process: token ids in; sampled ids and their log-probabilities out.
 
 The engine caches prefixes, so a turn costs only its new tokens here too. An evaluation has its own engine
-(`make_engine`); in training it is the one that TRL colocates (train/vllm.py).
+(`make_engine`); in training it is the one that TRL colocates (train/weight_sync.py).
 """
 
 from __future__ import annotations

@@ -33,8 +33,7 @@ from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
-from wordle_rl.train.initial_states import GroupStarts
-from wordle_rl.train.prefix_guesses import PrefixGuesses
+from wordle_rl.train.starts import GroupStarts, PrefixGuesses
 from wordle_rl.train.starts_file import ValidationFile, start_boards_of
 
 

@@ -21,7 +21,7 @@ from wordle_rl.reward import PRESETS, Rubric, TurnRewards
 from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.train.initial_states import random_given
+from wordle_rl.train.starts import random_given
 from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words import WordList
 

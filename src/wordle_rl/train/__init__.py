@@ -2,30 +2,32 @@
 
 The algorithms:
 
-    sft.py                cross-entropy on a teacher's games
-    grpo.py               multi-turn GRPO
-    rounds.py             alternate between playing a batch of games and learning from it:
-      expert_iteration.py   the policy's best games
-      hindsight.py          its boards, labelled with the secret revealed at the end
-      dpo.py                pairs of its guesses on the same board
-      distill.py            its boards, labelled by a teacher
+    sft.py                    cross-entropy on a teacher's games
+    grpo.py                   multi-turn GRPO
+      grpo_rollouts.py          the games of a step: draw, play, score, refill; play one step ahead
+      turn_candidates.py        several candidate guesses per turn
+    round_loop.py             alternate between playing a batch of games and learning from it:
+      expert_iteration.py       the policy's best games
+      hindsight.py              its boards, labelled with the secret revealed at the end
+      dpo.py                    pairs of its guesses on the same board
+      distill.py                its boards, labelled by a teacher
 
 Shared parts:
 
-    loss.py               cross-entropy, policy gradient, preferences: functions of log-probabilities
-    learner.py            model and optimizer: `update(rows, loss, step)`
-    capabilities.py       features that depend on a learner's library
-    loop.py               metrics, Ctrl-C, bad steps, checkpoints
-    batch.py              rows as tensors
-    logprobs.py           log-probabilities of trained tokens
-    prefixes.py, prefix_attention.py, shared_forward.py   compute common prefixes once
-    optimizer.py, muon.py AdamW, Muon, schedules
-    checkpoints.py        checkpoint directories
-    advantages.py         from rewards to advantages
-    groups.py, scoring.py, candidates.py   games of a GRPO step
-    initial_states.py, prefix_guesses.py, starts_file.py   where games begin
-    validation.py, selection.py            which weights are kept
-    vllm.py               vLLM as the player
+    loss.py                   cross-entropy, policy gradient, preferences: functions of log-probabilities
+    learner.py                model and optimizer: `update(rows, loss, step)`
+    capabilities.py           features that depend on a learner's library
+    loop.py                   metrics, Ctrl-C, bad steps, checkpoints
+    micro_batches.py          rows as tensors
+    logprobs.py               log-probabilities of trained tokens
+    prefix_sharing.py         compute common prefixes once
+    optimizer.py              AdamW, Muon, schedules
+    checkpoints.py            checkpoint directories
+    checkpoint_selection.py   validation, and which weights are kept
+    advantages.py             from rewards to advantages
+    scored_games.py           rewards, advantages and metrics of games; games as rows of tokens
+    starts.py, starts_file.py where games begin: prioritized secrets, prefix guesses
+    weight_sync.py            vLLM as the player, with the weights of each step
 
 Begin with loss.py and grpo.py.
 """

@@ -37,11 +37,22 @@ from wordle_rl.config import DistillTraining, TraceSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run, read_jsonl, write_jsonl
 from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess
-from wordle_rl.train.games import Board, GameSetup, Scored, boards_of
-from wordle_rl.train.labels import board_label, names_strict, record_labels
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop
-from wordle_rl.train.rounds import Numbers, Round, RoundOptions, Rounds, Row, fit_round, row_of
+from wordle_rl.train.round_loop import (
+    Numbers,
+    Round,
+    RoundOptions,
+    Rounds,
+    Row,
+    board_label,
+    fit_round,
+    names_strict,
+    record_labels,
+    row_of,
+)
+from wordle_rl.train.scored_games import Board, Scored, boards_of
+from wordle_rl.train.starts import GameSetup
 
 NAME = "distill"
 

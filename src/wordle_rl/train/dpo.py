@@ -25,12 +25,12 @@ from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share
 from wordle_rl.runs import Run
 from wordle_rl.solver.boards import turn_regret
-from wordle_rl.train.games import Board, GameSetup, Scored, boards_of
-from wordle_rl.train.labels import board_label, record_labels
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop
 from wordle_rl.train.loss import PreferenceLoss
-from wordle_rl.train.rounds import Numbers, Round, RoundOptions, Rounds, Row, fit_round
+from wordle_rl.train.round_loop import Numbers, Round, RoundOptions, Rounds, Row, board_label, fit_round, record_labels
+from wordle_rl.train.scored_games import Board, Scored, boards_of
+from wordle_rl.train.starts import GameSetup
 
 NAME = "dpo"
 

@@ -16,12 +16,23 @@ from typing import Unpack
 from wordle_rl.config import ExpertIterationTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
-from wordle_rl.train.games import GameSetup, Scored
 from wordle_rl.train.hindsight import RevealedSecrets
-from wordle_rl.train.labels import game_label, names_strict, record_labels
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop
-from wordle_rl.train.rounds import Numbers, Round, RoundOptions, Rounds, Row, fit_round, row_of
+from wordle_rl.train.round_loop import (
+    Numbers,
+    Round,
+    RoundOptions,
+    Rounds,
+    Row,
+    fit_round,
+    game_label,
+    names_strict,
+    record_labels,
+    row_of,
+)
+from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.starts import GameSetup
 
 NAME = "expert_iteration"
 

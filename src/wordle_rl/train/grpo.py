@@ -1,11 +1,11 @@
 """Multi-turn GRPO: play groups of games from the same start and compare each game with its group.
 
     for step in steps:
-        played = rollouts(step, policy)            # draw secrets, play groups in lockstep, score    groups.py
+        played = rollouts(step, policy)            # draw secrets, play groups in lockstep, score (grpo_rollouts.py)
         rows   = played.rows(codec)                # tokens, loss mask, an advantage for every token
-        update = learner.update(rows, PolicyLoss)  # micro-batches, clip, optimizer                  learner.py
-        loop.after(step, update, metrics)          # log, checkpoint, Ctrl-C                         loop.py
-        best.after(step)                           # validation by greedy play, now and then         selection.py
+        update = learner.update(rows, PolicyLoss)  # micro-batches, clip, optimizer (learner.py)
+        loop.after(step, update, metrics)          # log, checkpoint, Ctrl-C (loop.py)
+        best.after(step)                           # validation by greedy play, now and then (checkpoint_selection.py)
 
 Differences from GRPO as published:
 
@@ -14,7 +14,7 @@ Differences from GRPO as published:
 - Groups whose games all earn the same are drawn again (DAPO).
 - Games are trained on once, by the weights that played them, so all ratios are 1. Only a separate engine needs an
   importance correction.
-- A server can play the games of the next step meanwhile (ahead.py).
+- A server can play the games of the next step meanwhile (`PlayedAhead`).
 
 Source: GRPO, arXiv:2402.03300.
 """
@@ -33,20 +33,17 @@ from wordle_rl.runs import STEPS, BufferedRun, Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, opened_trackers
-from wordle_rl.train.ahead import PlayedAhead
-from wordle_rl.train.batch import micro_batches
+from wordle_rl.train.checkpoint_selection import BestWeights, Validation
 from wordle_rl.train.checkpoints import drop_checkpoints, last_step, step_of
-from wordle_rl.train.games import GameSetup
-from wordle_rl.train.groups import GroupRollouts, OpenPolicy, Played, merged_metrics, rewind_games
-from wordle_rl.train.interrupt import held_interrupt
+from wordle_rl.train.grpo_rollouts import GroupRollouts, OpenPolicy, Played, PlayedAhead, merged_metrics, rewind_games
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loop import TrainingLoop, held_interrupt
 from wordle_rl.train.loss import PolicyLoss
-from wordle_rl.train.selection import BestWeights
-from wordle_rl.train.validation import Validation
+from wordle_rl.train.micro_batches import micro_batches
+from wordle_rl.train.starts import GameSetup
 
 if TYPE_CHECKING:
-    from wordle_rl.train.vllm import Engine
+    from wordle_rl.train.weight_sync import Engine
 
 
 def train_grpo(

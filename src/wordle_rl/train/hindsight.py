@@ -35,10 +35,19 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.reward.clues import is_consistent
-from wordle_rl.train.games import Scored
-from wordle_rl.train.labels import names_strict, record_labels, secret_label
 from wordle_rl.train.loop import TrainingLoop
-from wordle_rl.train.rounds import Numbers, Round, Rounds, Row, fit_round, row_of
+from wordle_rl.train.round_loop import (
+    Numbers,
+    Round,
+    Rounds,
+    Row,
+    fit_round,
+    names_strict,
+    record_labels,
+    row_of,
+    secret_label,
+)
+from wordle_rl.train.scored_games import Scored
 
 
 class RevealedSecrets:

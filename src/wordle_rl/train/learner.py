@@ -37,10 +37,10 @@ from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.device import device_kind
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.train.batch import FILLER, Batch
 from wordle_rl.train.capabilities import ALL
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals, kl_estimate
+from wordle_rl.train.micro_batches import FILLER, Batch
 from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 
 if TYPE_CHECKING:

@@ -20,12 +20,16 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from wordle_rl.policy.adapters import has_adapters
-from wordle_rl.train.prefix_attention import attending_to_tree, takes_prefix_tree
-from wordle_rl.train.prefixes import share_prefixes
-from wordle_rl.train.shared_forward import shared_logits, takes_shared_prefixes
+from wordle_rl.train.prefix_sharing import (
+    attending_to_tree,
+    share_prefixes,
+    shared_logits,
+    takes_prefix_tree,
+    takes_shared_prefixes,
+)
 
 if TYPE_CHECKING:
-    from wordle_rl.train.batch import Batch
+    from wordle_rl.train.micro_batches import Batch
 
 PIECE_BYTES = 1 << 28
 """Most bytes of float32 logits to hold at once."""

@@ -15,11 +15,15 @@ from __future__ import annotations
 
 import math
 import shutil
+import signal
 import statistics
+import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from safetensors import SafetensorError
@@ -30,7 +34,6 @@ from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.runs.trackers import Tracker
 from wordle_rl.train.checkpoints import checkpoint_path, complete_checkpoint, last_checkpoint, step_of, stored_state
-from wordle_rl.train.interrupt import StopRequest
 from wordle_rl.train.learner import Learner, Update
 
 MAX_BAD_STEPS = 5
@@ -212,3 +215,43 @@ def _finite(row: Mapping[str, float]) -> dict[str, Any]:
     lost = sorted(name for name, value in row.items() if not math.isfinite(value))
     kept: dict[str, Any] = {name: value for name, value in row.items() if name not in lost}
     return kept | ({"not_finite": lost} if lost else {})
+
+
+class StopRequest:
+    """A request to stop.
+
+    Attributes:
+        wanted: Ctrl-C reached this process; a second one interrupts at once.
+        agreed: Ctrl-C reached some process, and all processes stop at the same step. It is separate from `wanted`,
+            because a terminal's Ctrl-C reaches processes one after the other: a process that learns of it from another
+            must not take its own first Ctrl-C for a second.
+    """
+
+    def __init__(self) -> None:
+        self.wanted = self.agreed = False
+
+
+@contextmanager
+def held_interrupt() -> Iterator[StopRequest]:
+    """Turn the first Ctrl-C into a request, so that training can save a checkpoint and then stop.
+
+    Raises:
+        KeyboardInterrupt: At the end, if a stop was requested.
+    """
+    request = StopRequest()
+
+    def handle(_signal: int, _frame: FrameType | None) -> None:
+        if request.wanted:
+            raise KeyboardInterrupt
+        request.wanted = True
+
+    if threading.current_thread() is not threading.main_thread():  # only the main thread receives signals
+        yield request
+        return
+    before = signal.signal(signal.SIGINT, handle)
+    try:
+        yield request
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if request.wanted or request.agreed:
+        raise KeyboardInterrupt

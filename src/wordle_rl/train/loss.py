@@ -28,8 +28,8 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 if TYPE_CHECKING:
-    from wordle_rl.train.batch import Batch
     from wordle_rl.train.logprobs import Scores
+    from wordle_rl.train.micro_batches import Batch
 
 Aggregation = Literal["dapo", "grpo", "dr_grpo"]
 Figures = dict[str, Tensor]

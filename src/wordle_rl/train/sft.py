@@ -27,9 +27,8 @@ from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import drop_checkpoints, last_step
-from wordle_rl.train.interrupt import held_interrupt
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loop import TrainingLoop, held_interrupt
 from wordle_rl.train.loss import CrossEntropy, Loss
 
 T = TypeVar("T")

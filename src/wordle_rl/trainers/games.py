@@ -20,7 +20,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.prompt import Message, Shape
 from wordle_rl.reward import RewardBreakdown, TurnRewards
-from wordle_rl.train.initial_states import random_given
+from wordle_rl.train.starts import random_given
 from wordle_rl.words.split import SplitName
 
 

@@ -22,7 +22,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong
-from wordle_rl.train.games import Scored
+from wordle_rl.train.scored_games import Scored
 from wordle_rl.trainers.verl.play import RunGames, run_games
 
 # A loop is made for every game, and for each verl would warn that it does not know a model that is not asked about.

@@ -16,7 +16,7 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.policy.loading import load_codec
 from wordle_rl.reward import RewardBreakdown, Rubric
 from wordle_rl.rollout import InitialState, SampleTokens, Trajectory, open_game, play_tokens
-from wordle_rl.train.prefix_guesses import PrefixGuesses
+from wordle_rl.train.starts import PrefixGuesses
 from wordle_rl.trainers.verl.tool import ToolCodec, ToolPrompter
 
 

@@ -23,7 +23,7 @@ from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.runs.provenance import resident_memory_gib
-from wordle_rl.train.games import Scored, measured
+from wordle_rl.train.scored_games import Scored, measured
 from wordle_rl.trainers.verl.critic import CriticWorker
 from wordle_rl.trainers.verl.play import RunGames, run_games
 

@@ -6,23 +6,34 @@
         fit(learner, rows)                         # as SFT does, or on pairs
 
 After playing, a round stores its rows; after training, its model and record. An interrupted training therefore resumes
-inside the round in which it stopped.
+inside the round in which it stopped. `Replay` adds teacher games to a round, against forgetting.
+
+Every board and word that a round trains on is recorded in labels.jsonl, in the row form of games. A guess of the
+policy's own games can become a label, so those that name a strict word are left out, whoever named it first.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack
 
+from transformers import PreTrainedModel
+
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RoundTraining, SFTTraining, seed_after
-from wordle_rl.data.dataset import Example
+from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.env import PlayedTurn, Transcript
+from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.loading import context_length
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
@@ -30,15 +41,14 @@ from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import STATE_FILE, drop_checkpoints
-from wordle_rl.train.games import GameSetup, Scored, check_some_played, group_rows, measured
-from wordle_rl.train.groups import OpenPolicy
-from wordle_rl.train.initial_states import GroupStarts, record_secrets
-from wordle_rl.train.interrupt import StopRequest, held_interrupt
+from wordle_rl.train.grpo_rollouts import OpenPolicy
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loop import StopRequest, TrainingLoop, held_interrupt
 from wordle_rl.train.loss import Loss
-from wordle_rl.train.replay import Replay
+from wordle_rl.train.scored_games import Scored, check_some_played, group_rows, measured
 from wordle_rl.train.sft import fit
+from wordle_rl.train.starts import GameSetup, GroupStarts, record_secrets
+from wordle_rl.words.split import Split
 
 Row = dict[str, Any]
 """Something to train on: fields of an `Example`, or of a pair."""
@@ -371,3 +381,114 @@ def row_of(example: Example) -> Row:
     if example.soft_targets:
         row["soft_targets"] = [[list(pair) for pair in target] for target in example.soft_targets]
     return row
+
+
+_NO_LIMIT = 1 << 30
+
+
+class Replay:
+    """Teacher games added to those of a round, different ones in each round while there are enough.
+
+    Args:
+        model: The policy, whose context bounds a game.
+        codec: Its tokenizer and template.
+        setup: Prompts.
+        fraction: Fraction of teacher games among all games of a round, 0 to below 1.
+        most: The most own games of any round.
+        rounds: Total number of rounds.
+        run: The run whose traces.jsonl holds them.
+        seed: Seed of the draw.
+
+    Raises:
+        RunError: If there are no traces to draw from.
+    """
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        codec: ChatCodec,
+        setup: GameSetup,
+        fraction: float,
+        most: int,
+        rounds: int,
+        run: Run,
+        seed: int,
+    ) -> None:
+        self._model, self._codec, self._prompter = model, codec, setup.prompter
+        self._per_game = fraction / (1 - fraction)  # teacher games per game of the round
+        self._most = math.ceil(most * self._per_game)
+        self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
+
+    def __call__(self, games: int, number: int) -> list[Example]:
+        """The teacher games to add to this many own games in a round; `number` counts from 1."""
+        count = round(games * self._per_game)
+        if not count or not self._games:
+            return []
+        first = (number - 1) * self._most
+        chosen = [self._games[(first + i) % len(self._games)] for i in range(count)]
+        limit = context_length(self._model) or _NO_LIMIT
+        return encode_traces(chosen, self._prompter, self._codec, limit).examples
+
+
+def draw_games(path: Path, count: int, seed: int) -> list[GameRecord]:
+    """Draw up to `count` traces from a file, each as likely as any other, in one reading.
+
+    Raises:
+        RunError: If the file is missing or damaged.
+    """
+    rng = random.Random(seed)
+    drawn: list[GameRecord] = []
+    for place, trace in enumerate(read_traces(path)):
+        if place < count:
+            drawn.append(trace)
+        elif (other := rng.randrange(place + 1)) < count:
+            drawn[other] = trace
+    rng.shuffle(drawn)
+    return drawn
+
+
+def names_strict(turns: Iterable[PlayedTurn], split: Split) -> bool:
+    """True if a turn names a strict word, as its guess or anywhere in its reply."""
+    return any(split.strict_words_in(played.turn.guess, played.reply) for played in turns)
+
+
+def game_label(transcript: Transcript) -> dict[str, Any]:
+    """A game of which every sound own turn is trained on, as a row."""
+    turns = [
+        _turn_row(played.turn, taught=not (played.is_prefix or played.overlong or played.turn.outcome.broke_rules))
+        for played in transcript.turns
+    ]
+    return {"secret": transcript.secret, "turns": turns}
+
+
+def board_label(board: Sequence[Turn], guess: str, secret: str, others: Sequence[str] = ()) -> dict[str, Any]:
+    """A guess that is trained on at a board which is not, as a row.
+
+    `others` are the other words of the distribution that is learnt there.
+    """
+    named = {"guess": guess, "marks": None, **({"others": [*others]} if others else {})}
+    return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
+
+
+def secret_label(transcript: Transcript, boards: Collection[int], kept: Collection[int] = ()) -> dict[str, Any]:
+    """A game whose boards are trained on with its secret as the label, as a row.
+
+    Args:
+        transcript: The game.
+        boards: Boards with the secret as their label, by their number of turns.
+        kept: Boards at which the game's own guess is trained on.
+    """
+    longest = max((*boards, *(board + 1 for board in kept)), default=0)
+    turns = [_turn_row(played.turn, taught=number in kept) for number, played in enumerate(transcript.turns[:longest])]
+    return {"secret": transcript.secret, "boards_taught": sorted(boards), "turns": turns}
+
+
+def record_labels(run: Run, stage: str, number: int, labels: Iterable[dict[str, Any]]) -> None:
+    """Append a round's labels to labels.jsonl; a round that is chosen again after a stop is written again."""
+    (run.directory / LABELS_FILE).touch()  # a round without labels is no missing record
+    for label in labels:
+        run.append(LABELS_FILE, {"stage": stage, "step": number - 1, **label})
+
+
+def _turn_row(turn: Turn, *, taught: bool) -> dict[str, Any]:
+    return TurnRecord(turn.guess, turn.marks, taught, outcome=turn.outcome).to_row()

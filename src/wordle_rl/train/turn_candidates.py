@@ -16,7 +16,7 @@ from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, adv
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers, turn_regret
 from wordle_rl.train.advantages import TurnValues
-from wordle_rl.train.scoring import PlayedGame
+from wordle_rl.train.scored_games import PlayedGame
 from wordle_rl.words import WordList
 
 Judge = Callable[[ActiveGame, Completion], float]

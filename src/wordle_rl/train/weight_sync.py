@@ -31,6 +31,7 @@ from wordle_rl.words import WordList
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+
 _WAIT_S = 240.0
 """Seconds to wait for a server to come up; as long as TRL waits."""
 

@@ -1,12 +1,19 @@
-"""The groups of a GRPO step: draw, play, score, and draw again where there is nothing to learn.
+"""The games of a GRPO step: draw, play, score, and draw again where there is nothing to learn.
 
-    draw      initial_states.py   a secret and an initial state for each group
+    draw      starts.py           a secret and an initial state for each group
     play      rollout.py          the games of all groups in lockstep
-    score     scoring.py          rewards, and advantages within each group
-    rows      rows_of             sequences for the learner
+    score     scored_games.py     rewards, and advantages within each group; then rows for the learner
 
 If all games of a group earn the same, every advantage is zero. Such a group is drawn again, up to `max_refills` times
 (dynamic sampling of DAPO, arXiv:2503.14476).
+
+`PlayedAhead` lets a server play the games of step t + 1 while the learner trains on those of step t:
+
+    step t     send weights | play games t + 1 (thread, server) ............ |
+                            | learn from games t (this process) ... | wait  |
+
+The games come from weights one step old. Ratios therefore differ from 1 and the clip range matters
+(`PolicyLoss.off_policy`). A step takes as long as the slower of the two sides.
 """
 
 from __future__ import annotations
@@ -16,9 +23,10 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
@@ -27,17 +35,27 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
-from wordle_rl.rollout import InitialState, groups_of, mask_without_overlong, pass_at, play, powers_of_two
+from wordle_rl.rollout import InitialState, groups_of, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver.boards import fitting_answers
-from wordle_rl.train.advantages import token_advantages
-from wordle_rl.train.candidates import play_branching, regret_judge, reward_judge
-from wordle_rl.train.games import GameSetup, check_some_played, group_rows, measured
-from wordle_rl.train.initial_states import GroupStarts, record_secrets
-from wordle_rl.train.scoring import Group, PlayedGame, score_group
+from wordle_rl.train.scored_games import (
+    Group,
+    PlayedGame,
+    check_some_played,
+    group_rows,
+    measured,
+    rows_of,
+    score_group,
+)
+from wordle_rl.train.starts import GameSetup, GroupStarts, record_secrets
+from wordle_rl.train.turn_candidates import play_branching, regret_judge, reward_judge
 from wordle_rl.words import WordList
+
+if TYPE_CHECKING:
+    from wordle_rl.train.weight_sync import Engine
+
 
 OpenPolicy = Callable[[SamplingSettings, int], AbstractContextManager[tuple[Sampler, int | None]]]
 """Opens a sampler over the policy's current weights, given settings and a seed: `Learner.policy`, or an engine's.
@@ -72,32 +90,6 @@ class Played:
         # gradients of the others. If all groups are constant they stay, so that the step still has rows.
         groups = [group for group in self.groups if not group.is_constant] or self.groups
         return [row for group in groups for game in group.games for row in rows_of(game, codec, mask_overlong)]
-
-
-def rows_of(game: Any, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:
-    """Convert a scored game to sequences to learn from: one per transcript, or one per turn in state shape.
-
-    Args:
-        game: A `Scored` game.
-        codec: Knows the ids that end a turn.
-        mask_overlong: Leave replies that were cut at the token limit out of the loss.
-    """
-    rows = []
-    for segment in game.trajectory.segments:
-        loss_mask = mask_without_overlong(segment, codec.stop_ids) if mask_overlong else list(segment.loss_mask)
-        for turn, start, stop in segment.spans:
-            if game.num_live_turns is not None and turn >= game.num_live_turns:
-                loss_mask[start:stop] = [0] * (stop - start)  # no answer fits the board any more
-        nothing = [0] * len(segment.prompt_ids)
-        rows.append(
-            Example(
-                token_ids=[*segment.prompt_ids, *segment.token_ids],
-                loss_mask=nothing + loss_mask,
-                advantages=nothing + token_advantages(segment, game.advantages),
-                sampler_logprobs=[*nothing, *segment.sampler_logprobs],
-            )
-        )
-    return rows
 
 
 class GroupRollouts:
@@ -239,7 +231,7 @@ class GroupRollouts:
         return Played(groups, metrics, {"reward": len(games), **found.denominators})
 
     def wait(self) -> None:
-        """Do nothing: no games are under way between steps, unlike in `ahead.PlayedAhead`."""
+        """Do nothing: no games are under way between steps, unlike in `PlayedAhead`."""
 
     def close(self) -> None:
         """Do nothing; see `wait`."""
@@ -378,3 +370,68 @@ def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int
         else sum(value * count for value, count in values) / max(sum(count for _, count in values), 1)
         for name, values in found.items()
     }
+
+
+class PlayedAhead:
+    """Wrap `GroupRollouts` so that it plays one step ahead.
+
+    Args:
+        rollouts: Plays the games of a step.
+        engine: The engine that plays while this process trains.
+        num_steps: Number of training steps; no games are played for later ones.
+
+    Raises:
+        ValueError: If `engine` is None.
+    """
+
+    def __init__(self, rollouts: GroupRollouts, engine: Engine | None, num_steps: int) -> None:
+        if engine is None:
+            raise ValueError("batches_ahead needs an engine; pass one to train_grpo, or set batches_ahead to 0")
+        self._rollouts, self._engine, self._num_steps = rollouts, engine, num_steps
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="games")
+        self._next: Future[Played] | None = None
+        self._state: Mapping[str, Any] | None = None
+        self._compliance: float | None = None  # of the last step; not yet applied to the games under way
+
+    def __call__(self, step: int, _open_policy: OpenPolicy) -> Played:
+        """Return the games of a step and start those of the next one with the learner's current weights."""
+        if self._next is None:
+            self._begin(step)
+        assert self._next is not None
+        played, self._next = self._next.result(), None
+        if self._compliance is not None:
+            self._rollouts.note_compliance(self._compliance)
+            self._compliance = None
+        # Take the state before the next games begin: after a resume those are played again.
+        self._state = self._rollouts.state()
+        if step + 1 < self._num_steps:
+            self._begin(step + 1)
+        return played
+
+    def _begin(self, step: int) -> None:
+        # Send from the main thread. Sending is collective, and threads of different processes could interleave.
+        self._engine.send_weights()
+        self._next = self._pool.submit(self._rollouts, step, self._engine.sampler)
+
+    def wait(self) -> None:
+        """Wait until no games are under way, so that the engine can take other weights."""
+        if self._next is not None:
+            self._next.exception()  # waits; the next call raises the error, if there is one
+
+    def note_compliance(self, format_compliance: float) -> None:
+        """Hold back the format compliance of a step while games are under way, so that they share one reward."""
+        self._compliance = format_compliance
+
+    def state(self) -> Mapping[str, Any]:
+        """Return the state before the games ahead, with the compliance that is held back."""
+        state = self._state if self._state is not None else self._rollouts.state()
+        return {**state, "held_compliance": self._compliance}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore what `state` returned."""
+        self._rollouts.load_state(state)
+        self._compliance = state.get("held_compliance")
+
+    def close(self) -> None:
+        """Wait for the games under way and stop playing."""
+        self._pool.shutdown(wait=True)
