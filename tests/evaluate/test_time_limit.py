@@ -5,7 +5,7 @@ from scripted import planned
 from scripted_evaluations import WORDS, tag
 
 from wordle_rl.evaluate import evaluate
-from wordle_rl.evaluate.time_limit import TimeLimit
+from wordle_rl.evaluate.play import TimeLimit
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
@@ -43,7 +43,7 @@ class Slow:
 def test_of_a_batch_that_is_cut_short_no_game_counts(batch_size: int, num_counted: int, monkeypatch) -> None:
     """`crane` is won in two turns; the other games are lost in six, a minute a turn. Five minutes are given."""
     clock = Clock()
-    monkeypatch.setattr("wordle_rl.evaluate.time_limit.time.monotonic", clock)
+    monkeypatch.setattr("wordle_rl.evaluate.play.time.monotonic", clock)
     monkeypatch.setattr(TimeLimit.__init__, "__defaults__", (clock,))
     solver, prompter = Solver(WORDS, use_cache=False), Prompter()
     played = evaluate(

@@ -18,7 +18,7 @@ from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.policy.directory import find_model
 from wordle_rl.preflight.before_run import check_before_run
-from wordle_rl.report.read import read_run
+from wordle_rl.report.run_record import read_run
 from wordle_rl.runs.audit import audit
 from wordle_rl.words.split import split_secrets
 

@@ -15,7 +15,7 @@ from wordle_rl.config import load_config
 from wordle_rl.evaluate import Evaluation, figures_by_split, is_sampled_part, num_kept, sampled_part
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.pipeline import Pipeline, evaluation
-from wordle_rl.report.read import read_run
+from wordle_rl.report.run_record import read_run
 from wordle_rl.runs import read_object
 from wordle_rl.words.split import split_secrets
 

@@ -14,7 +14,7 @@ from huggingface_hub import ModelCard
 
 from wordle_rl.config import ConfigError
 from wordle_rl.report.card import card_text, models_of, write_cards
-from wordle_rl.report.read import read_run
+from wordle_rl.report.run_record import read_run
 from wordle_rl.runs import read_object
 
 

@@ -5,7 +5,7 @@ from scripted import ScriptedSampler
 from scripted_evaluations import WORDS, tag
 
 from wordle_rl.prompt import Prompter, Shape
-from wordle_rl.report.transcript import verbose_lines
+from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver

@@ -47,11 +47,10 @@ from wordle_rl.evaluate import (
     save_csv,
     with_regret,
 )
-from wordle_rl.evaluate.boards import by_earlier_turns, prefix_boards
 from wordle_rl.evaluate.entropy import match_models
+from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
 from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
-from wordle_rl.evaluate.rewards import RewardFigures, commonest_guesses, reward_figures
-from wordle_rl.evaluate.secrets import OUTSIDE, marked, named_secrets
+from wordle_rl.evaluate.records import RewardFigures, commonest_guesses, reward_figures
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.import_paths import source_mark
@@ -62,7 +61,7 @@ from wordle_rl.policy.scripted import PLAYER_NAMES, RANDOM_PLAYERS, is_own_playe
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
 from wordle_rl.report import terminal
-from wordle_rl.report.rewards import guesses_line, reward_table
+from wordle_rl.report.terminal import guesses_line, reward_table
 from wordle_rl.reward import named_schedule
 from wordle_rl.runs import STEPS, is_run, trained_model
 from wordle_rl.runs.store import repaired

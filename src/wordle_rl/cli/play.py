@@ -19,7 +19,7 @@ from wordle_rl.evaluate.players import Player, check_constrainable, make_player,
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
-from wordle_rl.report.transcript import verbose_lines
+from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric, named_schedule
 from wordle_rl.rollout import InitialState
 from wordle_rl.rollout import play as play_games

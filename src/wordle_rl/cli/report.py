@@ -18,7 +18,7 @@ from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, stor
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.plots import wins_plot
-from wordle_rl.report.read import read_metrics
+from wordle_rl.report.run_record import read_metrics
 from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.runs.audit import Audit
 from wordle_rl.runs.audit import audit as audit_run

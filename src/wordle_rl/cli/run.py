@@ -96,14 +96,13 @@ def _message(line: str) -> None:
 def show_claims(directory: Path) -> None:
     """Print held-out figures by what training showed, and the gain by play beside its controls."""
     from wordle_rl.report import claims, read_run
-    from wordle_rl.report.controls import control_table
 
     record = read_run(directory)
     if record.strata is not None:
         console.out.print(claims.strata_table(record.results, record.strata))
-    if (table := control_table(record)) is not None:
+    if (table := claims.control_table(record)) is not None:
         if record.controls:
-            console.out.print(claims.control_table(table))
+            console.out.print(claims.terminal_control_table(table))
         if table.verdict:
             console.messages.print(table.verdict)
 

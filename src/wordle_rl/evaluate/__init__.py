@@ -1,32 +1,27 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
-    settings.py      EvalConditions: prompting and sampling of a player
-    records.py       Evaluation (every game, saved as JSON), Figures
-    play.py          evaluate(): secrets -> Evaluation
-    concurrent.py    evaluate_concurrently(): the same with an endpoint, each game at its own pace
-    boards.py        boards with earlier turns, as initial states
-    rewards.py       distribution of rewards, and the most frequent guesses
-    time_limit.py    a time limit for games in lockstep
+    conditions.py    EvalConditions: prompting and sampling of a player
+    records.py       Evaluation (every game, saved as JSON), Figures, the distribution of rewards
+    play.py          evaluate(): secrets -> Evaluation; evaluate_concurrently(): the same with an endpoint
+    eval_secrets.py  secrets outside the split, and boards with earlier turns
     journal.py       finished games on disk, so that a stopped evaluation can resume
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another
     controls.py      evaluations to compare a run's figures with
     tables.py        evaluations as CSV
     stats.py         intervals and tests
-    compare.py       compare(): two evaluations -> Comparison
-    compare_many.py  compare_all(): any number of evaluations -> MultiComparison
+    compare.py       compare(): two evaluations -> Comparison; compare_all(): any number -> MultiComparison
 
 A game that could not be finished because a request failed is an error. Errors are counted apart, are left out of every
 other figure, and are never losses. A game cut short by a token budget is a loss.
 """
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.evaluate.compare import Comparison, compare
-from wordle_rl.evaluate.compare_many import ComparedPlayer, MultiComparison, SharedGame, compare_all
-from wordle_rl.evaluate.concurrent import evaluate_concurrently
+from wordle_rl.evaluate.compare import ComparedPlayer, Comparison, MultiComparison, SharedGame, compare, compare_all
+from wordle_rl.evaluate.conditions import EvalConditions, differences, unlike
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
-from wordle_rl.evaluate.play import WASTED_TURN_REGRET, Scorer, evaluate, with_regret
+from wordle_rl.evaluate.play import WASTED_TURN_REGRET, Scorer, evaluate, evaluate_concurrently, with_regret
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     PART_NAMES,
@@ -45,7 +40,6 @@ from wordle_rl.evaluate.records import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.settings import EvalConditions, differences, unlike
 from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, save_csv, write_rows
 
 __all__ = [

@@ -1,24 +1,39 @@
-"""Play a list of secrets with one player, and measure each turn's regret against the solver."""
+"""Play secrets with one player, in lockstep or each game at its own pace, and measure each turn's regret."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from wordle_rl.chat.lengths import longest_game
+from wordle_rl.config import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences
-from wordle_rl.evaluate.time_limit import TimeLimit
 from wordle_rl.game import Game, Rules, Turn, violates_clues
-from wordle_rl.policy.base import MemoryBound, Sampler, TokenSampler
+from wordle_rl.policy.base import (
+    Ask,
+    Completion,
+    ConcurrentSampler,
+    MemoryBound,
+    Request,
+    Sampler,
+    TokenSampler,
+    run_async,
+)
 from wordle_rl.prompt import Guess, Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
 from wordle_rl.solver import Solver
 from wordle_rl.solver.boards import fitting_answers
 from wordle_rl.words import WordList
+
+if TYPE_CHECKING:
+    from wordle_rl.chat.codec import ChatCodec
 
 WASTED_TURN_REGRET = 1.0
 """Regret of a turn without marks. It revealed nothing, so best play needs one more guess."""
@@ -204,3 +219,125 @@ def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer:
         )
     reward = None if scorer is None else scorer(trajectory)
     return replace(record, turns=tuple(turns), error=trajectory.error, reward=reward)
+
+
+class TimeLimit:
+    """A sampler that asks another one until the time is up.
+
+    Args:
+        sampler: The player.
+        max_minutes: Time from now on; 0: no limit.
+        clock: Returns seconds.
+    """
+
+    def __init__(self, sampler: Sampler, max_minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._sampler, self._clock = sampler, clock
+        self._end = clock() + 60 * max_minutes if max_minutes else None
+        self.reason = f"not finished within {max_minutes:g} minutes"
+        self.ended_play = False
+        """True once a request came after the time was up."""
+
+    @property
+    def codec(self) -> ChatCodec | None:
+        """Codec of the player."""
+        return self._sampler.codec
+
+    def begin(self) -> None:
+        """Forget all earlier games."""
+        self._sampler.begin()
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        """Return the player's completions, or errors once the time is up."""
+        if self._end is None or self._clock() < self._end:
+            return self._sampler.sample(requests)
+        self.ended_play = True
+        return [Completion("", error=self.reason) for _ in requests]
+
+
+def evaluate_concurrently(
+    planned: Evaluation,
+    secrets: Sequence[str],
+    words: WordList,
+    prompter: Prompter,
+    sampler: ConcurrentSampler,
+    patience: PatienceSettings,
+    *,
+    journal: Journal | None = None,
+    on_finished: Callable[[GameRecord], None] | None = None,
+    prefixes: Sequence[tuple[str, ...]] | None = None,
+    scorer: Scorer | None = None,
+) -> Evaluation:
+    """Play one game per secret and keep all of them. Measure regret afterwards with `with_regret`.
+
+    This always ends: requests, games and the whole evaluation have time limits, and too many failed games in a row stop
+    it. An unfinished game is an error with its reason, never a loss.
+
+    Args:
+        planned: The evaluation without its games.
+        secrets: The words to find; repeats are played again.
+        words: The word list.
+        prompter: Wording, grammar and rules.
+        sampler: The player.
+        patience: Concurrency and limits.
+        journal: Stores games as they end. Games it already holds are not played again.
+        on_finished: Called with the record of each newly played game.
+        prefixes: Prefix guesses of each secret's game. None: empty boards.
+        scorer: Scores each game. None: no rewards.
+
+    Raises:
+        EvaluationError: If there are no secrets, or `planned` has other words or rules.
+        RunError: If a finished game cannot be written.
+    """
+    check_plan(planned, secrets, words, prompter)
+    keys = occurrences(secrets)
+    records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
+
+    async def play_one(game_id: int, ask: Ask) -> bool:
+        """Play one game and store it. Return True if it was finished."""
+        secret, occurrence = keys[game_id]
+        start = InitialState(secret, prefixes[game_id] if prefixes else ())
+        game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
+        record = records[secret, occurrence] = record_of(game, scorer=scorer)
+        if journal is not None and not record.failed:
+            journal.store(secret, occurrence, record)
+        if on_finished is not None:
+            on_finished(record)
+        return not record.failed
+
+    missing = [game_id for game_id, key in enumerate(keys) if key not in records]
+    why = run_async(_play_all(missing, sampler, patience, play_one)) if missing else ""
+    return replace(planned, records=tuple(records.get(key) or not_played(key[0], why) for key in keys))
+
+
+async def _play_all(
+    game_ids: Sequence[int],
+    sampler: ConcurrentSampler,
+    patience: PatienceSettings,
+    play_one: Callable[[int, Ask], Awaitable[bool]],
+) -> str:
+    """Play until all games are done or a limit is reached. Return why some are unfinished, or ''."""
+    waiting = iter(game_ids)
+    failures = 0  # in a row
+
+    # Each task takes the next waiting game, so at most `concurrency` games are in play.
+    async def take_turns(ask: Ask) -> None:
+        nonlocal failures
+        while not _given_up(failures, patience) and (game_id := next(waiting, None)) is not None:
+            failures = 0 if await play_one(game_id, ask) else failures + 1
+
+    async with sampler.session() as ask:
+        tasks = [asyncio.create_task(take_turns(ask)) for _ in range(min(patience.concurrency, len(game_ids)))]
+        try:
+            async with asyncio.timeout(60 * patience.max_minutes or None):
+                await asyncio.gather(*tasks)
+        except TimeoutError:
+            return f"not finished within {patience.max_minutes:g} minutes"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    return f"not played after {failures} games in a row were errors" if _given_up(failures, patience) else ""
+
+
+def _given_up(failures: int, patience: PatienceSettings) -> bool:
+    return 0 < patience.max_failures <= failures

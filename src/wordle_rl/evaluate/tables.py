@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.records import Evaluation, is_invalid
-from wordle_rl.evaluate.settings import EvalConditions
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.words.split import Split

@@ -1,9 +1,8 @@
 """Output about runs and evaluations: terminal, page, model card, hub.
 
-terminal.py       tables and boards in the terminal
-controls.py       results of RL beside their controls
-claims.py         strata and controls in the terminal
-read.py           read a run directory, and note what is missing
+terminal.py       boards, games and tables in the terminal
+claims.py         results by stratum, and results of RL beside their controls
+run_record.py     read a run directory, and note what is missing
 page.py           one self-contained page per run, with static/page.html as template
 page_games.py     the games of a run, packed for the browser
 curves.py         which metrics share a chart, and what they mean
@@ -14,6 +13,6 @@ hub.py            push to the Hugging Face hub: files, errors
 """
 
 from wordle_rl.report.page import write_report
-from wordle_rl.report.read import ReportError, RunRecord, read_run
+from wordle_rl.report.run_record import ReportError, RunRecord, read_run
 
 __all__ = ["ReportError", "RunRecord", "read_run", "write_report"]

@@ -15,8 +15,8 @@ from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
-from wordle_rl.report.controls import control_table
-from wordle_rl.report.read import RunRecord, has_sft, kept_weights, read_run
+from wordle_rl.report.claims import control_table
+from wordle_rl.report.run_record import RunRecord, has_sft, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
 from wordle_rl.runs.audit import audit

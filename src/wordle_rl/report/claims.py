@@ -1,18 +1,28 @@
-"""Claims in the terminal: held-out results by stratum, and RL beside its controls, as rich tables."""
+"""What a run may claim: held-out results by stratum, and results of RL beside their controls.
+
+A control is another explanation of a gain: the start on the same words, SFT alone with all secrets, and the start
+sampled at the temperature at which its games have the same entropy as those of the trained model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
 
 from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from wordle_rl.evaluate import STRATA
+from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
+from wordle_rl.evaluate import STRATA, ControlFacts, Evaluation, EvaluationError, compare, quoted_parts
+from wordle_rl.evaluate.controls import ControlledFigure, controlled
+from wordle_rl.evaluate.stats import p_text
 from wordle_rl.evaluate.strata import Strata
-from wordle_rl.report.controls import ControlTable
+from wordle_rl.report.run_record import RunRecord
 from wordle_rl.report.terminal import SHORT_NAMES, percent_text
+from wordle_rl.runs import is_number
+from wordle_rl.runs.progress import elapsed, in_percent
 
 _STRATA_NAMES = {
     "board_shown": "decisive board shown in training",
@@ -51,7 +61,7 @@ _LEFT_OUT = ("training", "p, strict")
 """Columns that only the page has room for."""
 
 
-def control_table(found: ControlTable) -> Table:
+def terminal_control_table(found: ControlTable) -> Table:
     """Tabulate RL beside its controls: a row per player and sampling."""
     title = Text(f"{found.model} and its controls, wins in %")
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
@@ -64,3 +74,138 @@ def control_table(found: ControlTable) -> Table:
     for label, *cells in found.rows:
         table.add_row(Text(label), *(Text(cells[place]) for place in shown))
     return table
+
+
+_PARTS = ("strict", "held_out", *STRATA, "train", "all")
+_TESTED = ("strict", "held_out", "all")
+_SHORT = {"train": "training", "held_out": "held out"}
+_MISSING = "–"
+
+
+@dataclass(frozen=True)
+class ControlTable:
+    """Win rates of a trained model and of its controls, in percent.
+
+    Attributes:
+        model: The algorithm that trained the model, in words.
+        columns: Headings after the first: parts of the secrets, then p values of wins against the model.
+        rows: Player and sampling, then a cell per column; rows of the model itself have no p values.
+        missing: The missing controls, in words.
+    """
+
+    model: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    missing: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """A sentence about missing controls; empty if there are none."""
+        if not self.missing:
+            return ""
+        return (
+            f"Without {' and '.join(self.missing)}, nothing shows that a gain of {self.model} comes from learning by "
+            "play: docs/evaluation.md says how to make these controls."
+        )
+
+
+def control_table(run: RunRecord) -> ControlTable | None:
+    """Build the table of a run; None if it has no evaluation after RL."""
+    name = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
+    if name is None:
+        return None
+    model, title = run.evaluations[name], ALGORITHM_NAMES[name]
+    start = next((run.evaluations[before] for before in ("sft", "base") if before in run.evaluations), None)
+    parts = [part for part in _parts_of(run, model) if part == "all" or run.secrets_of(part)]
+    if "strict" in parts and run.secrets_of("never_said") == run.strict:
+        parts.remove("never_said")
+    tested = [part for part in parts if part in _TESTED]
+    found = controlled(model, [*run.controls.values(), *_played_otherwise(run, name)])
+    found.sort(key=lambda figure: (figure.control.constrain, figure.control.conditions.temperature or 0.0))
+    rows = [_row(run, f"{title}, {_how(model)}", model, None, parts, tested)]
+    if start is not None:
+        rows.append(_row(run, f"its start, {start.name}, {_how(start)}", start, model, parts, tested))
+    seen = [model]
+    for figure in found:
+        if figure.model not in seen:
+            seen.append(figure.model)
+            rows.append(_row(run, f"{title}, {_how(figure.model)}", figure.model, None, parts, tested))
+        rows.append(_row(run, _label(run, figure), figure.control, figure.model, parts, tested))
+    kinds = {figure.control.control.kind for figure in found if figure.control.control is not None}
+    missing = []
+    if "sft_alone" not in kinds:
+        missing.append("SFT alone with nothing kept from the teacher")
+    if "equal_entropy" not in kinds:
+        missing.append("the start drawn at equal entropy")
+    columns = (*map(_short, parts), *(f"p, {_short(part)}" for part in tested))
+    return ControlTable(title, columns, tuple(rows), tuple(missing))
+
+
+def _parts_of(run: RunRecord, model: Evaluation) -> Iterator[str]:
+    quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
+    yield from (part for part in _PARTS if part in quoted or (part in STRATA and run.strata is not None))
+
+
+def _short(part: str) -> str:
+    return _SHORT.get(part, part.replace("_", " "))
+
+
+def _how(evaluation: Evaluation) -> str:
+    temperature = evaluation.conditions.temperature
+    how = "greedy" if not temperature else f"temperature {temperature:.3g}"
+    return how if evaluation.constrain == "none" else f"{how}, listed words only"
+
+
+def _label(run: RunRecord, figure: ControlledFigure) -> str:
+    control, facts = figure.control, figure.control.control
+    assert isinstance(facts, ControlFacts)  # `controlled` takes no others
+    if facts.kind == "equal_entropy":
+        return f"its start, {_how(control)}: {facts.nats:.2f} nats a game, not {facts.nats_of:.2f}"
+    own = run.facts.get("seconds", {})
+    spent = sum(float(s) for stage, s in own.items() if stage not in ("total", "eval", "setup") and is_number(s))
+    times = f" (training took {elapsed(facts.seconds)}, not {elapsed(spent)})" if facts.seconds and spent else ""
+    return f"SFT alone, nothing kept, {_how(control)}{times if control.constrain == 'none' else ''}"
+
+
+def _played_otherwise(run: RunRecord, name: str) -> list[Evaluation]:
+    # Constrained games, and games at temperature 1, for controls that were played in the same way.
+    stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
+    return [run.evaluations[stem] for stem in stems if stem in run.evaluations]
+
+
+def _row(
+    run: RunRecord,
+    label: str,
+    player: Evaluation,
+    against: Evaluation | None,
+    parts: Sequence[str],
+    tested: Sequence[str],
+) -> tuple[str, ...]:
+    cells = [_rate(run, player, part) for part in parts]
+    tests = [
+        _p_value(player, against, _secrets(run, part)) if _quoted(run, player, part) else _MISSING for part in tested
+    ]
+    return (label, *cells, *tests)
+
+
+def _secrets(run: RunRecord, part: str) -> frozenset[str] | None:
+    return None if part == "all" else run.secrets_of(part)
+
+
+def _quoted(run: RunRecord, player: Evaluation, part: str) -> bool:
+    # A figure for all secrets is quoted only if all of them were played.
+    return part != "all" or not run.split_of or player.secrets.issuperset(run.split_of)
+
+
+def _rate(run: RunRecord, player: Evaluation, part: str) -> str:
+    rate = player.figures(_secrets(run, part)).win_rate
+    return _MISSING if rate is None or not _quoted(run, player, part) else in_percent(rate)
+
+
+def _p_value(player: Evaluation, against: Evaluation | None, secrets: frozenset[str] | None) -> str:
+    if against is None:
+        return ""
+    try:
+        return p_text(compare(player.only(secrets), against.only(secrets)).p_value)
+    except EvaluationError:  # no secret of this part was played by both
+        return _MISSING

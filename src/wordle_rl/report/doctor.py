@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
-from wordle_rl.report.read import ReportError
+from wordle_rl.report.run_record import ReportError
 from wordle_rl.runs import CHOICE_FILE, is_number, read_jsonl, read_object
 
 PAGE = "docs/guides/troubleshooting.md"

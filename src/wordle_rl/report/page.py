@@ -34,11 +34,11 @@ from wordle_rl.evaluate import (
 )
 from wordle_rl.evaluate.stats import Estimate, p_text
 from wordle_rl.import_paths import is_import_path
-from wordle_rl.report.controls import control_table
+from wordle_rl.report.claims import control_table
 from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, ends_text, stage_curves
 from wordle_rl.report.page_games import games_payload, json_for_script
 from wordle_rl.report.plots import Series, bar_chart, format_value, series_of
-from wordle_rl.report.read import RunRecord, in_order, kept_weights, read_run
+from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.report.terminal import comparison_notes
 from wordle_rl.reward import Rubric
 from wordle_rl.runs import is_number, write_text_atomically

@@ -15,7 +15,7 @@ from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
 from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
-from wordle_rl.report.read import RunRecord
+from wordle_rl.report.run_record import RunRecord
 from wordle_rl.runs import is_number, without_lone_surrogates
 
 MAX_SAMPLE_GAMES = 2000

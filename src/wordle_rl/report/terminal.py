@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import pairwise
 
 from rich import box
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from wordle_rl.env import Transcript, WordleEnv
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
     STRICT_CONSTRAINED_PART,
@@ -26,10 +28,14 @@ from wordle_rl.evaluate import (
     sampled_part,
     unlike,
 )
+from wordle_rl.evaluate.records import GuessCount, RewardFigures
 from wordle_rl.evaluate.stats import Estimate, p_text
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
+from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter
+from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.progress import ProgressCallback, in_percent, show_progress
+from wordle_rl.words import WordList
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
 _TILE_STYLES = {
@@ -366,3 +372,85 @@ def _ends(estimate: Estimate, scale: float, digits: int) -> list[str]:
 
 def _guesses(guesses: int | None) -> str:
     return "lost" if guesses is None else str(guesses)
+
+
+_BAR = 24
+
+
+def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
+    """Tabulate rewards by part (mean, std, range, games below zero), with a histogram of the first part."""
+    first = next(iter(rewards.values()))
+    table = Table(
+        title=Text(f"Reward {first.preset!r}"),
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1),
+        pad_edge=False,
+    )
+    table.add_column("", no_wrap=True)
+    for part in rewards:
+        table.add_column(Text(part), justify="right", no_wrap=True)
+    found = list(rewards.values())
+    table.add_row("games", *(str(part.num_games) for part in found))
+    table.add_row("mean", *(number_text(part.mean) for part in found))
+    table.add_row("standard deviation", *(number_text(part.std) for part in found))
+    table.add_row("lowest", *(number_text(part.lowest) for part in found))
+    table.add_row("highest", *(number_text(part.highest) for part in found))
+    table.add_row("below zero, %", *(percent_text(part.below_zero) for part in found))
+    table.add_section()
+    for (low, high), count in zip(pairwise(first.bin_edges), first.bin_counts, strict=True):
+        bar = "█" * round(_BAR * count / max(first.bin_counts))
+        table.add_row(f"{low:6.3f} to {high:6.3f}", Text(f"{bar} {count}"))
+    return table
+
+
+def guesses_line(guesses: Sequence[GuessCount]) -> str:
+    """List the most frequent guesses with their number and the fraction of games.
+
+    Examples:
+        >>> guesses_line([GuessCount("salet", 9, 0.9), GuessCount("think", 6, 0.2)])
+        'commonest guesses: salet 9 (in 90.0 % of games), think 6 (20.0 %)'
+    """
+    shown = [f"{guess.word} {guess.times} ({percent_text(guess.games_fraction)} %)" for guess in guesses]
+    shown[0] = shown[0].replace("(", "(in ").replace(" %)", " % of games)")
+    return f"commonest guesses: {', '.join(shown)}"
+
+
+def verbose_lines(
+    transcript: Transcript, words: WordList, prompter: Prompter, reward: RewardBreakdown, preset: str
+) -> Iterator[str]:
+    """Yield the game as plain lines.
+
+    Args:
+        transcript: The game; prefix guesses stand in its first prompt.
+        words: Its word list.
+        prompter: Wording and rules that it was played with.
+        reward: Its reward, for `preset`.
+        preset: Name of the reward.
+    """
+    given = [played.turn.guess or "" for played in transcript.turns if played.is_prefix]
+    env = WordleEnv(transcript.secret, words, prompter, given)
+    yield from ("prompt:", *_messages(env.observation.messages))
+    for number, played in enumerate(transcript.own_turns):
+        yield f"turn {number + 1}: completion: {played.reply}"
+        yield f"  parsed guess: {_parsed(played.parsed)}"
+        if env.stop_reason is None:
+            observation = env.step(played.reply)
+            yield f"  marks: {played.turn.marks or f'none ({played.turn.outcome.value})'}"
+            if observation.messages:
+                yield from ("  feedback message:", *_messages(observation.messages))
+        yield f"  reward: {reward.turn_rewards[number]:.4f}"
+        last = number + 1 == len(transcript.own_turns)
+        yield f"  done: {f'yes, {transcript.stop_reason.value}' if last else 'no'}"
+    yield f"reward of the game ({preset}): {reward.total:.4f}"
+
+
+def _messages(messages: Sequence[Message]) -> Iterator[str]:
+    for message in messages:
+        first, *rest = message["content"].split("\n")
+        yield f"    [{message['role']}] {first}"
+        yield from (f"    {line}" for line in rest)
+
+
+def _parsed(parsed: Guess | ParseFailure) -> str:
+    return parsed.word if isinstance(parsed, Guess) else f"none ({parsed.reason.value})"
