@@ -1,6 +1,8 @@
 """The learner: one step of it is the gradient worked out row by row, however the step is cut."""
 
+import gc
 import shutil
+import weakref
 
 import pytest
 
@@ -78,6 +80,16 @@ def test_how_a_step_is_cut_changes_nothing(name, tokenizer, codec, examples) -> 
         assert other == [pytest.approx(each, rel=1e-4, abs=1e-6) for each in numbers]
         assert close(weights, moved, 1e-5)
     assert not close(weights, weights_of(small_model(tokenizer)))
+
+
+def test_a_new_start_frees_the_optimizer_of_the_last(tokenizer, codec, examples) -> None:
+    learner = started(small_model(tokenizer), codec)
+    learner.update([examples[:4]], CrossEntropy(), 1)
+    last = weakref.ref(learner._plain_optimizer)
+    learner.start(fast(), 10)
+    gc.collect()
+    assert last() is None
+    learner.update([examples[:4]], CrossEntropy(), 1)
 
 
 def test_the_reference_stays_the_start_and_the_weights_come_back_from_it(tokenizer, codec, examples) -> None:

@@ -241,6 +241,9 @@ class TorchLearner:
         if self._optimizer is None:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
         else:
+            # accelerate keeps all that it prepared: the optimizer states of earlier rounds would stay in memory.
+            self._optimizer = None
+            self.accelerator.free_memory()
             self._optimizer = self.accelerator.prepare(optimizer)
         self._measures_kl = measure_kl and can_measure_kl(sum(weight.numel() for weight in self._trained()))
         if self._measures_kl:
