@@ -3,6 +3,8 @@
 A trained adapter is a directory with the small weights, the tokenizer, and `adapter_config.json`, which names the base
 model. A training that starts from an adapter trains it further.
 Source: LoRA, arXiv:2106.09685; QLoRA, arXiv:2305.14314.
+
+peft, and with it bitsandbytes, takes seconds to import, so only what works on adapters imports it.
 """
 
 from __future__ import annotations
@@ -10,10 +12,9 @@ from __future__ import annotations
 import warnings
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model, prepare_model_for_kbit_training
 from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
@@ -21,6 +22,9 @@ from wordle_rl.config import ConfigError, LoraSettings
 from wordle_rl.errors import first_line
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.runs import RunError, read_object
+
+if TYPE_CHECKING:
+    from peft import PeftModel
 
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
@@ -51,7 +55,7 @@ def base_of(directory: Path) -> str:
 
 def has_adapters(model: object) -> bool:
     """Return True if a model is a base model with adapters."""
-    return isinstance(model, PeftModel)
+    return hasattr(model, "peft_config")
 
 
 def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> PreTrainedModel:
@@ -65,6 +69,8 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
     Raises:
         ConfigError: If the model has no layers to adapt.
     """
+    from peft import LoraConfig, get_peft_model
+
     config = LoraConfig(
         r=settings.rank,
         lora_alpha=settings.alpha or 2 * settings.rank,
@@ -81,6 +87,8 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
 
 def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
     """Add adapters of a trained adapter's size, without its weights, to count parameters."""
+    from peft import LoraConfig, get_peft_model
+
     config = LoraConfig.from_pretrained(str(directory))
     config.inference_mode = False
     return cast("PreTrainedModel", get_peft_model(model, config))
@@ -92,6 +100,8 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
     Raises:
         ConfigError: If the settings ask for another rank, or the adapter does not fit the model.
     """
+    from peft import PeftModel
+
     config = read_object(directory / ADAPTER_CONFIG)
     if wanted.rank and wanted.rank != config.get("r"):
         raise ConfigError(
@@ -157,6 +167,8 @@ def num_four_bit(model: PreTrainedModel) -> int:
 
 def _prepared(model: PreTrainedModel) -> PreTrainedModel:
     if getattr(model, "is_loaded_in_4bit", False):
+        from peft import prepare_model_for_kbit_training
+
         # The trainer switches checkpointing on if asked for.
         return prepare_model_for_kbit_training(model, use_gradient_checkpointing=False)  # type: ignore[no-any-return]
     return model

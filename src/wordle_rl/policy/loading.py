@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import set_peft_model_state_dict
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import (
@@ -315,6 +314,8 @@ def load_weights(model: PreTrainedModel, directory: Path) -> None:
         ConfigError: If the directory is damaged.
     """
     if has_adapters(model):
+        from peft import set_peft_model_state_dict
+
         stored = load_file(directory / ADAPTER_WEIGHTS, device=str(model.device))
         set_peft_model_state_dict(model, stored)
         return
