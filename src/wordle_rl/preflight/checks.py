@@ -28,6 +28,7 @@ from wordle_rl.preflight import Finding
 from wordle_rl.preflight.memory import check_room
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Style
+from wordle_rl.prompt.notebook import RULES as NOTEBOOK_RULES
 from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
@@ -120,9 +121,11 @@ def _on_policy(plan: Plan) -> list[Finding]:
 def _system_prompt(plan: Plan) -> list[Finding]:
     game, split = plan.config.game, plan.context.split
     messages = []
-    if game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
+    texts = {Style.TEXTARENA_ORIGINAL: fixed_texts()}
+    texts |= dict.fromkeys((Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0), (*fixed_texts(), NOTEBOOK_RULES))
+    if named := sorted(split.strict_words_in(*(texts.get(game.style, ()) if isinstance(game.style, Style) else ()))):
         messages.append(
-            f"the fixed texts of game.style textarena_original contain {named[0]!r}, a strict word "
+            f"the fixed texts of game.style {game.style} contain {named[0]!r}, a strict word "
             "(words.strict_fraction); set another words.split_seed, or words.strict_fraction to 0"
         )
     if named := sorted(split.strict_words_in(game.system_prompt)):

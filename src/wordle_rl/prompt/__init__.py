@@ -6,6 +6,7 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
     knowledge.py   what the marks so far prove, in plain sentences
     custom_system_prompt.py  your own system prompt, and its placeholders
     textarena_texts.py  the texts of TextArena's Wordle
+    notebook.py    the messages of TRL and OpenEnv's notebook
     style_texts.py the texts that a style provides, built-in or your own
     prompter.py    `Prompter`: every message of a game, in one style and shape
 """

@@ -16,6 +16,7 @@ from wordle_rl.import_paths import is_import_path
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
 from wordle_rl.prompt.knowledge import knowledge_lines
+from wordle_rl.prompt.notebook import NotebookStyle
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_leniently, parse_reply, parse_spelled
 from wordle_rl.prompt.style_texts import StyleTexts, find_style
 from wordle_rl.words import EXAMPLE_WORDS
@@ -41,6 +42,11 @@ class Style(StrEnum):
     """Guesses in brackets and spaced G/Y/X lines, with our own wording of the rules."""
     TEXTARENA_ORIGINAL = "textarena_original"
     """TextArena's texts, word for word, for models trained in its environment; no system message."""
+    NOTEBOOK = "notebook"
+    """System prompt and user message of TRL and OpenEnv's notebook, `Game prompt: … Conversation so far: …`; shape
+    `state` sends one in every turn, as the notebook does."""
+    NOTEBOOK_PLAYER0 = "notebook_player0"
+    """The same in the texts of the first notebook, `You are Player 0 in Wordle.`, which its published model read."""
     LETTERS = "letters"
     """Each letter with a symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
     SPELLED = "spelled"
@@ -186,6 +192,8 @@ class Prompter:
 
     @cached_property
     def _texts(self) -> StyleTexts:
+        if self.style in (Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0):
+            return NotebookStyle(player0=self.style is Style.NOTEBOOK_PLAYER0)
         return _BuiltIn() if isinstance(self.style, Style) else find_style(self.style)
 
     @cached_property
@@ -292,7 +300,7 @@ class Prompter:
     def _answered(self, turns: Sequence[Turn]) -> str:
         last = turns[-1]
         repeated = last.guess in [turn.guess for turn in turns[:-1] if turn.marks is not None]
-        return textarena_texts.answered(last, self._num_left(turns), repeated=repeated, letters=self.word_length)
+        return textarena_texts.answered(last, self.turns_left(turns), repeated=repeated, letters=self.word_length)
 
     def _history(self, turns: Sequence[Turn]) -> str:
         # A reply without a guess is not in TextArena's history; only the feedback on it is.
@@ -303,11 +311,12 @@ class Prompter:
             lines.append(f"{tag} {self._answered(turns[:count])}")
         return "\n".join(lines)
 
-    def _num_left(self, turns: Sequence[Turn]) -> int:
+    def turns_left(self, turns: Sequence[Turn]) -> int:
+        """Return the number of guesses left after `turns`."""
         return self.rules.max_turns - sum([turn.costs_turn for turn in turns])
 
     def _turns_left(self, turns: Sequence[Turn]) -> str:
-        left = self._num_left(turns)
+        left = self.turns_left(turns)
         return f"{left} {'guess' if left == 1 else 'guesses'} left."
 
     def _system(self) -> list[Message]:

@@ -1,0 +1,84 @@
+"""The notebook's messages: byte for byte what its helper functions make of what the environment sends."""
+
+from collections.abc import Sequence
+
+import pytest
+from textarena_games import new_game
+
+from wordle_rl.game import Outcome, Rules, Turn, score_guess
+from wordle_rl.prompt import Prompter, Shape, Style
+
+
+def make_user_prompt(prompt: str, messages: Sequence[str]) -> str:
+    """The notebook's own, with messages of category MESSAGE."""
+    lines = [f"[MESSAGE] {content.strip()}" for content in messages if content.strip()]
+    history = "\n".join(lines)
+    return (
+        f"Game prompt:\n{prompt.strip()}\n\nConversation so far:\n{history}\n\n"
+        "Reply with your next guess enclosed in square brackets."
+    )
+
+
+def user_message(style: Style, turns: Sequence[Turn]) -> str:
+    system, user = Prompter(style, Shape.STATE).opening(turns)
+    assert system["content"].startswith("\nYou are an expert Wordle solver")
+    return user["content"]
+
+
+@pytest.mark.parametrize("guesses", [[], ["crane"], ["crane", "slate", "crane", "zzzzz", "stale"]])
+def test_a_message_is_what_the_notebook_makes_of_our_server(guesses: list[str]) -> None:
+    game = new_game("shale")
+    for guess in guesses:
+        game.step(f"[{guess}]")
+    assert user_message(Style.NOTEBOOK, game.turns) == make_user_prompt(game.prompt, [game.history])
+
+
+OPENING = """You are Player 0 in Wordle.
+A secret 5-letter word has been chosen. You have 6 attempts to guess it.
+For each guess, wrap your word in square brackets (e.g., [apple]).
+Feedback for each letter will be given as follows:
+  - G (green): correct letter in the correct position
+  - Y (yellow): letter exists in the word but in the wrong position
+  - X (wrong): letter is not in the word
+Enter your guess to begin."""
+BOARD = """Player 0 submitted [spare].
+Feedback:
+C R A N E
+X Y X X X
+
+S P A R E
+G X X G X
+
+You have 4 guesses left."""
+
+
+def test_the_first_notebook_named_the_player_and_showed_the_whole_board() -> None:
+    assert user_message(Style.NOTEBOOK_PLAYER0, []) == make_user_prompt(OPENING, [OPENING])
+    turns = [Turn("crane", "XYXXX", Outcome.SCORED), Turn("spare", "GXXGX", Outcome.SCORED)]
+    assert user_message(Style.NOTEBOOK_PLAYER0, turns) == make_user_prompt(f"[spare]\n{BOARD}", ["[spare]", BOARD])
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason"),
+    [
+        (Turn(None, None, Outcome.MALFORMED), "Player 0 tried submitting a word in the wrong format."),
+        (Turn("cranes", None, Outcome.WRONG_LENGTH), "Player 0, your word must be exactly 5 letters."),
+        (Turn("zzzzz", None, Outcome.UNLISTED), "Player 0, 'zzzzz' is not an English word."),
+    ],
+)
+def test_the_first_notebook_refused_in_these_words(turn: Turn, reason: str) -> None:
+    said = user_message(Style.NOTEBOOK_PLAYER0, [turn])
+    assert f"Player 0 attempted an invalid move. Reason: {reason}" in said
+    assert said.count("You have 5 guesses left.") == 2
+
+
+def test_a_guess_made_twice_is_scored_as_any_other() -> None:
+    marks = score_guess("shale", "crane")
+    turns = [Turn("crane", marks, Outcome.SCORED)] * 2
+    assert user_message(Style.NOTEBOOK_PLAYER0, turns).count(" ".join(marks)) == 4
+
+
+def test_other_lengths_are_named() -> None:
+    system, user = Prompter(Style.NOTEBOOK_PLAYER0, word_length=7, rules=Rules(9)).opening()
+    assert "a 7-letter English word\n2. You have 9 attempts" in system["content"]
+    assert "A secret 7-letter word has been chosen. You have 9 attempts" in user["content"]
