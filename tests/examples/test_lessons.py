@@ -46,7 +46,7 @@ def test_a_lesson_teaches_a_beginner_to_win(main_of, name: str) -> None:
 def test_the_penalty_keeps_the_player_near_its_start(main_of) -> None:
     won, divergence = main_of("05_kl")()
     assert won >= LEAST["05_kl"]
-    _, held = main_of("05_kl")(steps=10, beta=2.0)
+    _, held = main_of("05_kl")(steps=10, beta=0.5)
     assert 0 <= held < divergence / 3
 
 

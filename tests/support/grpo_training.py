@@ -166,11 +166,11 @@ def same(a: dict, b: dict) -> bool:
 def assert_scored_as_sampled(row: dict) -> None:
     """Check in the metrics of a step that tokens were scored as the sampler scored them.
 
-    The estimate of a token's divergence is never negative, so that their mean bounds each of them.
+    But for rounding, the estimate of a token's divergence is never negative: their mean bounds each of them.
     """
     assert row["importance_ratio/mean"] == pytest.approx(1.0, abs=2e-4)
     assert row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)
-    assert 0 <= row["sampler_kl"] < 2e-8
+    assert abs(row["sampler_kl"]) < 2e-8  # rounding can take it below 0
 
 
 def logprob(model, segments) -> float:
