@@ -9,7 +9,7 @@
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another
     controls.py      evaluations to compare a run's figures with
-    tables.py        evaluations as CSV
+    csv_tables.py    evaluations as CSV
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison; compare_all(): any number -> MultiComparison
 
@@ -20,6 +20,7 @@ other figure, and are never losses. A game cut short by a token budget is a loss
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate.compare import ComparedPlayer, Comparison, MultiComparison, SharedGame, compare, compare_all
 from wordle_rl.evaluate.conditions import EvalConditions, differences, unlike
+from wordle_rl.evaluate.csv_tables import GAME_COLUMNS, check_table, save_csv, write_rows
 from wordle_rl.evaluate.journal import Journal, journal_of, journal_path, num_kept
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, Scorer, evaluate, evaluate_concurrently, with_regret
 from wordle_rl.evaluate.records import (
@@ -40,7 +41,6 @@ from wordle_rl.evaluate.records import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.tables import GAME_COLUMNS, check_table, save_csv, write_rows
 
 __all__ = [
     "CONSTRAINED_PART",
