@@ -46,6 +46,7 @@ QUICK = {"memory"}
 HUB = {
     "Qwen/Qwen3-1.7B": "qwen3",
     "Qwen/Qwen3-4B": "qwen3",
+    "USER/wordle-grpo-Qwen3-1.7B": "qwen3",
     "Qwen/Qwen2.5-0.5B-Instruct": "qwen2.5",
     "Qwen/Qwen2.5-1.5B-Instruct": "qwen2.5",
 }
