@@ -21,7 +21,7 @@ def make_user_prompt(prompt: str, messages: Sequence[str]) -> str:
 
 def user_message(style: Style, turns: Sequence[Turn]) -> str:
     system, user = Prompter(style, Shape.STATE).opening(turns)
-    assert system["content"].startswith("\nYou are an expert Wordle solver")
+    assert "5 letters in 6 guesses" in system["content"]
     return user["content"]
 
 
@@ -80,5 +80,5 @@ def test_a_guess_made_twice_is_scored_as_any_other() -> None:
 
 def test_other_lengths_are_named() -> None:
     system, user = Prompter(Style.NOTEBOOK_PLAYER0, word_length=7, rules=Rules(9)).opening()
-    assert "a 7-letter English word\n2. You have 9 attempts" in system["content"]
+    assert "7 letters in 9 guesses" in system["content"]
     assert "A secret 7-letter word has been chosen. You have 9 attempts" in user["content"]

@@ -1,6 +1,7 @@
 """The messages of TRL and OpenEnv's notebook `openenv_wordle_grpo`, for models that were trained with them.
 
-Each turn has the notebook's system prompt and one user message, `make_user_prompt` of what the environment sent last.
+Each turn has a system prompt (ours; give the notebook's own as `game.system_prompt`) and one user message,
+`make_user_prompt` of what the environment sent last.
 `player0` is the environment of the first notebook (TextArena 0.6): it names the player, shows the whole board in every
 feedback, and sends new messages alone, also in place of the game's prompt. Otherwise the texts are those of TextArena
 0.7.4, and the environment sends the whole history. Two lines are ours: the guesses left after an invalid move, which
@@ -22,40 +23,11 @@ if TYPE_CHECKING:
     from wordle_rl.prompt.prompter import Prompter
 
 RULES = """
-You are an expert Wordle solver with deep knowledge of English vocabulary, letter frequency patterns, and optimal guessing strategies.
+Find the secret English word of {letters} letters in {turns} guesses, each an English word of {letters} letters that you
+have not tried. The reply to a guess marks its letters: green in place, yellow elsewhere in the word, gray missing.
 
-## GAME RULES
-
-1. The target is a {letters}-letter English word
-2. You have {turns} attempts to guess the correct word
-3. After each guess, you receive color-coded feedback:
-   - GREEN: Letter is correct and in the correct position
-   - YELLOW: Letter is in the word but in the wrong position
-   - GRAY: Letter is not in the word at all
-4. All guesses must be valid {letters}-letter English words
-5. You cannot reuse a word you've already guessed
-
-## RESPONSE FORMAT
-
-Only respond with your next guess in square brackets, e.g., [crane].
-
-## STRATEGIC APPROACH
-
-Do not repeat the same guess twice.
-
-### Opening Strategy
-- Start with words rich in common vowels (A, E, I, O, U) and consonants (R, S, T, L, N)
-- Optimal starters: CRANE, SLATE, STARE, AROSE, IRATE
-
-### Mid-Game Strategy
-- Use confirmed GREEN letters in their correct positions
-- Place YELLOW letters in different positions than where they appeared
-- Eliminate GRAY letters from consideration
-
-## YOUR GOAL
-
-Solve the Wordle in as few guesses as possible by strategically using feedback to eliminate impossible words and narrow down the solution space efficiently.
-"""  # noqa: E501  # the notebook's own lines
+Reply with the guess alone, in square brackets.
+"""
 
 
 @dataclass(frozen=True)
