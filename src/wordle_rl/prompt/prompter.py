@@ -43,7 +43,7 @@ class Style(StrEnum):
     TEXTARENA_ORIGINAL = "textarena_original"
     """TextArena's texts, word for word, for models trained in its environment; no system message."""
     NOTEBOOK = "notebook"
-    """System prompt and user message of TRL and OpenEnv's notebook, `Game prompt: … Conversation so far: …`; shape
+    """User message of TRL and OpenEnv's notebook, `Game prompt: … Conversation so far: …`; shape
     `state` sends one in every turn, as the notebook does."""
     NOTEBOOK_PLAYER0 = "notebook_player0"
     """The same in the texts of the first notebook, `You are Player 0 in Wordle.`, which its published model read."""
