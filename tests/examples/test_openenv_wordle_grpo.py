@@ -21,6 +21,8 @@ SMALLER = {
 }
 """Numbers of the notebook that a test has no time for."""
 
+NAME = 'model_name = "embedded"'
+
 OF_THE_ORIGINAL = {
     "rollout_func", "rollout_once", "make_user_prompt", "format_history", "scale_repetition_score", "reward_correct",
     "reward_greens", "reward_yellows", "reward_repetition", "play_wordle", "extract_guess", "extract_wordle_feedback",
@@ -119,10 +121,22 @@ def test_one_line_makes_it_a_qwen3(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     torch.manual_seed(0)
     Qwen3ForCausalLM(family_config("qwen3", len(tokenizer))).save_pretrained(tmp_path / "Qwen3-tiny")
     tokenizer.save_pretrained(tmp_path / "Qwen3-tiny")
-    names = executed({'model_name = "embedded"': f'model_name = "{tmp_path / "Qwen3-tiny"}"'})
+    names = executed({NAME: f'model_name = "{tmp_path / "Qwen3-tiny"}"'})
     check_rounds(names)
     assert names["trainer"].state.global_step == 1
     assert type(names["fine_tuned_model"]).__name__ == "Qwen3ForCausalLM"
     assert (tmp_path / "wordle-grpo-Qwen3-tiny" / "model.safetensors").is_file()
     assert not (tmp_path / "wordle-warm-up").exists(), "a pretrained model needs no warm-up"
+    assert "Game finished" in capfd.readouterr().out
+
+
+@pytest.mark.smollm2
+@pytest.mark.filterwarnings("default")
+def test_one_line_makes_it_smollm2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd) -> None:
+    monkeypatch.chdir(tmp_path)
+    names = executed({NAME: 'model_name = "smollm2"'})
+    check_rounds(names)
+    assert names["trainer"].state.global_step == 1
+    assert names["fine_tuned_model"].num_parameters() == 134_515_008
+    assert (tmp_path / "wordle-grpo-smollm2" / "model.safetensors").is_file()
     assert "Game finished" in capfd.readouterr().out
