@@ -30,8 +30,8 @@ def test_the_games_of_a_row_share_secret_and_prefix_guesses() -> None:
     for game in group:
         for reply in replies_of("lost", source):
             game.step(reply)
-    assert {game.transcript().secret for game in group} == {source.context.split.train[7]}
-    assert [turn.turn.guess for turn in group[0].transcript().turns if turn.is_prefix] == list(GIVEN)
+    assert {game.env.transcript().secret for game in group} == {source.context.split.train[7]}
+    assert [turn.turn.guess for turn in group[0].env.transcript().turns if turn.is_prefix] == list(GIVEN)
 
 
 def test_no_row_holds_a_secret() -> None:
@@ -68,7 +68,7 @@ def test_a_game_without_tokens_is_a_loss_that_does_not_pay() -> None:
     lost = math.fsum(whole.step(reply).reward for reply in replies_of("lost", source))
     early = cut.step(replies_of("lost", source)[0]).reward
     assert early + cut.truncate() < lost == early
-    assert cut.transcript().stop_reason is StopReason.TOKEN_BUDGET
+    assert cut.env.transcript().stop_reason is StopReason.TOKEN_BUDGET
 
 
 def test_a_game_that_never_began_is_truncated_without_a_reward() -> None:

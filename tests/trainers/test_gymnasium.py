@@ -21,7 +21,7 @@ def make(**kwargs):
 
 
 def test_it_is_registered_and_passes_gymnasiums_own_check() -> None:
-    env = make(render_mode="ansi")
+    env = make()
     assert isinstance(env.unwrapped, WordleTextEnv)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -11,8 +11,7 @@ from other_loops import KINDS, SETTINGS, TASK, ours, replies_of
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.policy.tiny import make_tokenizer
-from wordle_rl.trainers.games import game_source
-from wordle_rl.trainers.token_env import TokenEnv
+from wordle_rl.trainers.games import TokenEnv, game_source
 
 
 @pytest.fixture(scope="module", params=["qwen3", "gemma3", "embedded"])
@@ -74,6 +73,6 @@ def test_a_game_too_long_for_the_trainer_is_lost() -> None:
     step = env.step(codec.reply_ids("<guess>house</guess>"))
     assert step.done
     assert step.next_ids == ()
-    assert env.game.transcript().stop_reason == "token_budget"
+    assert env.game.env.transcript().stop_reason == "token_budget"
     assert env.game.breakdown is not None
     assert math.isclose(step.reward, env.game.breakdown.total)
