@@ -28,7 +28,7 @@ MOST_RANGE = 0.10
 TEN = 10
 SUPPORT = Path(__file__).resolve().parents[1] / "tests" / "support"
 OPTIONS = (
-    "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160", "--validate-every-steps", "50",
+    "--max-prompt-tokens", "16", "--max-response-tokens", "160", "--validate-every-steps", "50",
 )  # fmt: skip
 
 
