@@ -15,7 +15,7 @@ from itertools import islice, zip_longest
 from typing import Literal, NamedTuple
 
 from wordle_rl.conformance import examiner as play
-from wordle_rl.conformance.examiner import PAIRS, Examiner, Game, Player, Reply, naive_marks
+from wordle_rl.conformance.examiner import MAX_TURNS, PAIRS, Examiner, Game, Player, Reply, naive_marks
 from wordle_rl.conformance.targets import Dialect, SessionLostError, TargetError, read_marks
 from wordle_rl.game import score_guess
 
@@ -149,12 +149,12 @@ def _turn_limit(ex: Examiner) -> Found:
     games = ex.games(play.LOSER)
     faults = []
     for game in games:
-        if not game.done or len(game.turns) != ex.max_turns:
+        if not game.done or len(game.turns) != MAX_TURNS:
             how = "over" if game.done else "not over"
-            faults.append(f"seed {game.seed}: {how} after {len(game.turns)} guesses instead of {ex.max_turns}")
+            faults.append(f"seed {game.seed}: {how} after {len(game.turns)} guesses instead of {MAX_TURNS}")
             if refused := [turn.step.text[:60] for turn in game.turns if turn.marks is None]:
                 faults[-1] += f"; a guess got no marks (--words, --dialect): {refused[0]!r}"
-    return faults, f"{len(games)} games of {ex.max_turns} guesses"
+    return faults, f"{len(games)} games of {MAX_TURNS} guesses"
 
 
 def _marked(games: Iterable[Game]) -> tuple[list[tuple[str, str]], list[str]]:
@@ -225,7 +225,7 @@ def _refusals(ex: Examiner) -> Found:
         game = ex.play(player, ex.seeds[0])
         if fault := _bad_answer(game):
             faults.append(f"{name}: {fault}")
-        by_cost.setdefault(f"{ex.max_turns + 1 - len(game.turns)} turns" if game.done else "no end", []).append(name)
+        by_cost.setdefault(f"{MAX_TURNS + 1 - len(game.turns)} turns" if game.done else "no end", []).append(name)
     if len(by_cost) > 1:
         faults.append(f"bad replies differ in cost: {by_cost}")
     if not all(game.done for game in ex.games(play.INVALID, count=3)):
@@ -238,7 +238,7 @@ def _bad_answer(game: Game) -> str:
     if len(game.turns) < 3:
         return game.lost_session or "it ended the game"
     first, bad, after = game.turns[:3]
-    before = first.guess or ""
+    before = first.reply.guess or ""
     # Marks of the earlier guess are no fault if later answers repeat them too: then they are a history.
     stale = read_marks(bad.step.text, before) is not None and read_marks(after.step.text, before) is None
     if after.marks is None:
