@@ -102,7 +102,7 @@ def main() -> int:
     if asked.record is not None:
         asked.record.write_text(json.dumps(report | {"readings": [asdict(r) for r in readings]}, indent=1) + "\n")
     if asked.svg is not None:
-        asked.svg.write_text(draw(readings, "steps"))
+        draw(readings, "steps", asked.svg)
     print(json.dumps(report, indent=2))
     return 0 if report["flat"] else 1
 

@@ -55,14 +55,6 @@ def test_training_shows_every_training_secret_once_an_epoch_and_no_other(whole) 
     assert set(shown) <= set(context.split.train)
 
 
-def test_what_the_agent_loop_needs_arrives(whole) -> None:
-    run, _ = whole
-    batch = next(iter(loaders(run).train_dataloader))
-    assert {"secret", "split", "index", "agent_name", "raw_prompt"} <= set(batch)
-    assert set(batch["split"]) == {"train"}
-    assert set(batch["agent_name"]) == {"wordle"}
-
-
 def test_the_files_are_the_same_every_time_and_follow_the_seed(tmp_path, word_directory) -> None:
     def secrets(seed: int, name: str) -> list[str]:
         config = load_config(write_config(tmp_path / "mini.toml", word_directory)).model_copy(update={"seed": seed})

@@ -13,10 +13,9 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl_games import verl_run
 
 from wordle_rl.config import RunConfig, load_config
-from wordle_rl.trainers.verl.launch import write_agent_file
 from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
 from wordle_rl.trainers.verl.trainer import compose
-from wordle_rl.trainers.verl.translate import agent_file, translated
+from wordle_rl.trainers.verl.translate import translated
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"
@@ -86,13 +85,10 @@ def test_a_setting_arrives(changes, verl, expected) -> None:
 
 
 def test_ppo_trains_a_critic_of_the_same_model(tmp_path, word_directory) -> None:
-    changes = {"grpo__groups_per_step": "8", "model__attn_implementation": '"eager"'}
-    run = verl_run(tmp_path / "run", word_directory, **changes)
-    config = load_config(run / "config.json")
-    grpo = type(config.grpo)(**config.grpo.model_dump(include={"steps", "groups_per_step", "save_steps"}))
-    config = RunConfig(**{**dict(config), "grpo": grpo})
+    model = verl_run(tmp_path / "run", word_directory) / "sft"  # verl reads its config
+    changes = {("grpo", "credit"): "turn", ("grpo", "beta"): 0.0, ("model", "attn_implementation"): "eager"}
     ppo = EIGHT.model_copy(update={"estimator": "ppo", "critic_learning_rate": 2e-5})
-    found = composed(config, ppo, str(run / "sft"))
+    found = composed(load_config(RECIPE, changes), ppo, str(model))
     assert found.algorithm.adv_estimator == "gae"
     assert need_critic(found)
     assert found.critic.model.path == found.actor_rollout_ref.model.path
@@ -111,11 +107,3 @@ def test_several_machines_join_ray_and_shard_within_each() -> None:
     assert OmegaConf.select(one, "ray_kwargs.ray_init.address") is None
     assert many.ray_kwargs.ray_init.address == "auto"
     assert (many.trainer.nnodes, many.actor_rollout_ref.actor.fsdp_config.fsdp_size) == (4, 8)
-
-
-def test_verl_finds_our_agent_loops(tmp_path) -> None:
-    agent_file(tmp_path).parent.mkdir()
-    write_agent_file(tmp_path)
-    loops = {loop.name: loop for loop in OmegaConf.load(agent_file(tmp_path))}
-    assert set(loops) == {"wordle", "wordle_tool"}
-    assert loops["wordle_tool"].tool is True
