@@ -189,7 +189,7 @@ def main() -> int:
     if asked.record is not None:
         asked.record.write_text(json.dumps(report | {"readings": [asdict(r) for r in readings]}, indent=1) + "\n")
     if asked.svg is not None:
-        asked.svg.write_text(draw(readings, unit))
+        draw(readings, unit, asked.svg)
     print(json.dumps(report, indent=2))
     return 0 if flat else 1
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
@@ -46,25 +47,12 @@ def growth(readings: Sequence[Reading]) -> dict[str, float]:
     return found
 
 
-def draw(readings: Sequence[Reading], unit: str) -> str:
-    """Memory, threads and files over a run as SVG, each from zero to a fifth above its most."""
-    width, height, left, bottom = 640, 200, 60, 160
-    last = readings[-1].done
-    drawn = ""
-    colours = (("memory_mib", "#1f6f43", "MiB"), ("threads", "#b8860b", "threads"), ("files", "#555", "open files"))
-    for place, (name, colour, said) in enumerate(colours):
-        values = [getattr(r, name) for r in readings]
-        top = 1.2 * max(values)
-        x = [left + (width - left - 20) * r.done / last for r in readings]
-        points = " ".join(f"{a:.1f},{bottom - 130 * v / top:.1f}" for a, v in zip(x, values, strict=True))
-        drawn += f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
-        told = f"{said}: {min(values):,.0f} to {max(values):,.0f}"
-        drawn += f'<text x="{left + 190 * place}" y="20" fill="{colour}">{told}</text>'
-    drawn += f'<path d="M{left} {bottom}H{width - 20}" stroke="#999"/>'
-    drawn += f'<text x="{left}" y="{bottom + 18}">0</text>'
-    drawn += f'<text x="{width - 20}" y="{bottom + 18}" text-anchor="end">{last:,.0f} {unit}</text>'
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif" '
-        f'font-size="12" aria-label="Resources over {last:,.0f} {unit}"><rect width="{width}" height="{height}" '
-        f'fill="#fff"/>{drawn}</svg>\n'
-    )
+def draw(readings: Sequence[Reading], unit: str, path: Path) -> None:
+    """Plot memory, threads and files over a run as SVG, each from zero to a fifth above its most."""
+    figure = Figure((9.0, 2.6), layout="constrained")
+    names = {"memory_mib": "MiB", "threads": "threads", "files": "open files"}
+    for axes, (name, label) in zip(figure.subplots(1, 3), names.items(), strict=True):
+        values = [getattr(reading, name) for reading in readings]
+        axes.plot([reading.done for reading in readings], values)
+        axes.set(ylim=(0, 1.2 * max(values)), title=label, xlabel=unit)
+    figure.savefig(path, format="svg", metadata={"Date": None})

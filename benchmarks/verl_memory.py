@@ -28,7 +28,7 @@ MOST_RANGE = 0.10
 TEN = 10
 SUPPORT = Path(__file__).resolve().parents[1] / "tests" / "support"
 OPTIONS = (
-    "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160", "--validate-every-steps", "50",
+    "--max-prompt-tokens", "16", "--max-response-tokens", "160", "--validate-every-steps", "50",
 )  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def main() -> int:
     if asked.record is not None:
         asked.record.write_text(json.dumps(report | {"readings": [asdict(r) for r in readings]}, indent=1) + "\n")
     if asked.svg is not None:
-        asked.svg.write_text(draw(readings, "steps"))
+        draw(readings, "steps", asked.svg)
     print(json.dumps(report, indent=2))
     return 0 if report["flat"] else 1
 

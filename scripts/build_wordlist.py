@@ -40,18 +40,7 @@ DROPPED_ANSWERS = frozenset(
 
 
 def build_lists(scowl: Path, blocked_hashes: frozenset[str]) -> tuple[list[str], list[str]]:
-    """Choose answers and guesses from a directory of SCOWL files.
-
-    Args:
-        scowl: Directory with files named like `english-words.35`.
-        blocked_hashes: SHA-256 hex of words that go into neither list.
-
-    Returns:
-        Answers and guesses, each sorted; every answer is among the guesses.
-
-    Raises:
-        FileNotFoundError: If a size file is missing.
-    """
+    """Choose answers and guesses, each sorted, from a directory with files named like `english-words.35`."""
     common = read_scowl_words(scowl, ANSWER_MAX_SIZE)
     known = read_scowl_words(scowl, GUESS_MAX_SIZE)
     guesses = sorted(word for word in known if len(word) == WORD_LENGTH and not is_blocked(word, blocked_hashes))
@@ -106,19 +95,9 @@ def is_blocked(word: str, blocked_hashes: frozenset[str]) -> bool:
 
 
 def read_blocked_hashes(path: Path = BLOCKED_HASHES_FILE) -> frozenset[str]:
-    """Read the blocked hashes: one 64-digit hex number per line, `#` starts a comment line.
-
-    Raises:
-        ValueError: If a line is neither.
-    """
-    hashes: set[str] = set()
-    for number, line in enumerate(path.read_text(encoding="ascii").splitlines(), start=1):
-        if line.startswith("#"):
-            continue
-        if not re.fullmatch("[0-9a-f]{64}", line):
-            raise ValueError(f"{path}:{number}: expected a SHA-256 in lower-case hex, found {line!r}")
-        hashes.add(line)
-    return frozenset(hashes)
+    """Read the blocked hashes: one 64-digit hex number per line, `#` starts a comment line."""
+    lines = path.read_text(encoding="ascii").splitlines()
+    return frozenset(line for line in lines if not line.startswith("#"))
 
 
 def write_words(path: Path, words: Iterable[str]) -> None:
@@ -131,7 +110,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Rebuild the embedded word list from Debian's scowl package.")
     parser.add_argument("--scowl", type=Path, default=Path("/usr/share/dict/scowl"))
     parser.add_argument("--copyright", type=Path, default=Path("/usr/share/doc/scowl/copyright"))
-    parser.add_argument("--out", type=Path, default=REPOSITORY / "src" / "wordle_rl" / "data")
+    parser.add_argument("--out", type=Path, default=REPOSITORY / "src" / "wordle_rl" / "words" / "embedded")
     arguments = parser.parse_args()
 
     answers, guesses = build_lists(arguments.scowl, read_blocked_hashes())

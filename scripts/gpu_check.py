@@ -18,7 +18,6 @@ changed in the configs; it is written after every stage. Random weights win no g
 """
 
 import argparse
-import importlib.metadata
 import json
 import math
 import os
@@ -34,11 +33,6 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = {
-    "torch": (2, 11), "transformers": (5, 17), "trl": (1, 16), "datasets": (4, 7), "accelerate": (1, 10),
-    "peft": (0, 18), "numpy": (2, 0), "pydantic": (2, 11), "tyro": (1, 0), "rich": (13, 9),
-}  # fmt: skip
-"""Packages and their lowest release, as in pyproject.toml; images with CUDA often come without some of them."""
 PATHS = [str(ROOT / "src"), str(ROOT / "benchmarks")]
 """Directories of the package and of `rollouts`: this checkout is measured, installed or not."""
 QWEN_1_7B: dict[str, Any] = {
@@ -121,7 +115,7 @@ def main() -> int:
     parser.add_argument("--stage", choices=("weights", "play"), help=argparse.SUPPRESS)  # the call of a stage
     options = parser.parse_args()
     sys.path[:0] = PATHS
-    if fault := missing() or misplaced(options.out, options.small, inside=options.stage is not None):
+    if fault := misplaced(options.out, options.small, inside=options.stage is not None):
         print(f"error: {fault}", file=sys.stderr)
         return 2
     if options.stage:
@@ -129,21 +123,6 @@ def main() -> int:
         return 0
     results = check(options.out, options.small, options.seconds)
     return int(any(result.outcome == "failed" for result in results))
-
-
-def missing() -> str:
-    """Error message if a package is missing or too old, with what to install; else ''."""
-    found = {name: find_spec(name) is not None and importlib.metadata.version(name) for name in NEEDED}
-    old = [name for name, least in NEEDED.items() if not found[name] or numbers_of(str(found[name])) < least]
-    if old:
-        wanted = " ".join(f"'{name}>={'.'.join(map(str, NEEDED[name]))}'" for name in old)
-        return f"{', '.join(old)}: not installed or too old; pip install {wanted}"
-    return ""
-
-
-def numbers_of(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version."""
-    return tuple(int(part) for part in version.split(".")[:2])
 
 
 def misplaced(out: Path, small: bool, *, inside: bool) -> str:

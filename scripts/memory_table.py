@@ -1,4 +1,4 @@
-"""Print the tables of docs/guides/memory.md: what training takes, from the numbers in models' published config.json.
+"""Print the tables of docs/guides/memory.md and docs/scale.md from the numbers in models' published config.json.
 
     python scripts/memory_table.py
 
@@ -19,6 +19,8 @@ from wordle_rl.preflight.memory import Work, cache_bytes, estimate
 
 LENGTH = 4096
 RANK = 16
+FRACTION = 0.7
+"""Fraction of a GPU of 80 GB for the server of verl."""
 _GIB = 1024**3
 
 MODELS: dict[str, PreTrainedConfig] = {
@@ -44,12 +46,17 @@ MODELS: dict[str, PreTrainedConfig] = {
         head_dim=128, intermediate_size=9728, tie_word_embeddings=True, max_position_embeddings=40_960,
         dtype="bfloat16",
     ),
+    "Qwen3-8B": Qwen3Config(
+        vocab_size=151_936, hidden_size=4096, num_hidden_layers=36, num_attention_heads=32, num_key_value_heads=8,
+        head_dim=128, intermediate_size=12_288, tie_word_embeddings=False, max_position_embeddings=40_960,
+        dtype="bfloat16",
+    ),
 }  # fmt: skip
 """Model -> the numbers of its config.json; of Gemma 3 the text part."""
 
 
 def tables() -> Iterator[str]:
-    """The lines of both tables, in markdown."""
+    """The lines of all tables, in markdown."""
     yield f"| | parameters | weights | all trained, float32 | all trained, bfloat16 | LoRA, rank {RANK}, bfloat16 |"
     yield "|---|---|---|---|---|---|"
     found = {name: _numbers(config) for name, config in MODELS.items()}
@@ -62,6 +69,15 @@ def tables() -> Iterator[str]:
     for name, (_, half, _) in found.items():
         caches = [cache_bytes(half, LENGTH, games) for games in (1, 8, 16, 64)]
         yield f"| {name} | {cache_bytes(half, 1, 1) / 1024:.0f} | {_row(*caches)} |"
+    yield ""
+    yield f"| verl's trainer, GiB a GPU: | 1 | 8 | 64 GPUs | games of {LENGTH:,} at once on a server of 1 | 2 GPUs |"
+    yield "|---|---|---|---|---|---|"
+    for name, (_, half, _) in found.items():
+        # Weights, gradients and Adam's two moments in float32, sharded; the server's copy of the weights in bfloat16.
+        shares = [f"{16 * half.num_parameters / gpus / _GIB:.1f}" for gpus in (1, 8, 64)]
+        free = [FRACTION * 80e9 * gpus - 2 * half.num_parameters for gpus in (1, 2)]
+        games = [str(int(max(0, each) // cache_bytes(half, LENGTH, 1))) for each in free]
+        yield f"| {name} | {' | '.join(shares + games)} |"
 
 
 def _numbers(config: PreTrainedConfig) -> tuple[ModelNumbers, ModelNumbers, ModelNumbers]:

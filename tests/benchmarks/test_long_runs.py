@@ -20,7 +20,7 @@ def run(*arguments: str) -> dict:
 
 def test_growth_is_that_after_the_first_quarter(monkeypatch) -> None:
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    from readings import Reading, draw, growth
+    from readings import Reading, growth
 
     rising = [Reading(number, 100 + 100 * (number >= 10) + number, 4, 8) for number in range(1, 41)]
     assert growth(rising)["memory"] == pytest.approx((240 - 211) / 211)
@@ -28,7 +28,6 @@ def test_growth_is_that_after_the_first_quarter(monkeypatch) -> None:
     assert growth(leaking)["memory"] == pytest.approx(0)
     assert growth(leaking)["threads"] == 0.25
     assert growth(leaking)["files"] == pytest.approx(39 / 9 - 1)
-    assert draw(leaking, "steps").startswith("<svg")
 
 
 @pytest.mark.slow
@@ -38,5 +37,5 @@ def test_the_server_ends_silent_sessions_by_its_own_clock_and_holds_what_it_held
     assert 1750 < found["ended_after_s"] < 2400
     assert found["turns"] > 0
     assert found["growth"]["memory"] < 0.05
-    assert (tmp_path / "r.svg").read_text().startswith("<svg")
+    assert "<svg" in (tmp_path / "r.svg").read_text()
     assert len(json.loads((tmp_path / "r.json").read_text())["readings"]) >= 10

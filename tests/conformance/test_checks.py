@@ -50,7 +50,7 @@ def with_status(results: list[CheckResult], *statuses: str) -> set[str]:
 def test_a_right_game_passes_every_check() -> None:
     results = results_of(RightGame)
     assert {each.check_id: each.evidence for each in results if each.status != "pass"} == {}
-    assert len(results) == len(CHECKS) == 14
+    assert len(results) == len(CHECKS) == 12
 
 
 ALONE = {
@@ -67,8 +67,8 @@ ALONE = {
     ThoughtsSearched: "wordle.guess_grammar",
     ProseSearched: "wordle.guess_grammar",
     SecretInOpening: "semantic.no_solution_leakage",
-    SecretInState: "runtime.oracle_containment",
-    SecretInErrors: "runtime.oracle_containment",
+    SecretInState: "semantic.no_solution_leakage",
+    SecretInErrors: "semantic.no_solution_leakage",
     QuittingPaid: "statistical.gameability_gap",
 }
 """Faults that break one rule and no other."""
@@ -85,7 +85,7 @@ TOGETHER = {
     TagsPaid: {"semantic.canary_floor", "statistical.gameability_gap"},
     EndlessRefusals: {"semantic.canary_floor", "wordle.refusals"},
     GreensForYellows: {"semantic.oracle_max", "wordle.marks"},
-    CopiesNeverUsedUp: {"wordle.repeated_letters"},
+    CopiesNeverUsedUp: {"wordle.marks"},
     BadRepliesPaid: {"wordle.refusals", "statistical.gameability_gap"},
     NoisyRewards: {"statistical.gameability_gap"},
 }

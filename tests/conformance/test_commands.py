@@ -48,7 +48,6 @@ def test_a_target_that_fails_a_check_gives_1(words: str, capsys) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere"], "package.module:factory"),
         (["ftp://somewhere"], "begin it with http"),
         (["http://127.0.0.1:9"], "is a server there"),
         (["faulty_games:RightGame", "--games", "0"], "at least 1"),

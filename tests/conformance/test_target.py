@@ -32,17 +32,7 @@ class FiveValues(RightGame):
         return {"text": text}, reward, over, False, info
 
 
-class SeededBefore(RightGame):
-    """The form of old: `seed` and then `reset`."""
-
-    def seed(self, seed: int) -> None:
-        self.chosen = seed
-
-    def reset(self) -> str:  # type: ignore[override]
-        return super().reset(self.chosen)
-
-
-@pytest.mark.parametrize("form", [RightGame, FiveValues, SeededBefore])
+@pytest.mark.parametrize("form", [RightGame, FiveValues])
 def test_every_form_plays_the_same_game(form: type[RightGame]) -> None:
     session = ModuleTarget("game", form).open(3)
     assert session.opening.text == "Find the word."
@@ -65,16 +55,6 @@ def test_a_step_without_values_is_a_lost_session() -> None:
 
     with pytest.raises(SessionLostError, match="NoneType"):
         ModuleTarget("broken", Broken).open(0).send("<guess>crane</guess>")
-
-
-def test_state_is_had_beside_the_observations() -> None:
-    class Stateful(RightGame):
-        def state(self) -> dict[str, int]:
-            return {"turn": self.turns_used}
-
-    session = ModuleTarget("stateful", Stateful).open(0)
-    assert session.beside() == '{"turn": 0}'
-    assert ModuleTarget("plain", RightGame).open(0).beside() == ""
 
 
 @pytest.mark.parametrize("name", ["nowhere", "no_such_module:make", "json:no_such_name", "builtins:dict"])

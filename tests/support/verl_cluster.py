@@ -20,6 +20,7 @@ OVERRIDES = (
     "actor_rollout_ref.actor.use_torch_compile=false",
     "actor_rollout_ref.actor.fsdp_config.use_torch_compile=false",
     "data.dataloader_num_workers=0",
+    "actor_rollout_ref.rollout.agent.num_workers=1",
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
 )
 """Settings of verl for the platform of `verl_cpu`."""

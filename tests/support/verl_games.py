@@ -20,8 +20,8 @@ from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.runs import Run
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
-from wordle_rl.trainers.verl.main import compose
 from wordle_rl.trainers.verl.play import RunGames, run_games
+from wordle_rl.trainers.verl.trainer import compose
 
 Loop = Any
 
@@ -106,12 +106,11 @@ def make_loop(kind: Callable[..., Loop], run: Path, server: object, **lengths: i
     """An agent loop of a run against a server, and what it plays with."""
     model = run / "sft"
     config = compose(
-        "one_gpu",
         [
-            f"wordle.run_directory={run}",
+            "actor_rollout_ref.rollout.name=vllm",
             f"actor_rollout_ref.model.path={model}",
             *(f"data.{name}={length}" for name, length in lengths.items()),
-        ],
+        ]
     )
     games = run_games(run, str(model))
 

@@ -1,15 +1,20 @@
-"""Laws of the games that other trainers play: a row names them without their secret, a group shares them."""
+"""Laws of the games that other trainers play: a row names them without their secret, and tokens are our rollout's."""
 
 import math
 
 import pytest
-from other_loops import GIVEN, SETTINGS, TASK, replies_of
 
+pytest.importorskip("transformers")
+
+from chat_families import family_tokenizer
+from other_loops import GIVEN, KINDS, SETTINGS, TASK, ours, replies_of
+
+from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.config import ConfigError, WordSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
-from wordle_rl.prompt import Prompter
-from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, game_source, task_of
+from wordle_rl.policy.tiny import make_tokenizer
+from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, TokenEnv, game_source, task_of
 
 
 def told(game: LiveGame) -> tuple[str, ...]:
@@ -30,8 +35,8 @@ def test_the_games_of_a_row_share_secret_and_prefix_guesses() -> None:
     for game in group:
         for reply in replies_of("lost", source):
             game.step(reply)
-    assert {game.transcript().secret for game in group} == {source.context.split.train[7]}
-    assert [turn.turn.guess for turn in group[0].transcript().turns if turn.is_prefix] == list(GIVEN)
+    assert {game.env.transcript().secret for game in group} == {source.context.split.train[7]}
+    assert [turn.turn.guess for turn in group[0].env.transcript().turns if turn.is_prefix] == list(GIVEN)
 
 
 def test_no_row_holds_a_secret() -> None:
@@ -68,7 +73,7 @@ def test_a_game_without_tokens_is_a_loss_that_does_not_pay() -> None:
     lost = math.fsum(whole.step(reply).reward for reply in replies_of("lost", source))
     early = cut.step(replies_of("lost", source)[0]).reward
     assert early + cut.truncate() < lost == early
-    assert cut.transcript().stop_reason is StopReason.TOKEN_BUDGET
+    assert cut.env.transcript().stop_reason is StopReason.TOKEN_BUDGET
 
 
 def test_a_game_that_never_began_is_truncated_without_a_reward() -> None:
@@ -100,9 +105,75 @@ def test_rules_and_wording_are_those_of_the_settings() -> None:
     settings = {"game": {"hard_mode": True, "style": "symbols", "max_turns": 4}}
     source = game_source(settings)
     game = source.open(BoardTask(index=0, given=("crane",)))
-    assert isinstance(game.env.prompter, Prompter)
     assert game.env.prompter.rules.hard_mode
     secret = source.context.split.train[0]
     assert set(secret) & set("crane"), "the first secret must share a letter for hard mode to bite"
     game.step("<guess>pulpy</guess>")
     assert game.env.turns[-1].outcome is Outcome.HARD_MODE
+
+
+# The same games over token ids: those of our own rollouts, bit for bit in the mask.
+
+
+@pytest.fixture(scope="module", params=["qwen3", "gemma3", "embedded"])
+def codec(request) -> ChatCodec:
+    return ChatCodec(make_tokenizer() if request.param == "embedded" else family_tokenizer(request.param))
+
+
+def played(codec: ChatCodec, completions: list[list[int]]) -> tuple[list[int], list[int], float]:
+    """All tokens, mask and reward of a game, put together as trainers do it: prompts less what came before."""
+    env = TokenEnv(game_source(SETTINGS).open(TASK), codec)
+    ids = list(env.initial_ids)
+    mask, total = [0] * len(ids), 0.0
+    for completion in completions:
+        step = env.step(completion)
+        ids += completion
+        mask += [1] * len(completion)
+        total += step.reward
+        if not step.done:
+            assert list(step.next_ids[: len(ids)]) == ids
+            mask += [0] * (len(step.next_ids) - len(ids))
+            ids = list(step.next_ids)
+    assert env.game.over
+    return ids, mask, total
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tokens_mask_and_reward_are_the_rollouts(codec: ChatCodec, kind: str) -> None:
+    mine = ours(kind, codec=codec)
+    completions = [codec.reply_ids(reply) for reply in replies_of(kind, game_source(SETTINGS))]
+    ids, mask, total = played(codec, completions)
+    assert (ids, mask) == (mine.ids, mine.mask)
+    assert math.isclose(total, mine.reward.total, abs_tol=1e-9)
+
+
+def test_prefix_guesses_are_not_trained() -> None:
+    codec = ChatCodec(family_tokenizer("qwen3"))
+    completions = [codec.reply_ids(reply) for reply in replies_of("won", game_source(SETTINGS))]
+    ids, mask, _ = played(codec, completions)
+    picture = mask_picture(codec, ids, mask)
+    assert "assistant\n<guess>crane</guess><|im_end|>" in picture
+    assert "assistant\n⟦<think>Try the vowels.</think><guess>house</guess><|im_end|>⟧\n<|im_start|>user" in picture
+    assert picture.count("⟦") == 2
+
+
+def test_a_completion_cut_short_is_closed_but_not_trained_to_stop(codec: ChatCodec) -> None:
+    env = TokenEnv(game_source(SETTINGS).open(TASK), codec)
+    cut = codec.reply_ids("<guess>house</guess>")[:-2]
+    step = env.step(cut)
+    after = list(step.next_ids[len(env.initial_ids) :])
+    assert after[: len(cut) + 1] == [*cut, codec.turn_end_ids[0]]
+    assert env.game.env.played[-1].overlong
+
+
+def test_a_game_too_long_for_the_trainer_is_lost() -> None:
+    codec = ChatCodec(family_tokenizer("qwen3"))
+    source = game_source(SETTINGS)
+    opening = TokenEnv(source.open(TASK), codec).initial_ids
+    env = TokenEnv(source.open(TASK), codec, max_prompt_tokens=len(opening) + 5)
+    step = env.step(codec.reply_ids("<guess>house</guess>"))
+    assert step.done
+    assert step.next_ids == ()
+    assert env.game.env.transcript().stop_reason == "token_budget"
+    assert env.game.breakdown is not None
+    assert math.isclose(step.reward, env.game.breakdown.total)

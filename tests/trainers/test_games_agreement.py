@@ -200,12 +200,9 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
 
     from wordle_rl.mlx.losses import policy_loss
     from wordle_rl.mlx.scores import MLXBatch, score
-    from wordle_rl.train.loss import PolicyLoss, Totals
 
     policy, reference = on_mlx
-    settings, examples = settings_of(name), mlx_examples(credit_of(name))
-    counts = [sum(example.loss_mask) for example in examples]
-    weights = PolicyLoss(settings.aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    settings, examples, weights = settings_of(name), mlx_examples(credit_of(name)), weights_of_rows(name)
     loss = 0.0
     for first in range(0, len(examples), micro_batch_size):
         part = slice(first, first + micro_batch_size)
@@ -263,22 +260,70 @@ def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
 # verl.
 
 
-@pytest.mark.parametrize(("credit", "scale"), CREDITS)
-def test_verl_gives_the_credit_of_the_table(credit: str, scale: bool) -> None:
+@pytest.fixture(scope="module")
+def on_verl() -> tuple[torch.Tensor, torch.Tensor, Any]:
+    """The games as verl's padded batch: rewards on the last tokens of turns, masks, groups."""
     pytest.importorskip("verl")
-    from wordle_rl.trainers.verl.advantages import credited
+    import numpy as np
 
     table = expected()
-    mask = table.padded(table.masks)
+    mask = torch.nn.functional.pad(table.padded(table.masks), (0, 0, 0, 1))  # verl fills a batch up with masked rows
     rewards = torch.zeros_like(mask)
     for number, values in enumerate(table.rewards):
         ends = [p for p, m in enumerate(table.masks[number]) if m and not (*table.masks[number], 0)[p + 1]]
         rewards[number, ends] = torch.tensor(values)
-    found = credited(credit, rewards, mask, [number // GROUP for number in GAME_NUMBERS], scale=scale)
+    groups = [*(f"group {number // GROUP}" for number in GAME_NUMBERS), "padding"]
+    return rewards, mask, np.array(groups, dtype=object)
+
+
+def at_turns(found: torch.Tensor, number: int) -> list[float]:
+    """The values of a game where its turns begin."""
+    mask = expected().masks[number]
+    return found[number, [p for p, m in enumerate(mask) if m and not (0, *mask)[p]]].tolist()
+
+
+@pytest.mark.parametrize(("credit", "scale"), CREDITS)
+def test_verl_gives_the_credit_of_the_table(on_verl, credit: str, scale: bool) -> None:
+    from wordle_rl.trainers.verl.advantages import credited
+
+    rewards, mask, groups = on_verl
+    found = credited(credit, rewards, mask, groups, scale=scale)
     for number in GAME_NUMBERS:
-        starts = [p for p, m in enumerate(table.masks[number]) if m and not (0, *table.masks[number])[p]]
-        near(found[number, starts].tolist(), table.advantages[f"{credit} {scale}"][number])
+        near(at_turns(found, number), expected().advantages[f"{credit} {scale}"][number])
     assert not found[mask == 0].any()
+
+
+@pytest.mark.parametrize("scale", [False, True])
+def test_verls_own_estimator_gives_game_credit(on_verl, scale: bool) -> None:
+    from verl.trainer.ppo.core_algos import compute_grpo_outcome_advantage
+
+    found, _ = compute_grpo_outcome_advantage(*on_verl, norm_adv_by_std_in_grpo=scale)
+    for number in GAME_NUMBERS:
+        near(at_turns(found, number), expected().advantages[f"game {scale}"][number])
+
+
+def test_verls_critic_is_taught_the_reward_of_this_turn_and_of_all_later_ones(on_verl) -> None:
+    from verl.trainer.ppo.core_algos import compute_gae_advantage_return
+
+    rewards, mask, _ = on_verl
+    _, returns = compute_gae_advantage_return(rewards, torch.zeros_like(rewards), mask, gamma=1.0, lam=1.0)
+    for number, earned in enumerate(expected().rewards):
+        near(at_turns(returns, number), [sum(earned[turn:]) for turn in range(len(earned))])
+
+
+@pytest.mark.parametrize("credit", ["turn", "guess"])
+def test_verl_finds_our_estimators_by_their_names(on_verl, credit: str) -> None:
+    from omegaconf import OmegaConf
+    from verl.protocol import DataProto
+    from verl.trainer.ppo.ray_trainer import compute_advantage
+
+    from wordle_rl.trainers.verl.advantages import ESTIMATORS, credited
+
+    rewards, mask, groups = on_verl
+    data = DataProto.from_dict({"token_level_rewards": rewards, "response_mask": mask}, non_tensors={"uid": groups})
+    config = OmegaConf.create({"norm_adv_by_std_in_grpo": False})
+    done = compute_advantage(data, adv_estimator=ESTIMATORS[credit], config=config)
+    assert torch.equal(done.batch["advantages"], credited(credit, rewards, mask, groups, scale=False))
 
 
 def test_verl_gives_the_log_probabilities_of_the_table() -> None:
@@ -323,38 +368,3 @@ def test_verl_gives_the_losses_of_the_table(name: str) -> None:
         divergence = core.kl_penalty(policy, table.padded(table.reference_logprobs), "low_var_kl")
         loss = loss + settings.beta * core.agg_loss(divergence, mask, how)
     near(float(loss), expected().losses[name])
-
-
-# renderers, which encode with a published chat template: the same games in its tokens.
-
-
-@pytest.mark.trainers
-@pytest.mark.filterwarnings("default")
-@pytest.mark.parametrize("number", GAME_NUMBERS)
-def test_renderers_give_the_tokens_and_masks_of_our_own_rollout(number: int) -> None:
-    renderers = pytest.importorskip("renderers")
-    from chat_families import family_tokenizer
-
-    from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.env import WordleEnv
-
-    tokenizer = family_tokenizer("qwen3")
-    codec = ChatCodec(tokenizer)
-    renderer = renderers.create_renderer(tokenizer, renderers.Qwen3RendererConfig(thinking_retention="all"))
-    [segment] = played(codec)[number].segments
-    env = WordleEnv(GAMES[number][0], WORDS, prompter())
-    opening = [dict(message) for message in env.conversation]
-    ids = renderer.render_ids(opening, add_generation_prompt=True)
-    mask = [0] * len(ids)
-    for turn in range(len(GAMES[number][1])):
-        text = reply_of(number, turn)
-        sampled = codec.encode("<guess>") if text is None else codec.reply_ids(text)
-        feedback = env.step("<guess>" if text is None else text).messages
-        ids, mask = [*ids, *sampled], [*mask, *[1] * len(sampled)]
-        if env.stop_reason is None:
-            previous = ids[: len(ids) - len(sampled)]
-            bridged = renderer.bridge_to_next_turn(previous, sampled, [dict(message) for message in feedback])
-            mask += [0] * (len(bridged.token_ids) - len(ids))
-            ids = list(bridged.token_ids)
-    assert ids == [*segment.prompt_ids, *segment.token_ids]
-    assert mask == [*[0] * len(segment.prompt_ids), *segment.loss_mask]

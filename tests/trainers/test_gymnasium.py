@@ -21,7 +21,7 @@ def make(**kwargs):
 
 
 def test_it_is_registered_and_passes_gymnasiums_own_check() -> None:
-    env = make(render_mode="ansi")
+    env = make()
     assert isinstance(env.unwrapped, WordleTextEnv)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -67,13 +67,3 @@ def test_nothing_before_the_end_holds_the_secret() -> None:
     shown += [env.step(reply) for reply in replies[:-1]]
     assert secret not in str(shown)
     assert env.step(replies[-1])[4]["secret"] == secret
-
-
-def test_a_vector_of_environments_plays() -> None:
-    envs = gymnasium.make_vec(ENV_ID, num_envs=2, vectorization_mode="sync")
-    texts, _ = envs.reset(seed=[1, 1])
-    assert texts[0] == texts[1]
-    _, rewards, terminated, _, _ = envs.step(["<guess>crane</guess>", "nothing"])
-    assert rewards.shape == (2,)
-    assert not terminated.any()
-    envs.close()

@@ -41,15 +41,6 @@ def test_rewards_are_the_rollouts(kind: str) -> None:
     assert env.get_metrics()["won"] == mine.trajectory.transcript.won
 
 
-def test_the_repetitions_of_a_row_share_secret_and_prefix_guesses() -> None:
-    group = [make() for _ in range(3)]
-    openings = [env.init([{"role": "user", "content": "ignored"}]) for env in group]
-    assert openings[0] == openings[1] == openings[2]
-    last = replies_of("won", game_source(SETTINGS))[-1]
-    assert [env.step(last)["done"] for env in group] == [True] * 3
-    assert [env.get_metrics()["won"] for env in group] == [1.0] * 3
-
-
 def test_rows_name_games_and_hold_their_opening() -> None:
     rows = dataset_rows(SETTINGS, "val", 5, max_given=2, seed=1)
     for row in rows:

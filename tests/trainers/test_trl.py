@@ -59,28 +59,15 @@ def test_a_game_that_the_model_left_is_forfeited(game_server: str) -> None:
     assert left.get_reward() == left.get_reward()
 
 
-def test_a_call_after_the_end_changes_nothing(game_server: str) -> None:
-    environment = WordleToolEnvironment(game_server)
-    environment.reset(**ROW)
-    environment.guess(words_of("won")[-1])
-    reward = environment.get_reward()
-    assert environment.guess("crane") == "The game is over. Call no tool."
-    assert environment.get_reward() == reward
-
-
 def test_a_session_plays_one_game_after_another(game_server: str) -> None:
     environment = WordleToolEnvironment(game_server, style="symbols", reward="sparse")
+    source = game_source(LoopSettings(reward_preset="sparse"))
+    won_at_once = source.open(TASK).step(replies_of("won", source)[-1]).reward
     for _ in range(2):
         assert "⬛" in environment.reset(**ROW)
         environment.guess(words_of("won")[-1])
-        assert math.isclose(environment.get_reward(), won_at_once(), abs_tol=1e-9)
-
-
-def won_at_once() -> float:
-    """The sparse reward of a game that is won by its first own guess, two prefix guesses in."""
-    source = game_source(LoopSettings(reward_preset="sparse"))
-    game = source.open(TASK)
-    return game.step(replies_of("won", source)[-1]).reward
+        assert environment.guess("crane") == "The game is over. Call no tool."
+        assert math.isclose(environment.get_reward(), won_at_once, abs_tol=1e-9)
 
 
 class Scripted:

@@ -5,6 +5,7 @@ import math
 import os
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,19 @@ def test_the_training_clients_tokens_and_mask_are_the_rollouts(tmp_path: Path) -
     assert [token for node in trace["nodes"] for token in node["token_ids"]] == mine.ids
     assert [int(flag) for node in trace["nodes"] for flag in node["mask"]] == mine.mask
     assert math.isclose(trace["rewards"]["game"]["score"], mine.reward.total, abs_tol=1e-9)
+
+
+def test_verifiers_and_renderers_take_the_launch_file_for_prime_rl() -> None:
+    from pydantic import TypeAdapter
+    from renderers import DefaultRendererConfig, RendererConfig
+    from verifiers.v1.utils.loaders import resolve_env_config
+
+    file = Path(__file__).resolve().parents[2] / "scripts" / "prime_rl" / "eight_gpus.toml"
+    orchestrator = tomllib.loads(file.read_text(encoding="utf-8"))["orchestrator"]
+    for part, split in (("train", "train"), ("eval", "val")):
+        (source,) = orchestrator[part]["source"]
+        env = resolve_env_config(source["env"])
+        assert env.agent.harness.id == "null"
+        task = next(iter(WordleTaskset(env.taskset).load()))
+        assert (task.data.split, task.data.index) == (split, 0)
+    assert isinstance(TypeAdapter(RendererConfig).validate_python(orchestrator["renderer"]), DefaultRendererConfig)

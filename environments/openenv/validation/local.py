@@ -79,11 +79,7 @@ class ServerProcess:
         return line.removeprefix(_READY).partition(";")[0]
 
     def inspect(self) -> dict[str, Any]:
-        """Its process id and its peak memory, which must be within what the package declares.
-
-        Raises:
-            ProviderError: If it is not.
-        """
+        """Its process id and its peak memory, which must be within what the package declares."""
         status = Path(f"/proc/{self._process.pid}/status").read_text()
         peak_kib = int(status.partition("VmHWM:")[2].split()[0])
         if peak_kib > self._spec.resources.memory_mb * 1024:
@@ -96,19 +92,11 @@ class ServerProcess:
         return self._log.read()[-max_bytes:]
 
     def exec(self, argv: list[str], timeout_s: float) -> ExecResult:  # noqa: ARG002  # the signature is given
-        """Refused: a process without a container of its own has no inside.
-
-        Raises:
-            ProviderError: Always.
-        """
+        """Refused: a process without a container of its own has no inside."""
         raise ProviderError("a local process runs no further commands")
 
     def measure_network(self) -> dict[str, Any]:
-        """Reachability of a sink of ours, from here and from the namespace of the server, which must be the same one.
-
-        Raises:
-            ProviderError: If it is another.
-        """
+        """Reachability of a sink of ours, from here and from the server's namespace, which must be the same one."""
         if _network_of("self") != _network_of(str(self._process.pid)):
             raise ProviderError("the server runs in a network namespace of its own, which is not measured")
         with socket.create_server(("127.0.0.1", 0)) as sink:
@@ -140,11 +128,7 @@ class ServerProcess:
 
 
 class LocalProcessProvider:
-    """OpenEnv's `ValidationProvider` for a process of this machine.
-
-    Args:
-        patience: Times the deadline of the start, for a machine that does other things as well.
-    """
+    """OpenEnv's `ValidationProvider` for a process of this machine. `patience` times the deadline of the start."""
 
     name = "local-process"
     capabilities = frozenset({ProviderCapability.IMAGE_BUILD, ProviderCapability.NETWORK_POLICY})
@@ -154,21 +138,13 @@ class LocalProcessProvider:
         self._patience = patience
 
     def build(self, root: Path, execution: ExecutionDeclaration) -> str:
-        """The digest of the package; there is no image, as the installed package is what runs.
-
-        Raises:
-            ProviderError: If the Dockerfile that the package declares is missing.
-        """
+        """The digest of the package; there is no image, as the installed package is what runs."""
         if not (root / execution.dockerfile).is_file():
             raise ProviderError(f"{execution.dockerfile} is missing")
         return f"sha256:{source_digest(root)}"
 
     def start(self, spec: LaunchSpec) -> ServerProcess:
-        """Start a server.
-
-        Raises:
-            StartupError: If it does not answer in time.
-        """
+        """Start a server."""
         return ServerProcess(spec, self._patience * spec.startup_timeout_s)
 
 

@@ -35,8 +35,6 @@ def conformance(
     games: int = 30,
     only: tuple[str, ...] = (),
     seed: Seed = 0,
-    max_turns: int = 6,
-    action_field: str = "",
     token_variable: str = "",
     out: Path | None = None,
     as_json: Json = False,
@@ -49,15 +47,11 @@ def conformance(
         dialect: How guesses are written: tagged <guess>crane</guess>, bracketed [crane], or plain crane.
         games: Games per player in checks that compare rewards.
         only: Ids of the checks to run. Default: all.
-        max_turns: Guesses per game.
-        action_field: Field of a server's action that takes the reply. Default: its only required string.
         token_variable: Environment variable that holds a server's bearer token.
         out: Directory to write conformance.json to.
     """
     if bool(target) == bool(trainer):
         raise ConfigError("name either an environment or a --trainer")
-    if out is not None and out.exists() and not out.is_dir():
-        raise ConfigError(f"--out {out} is a file; give a directory")
     if games < 1:
         raise ConfigError(f"--games {games} plays none; give at least 1")
     known = [check.check_id for check in CHECKS]
@@ -70,14 +64,16 @@ def conformance(
 
             checked = examine_trainer(resolve(trainer, "--trainer", ConfigError, takes="case"))
         else:
-            subject, found = _open(target, action_field, token_variable), load_words(words)
-            examiner = Examiner(subject, Solver(found), dialect, games, seed, max_turns)
+            subject, found = _open(target, token_variable), load_words(words)
+            examiner = Examiner(subject, Solver(found), dialect, games, seed)
             with examiner.session(seed):  # a target that opens no game is a wrong input, not a failed check
                 pass
-            facts |= {"words": found.fingerprint, "dialect": dialect, "games": games, "seed": seed, "turns": max_turns}
+            facts |= {"words": found.fingerprint, "dialect": dialect, "games": games, "seed": seed}
             checked = examine(examiner, [check for check in CHECKS if check.check_id in (only or known)])
     except TargetError as error:
         raise ConfigError(str(error)) from None
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
     results = []
     for result in checked:
         console.messages.print(f"{result.status:5} {result.check_id}")
@@ -88,7 +84,6 @@ def conformance(
     report = {"target": name, "conforms": conforms, "counts": counts, "facts": facts, "results": rows}
     shown = _table(results), Text(f"{name} {'conforms' if conforms else 'does not conform'}: {counts}")
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
         write_json(out / "conformance.json", report)
     if as_json:
         console.print_json(report)
@@ -97,8 +92,7 @@ def conformance(
     return 0 if conforms else 1
 
 
-def _open(name: str, action_field: str, token_variable: str) -> Target:
-    # A URL is an OpenEnv server, anything else is `package.module:factory`.
+def _open(name: str, token_variable: str) -> Target:
     if "://" not in name:
         return module_target(name)
     try:
@@ -108,7 +102,7 @@ def _open(name: str, action_field: str, token_variable: str) -> Target:
     token = os.environ.get(token_variable, "")
     if token_variable and not token:
         raise TargetError(f"--token-variable names {token_variable}, which is empty or not set")
-    return OpenEnvTarget(name, token, action_field)
+    return OpenEnvTarget(name, token)
 
 
 def _table(results: Sequence[CheckResult]) -> Table:

@@ -15,7 +15,7 @@ from itertools import islice, zip_longest
 from typing import Literal, NamedTuple
 
 from wordle_rl.conformance import examiner as play
-from wordle_rl.conformance.examiner import PAIRS, Examiner, Game, Player, Reply, naive_marks
+from wordle_rl.conformance.examiner import MAX_TURNS, PAIRS, Examiner, Game, Player, Reply, naive_marks
 from wordle_rl.conformance.targets import Dialect, SessionLostError, TargetError, read_marks
 from wordle_rl.game import score_guess
 
@@ -149,46 +149,32 @@ def _turn_limit(ex: Examiner) -> Found:
     games = ex.games(play.LOSER)
     faults = []
     for game in games:
-        if not game.done or len(game.turns) != ex.max_turns:
+        if not game.done or len(game.turns) != MAX_TURNS:
             how = "over" if game.done else "not over"
-            faults.append(f"seed {game.seed}: {how} after {len(game.turns)} guesses instead of {ex.max_turns}")
+            faults.append(f"seed {game.seed}: {how} after {len(game.turns)} guesses instead of {MAX_TURNS}")
             if refused := [turn.step.text[:60] for turn in game.turns if turn.marks is None]:
                 faults[-1] += f"; a guess got no marks (--words, --dialect): {refused[0]!r}"
-    return faults, f"{len(games)} games of {ex.max_turns} guesses"
-
-
-def _marked(games: Iterable[Game]) -> tuple[list[tuple[str, str]], list[str]]:
-    """Return (secret, guess) of every marked guess in won games, and a fault for every wrong mark."""
-    checked = [(game.secret, *marked) for game in games if game.secret is not None for marked in game.scored]
-    wrong = [
-        f"secret {secret!r}, guess {guess!r}: {marks}, by the rules {score_guess(secret, guess)}"
-        for secret, guess, marks in checked
-        if marks != score_guess(secret, guess)
-    ]
-    return [(secret, guess) for secret, guess, _ in checked], wrong
+    return faults, f"{len(games)} games of {MAX_TURNS} guesses"
 
 
 @_check("wordle.marks")
 def _marks(ex: Examiner) -> Found:
     """Greens come first, then yellows from the left while copies of the letter are left, by the word list (--words)."""
-    games = ex.games(play.SOLVER, play.CONSISTENT)
-    checked, faults = _marked(games)
+    games = ex.games(play.SOLVER, play.CONSISTENT, play.DETECTIVE)
+    marked = [(game.secret, *pair) for game in games if game.secret is not None for pair in game.scored]
+    faults = [
+        f"secret {secret!r}, guess {guess!r}: {marks}, by the rules {score_guess(secret, guess)}"
+        for secret, guess, marks in marked
+        if marks != score_guess(secret, guess)
+    ]
     faults += [
         f"{game}: no answer of the word list fits {game.scored}"
         for game in games
         if not game.secret and game.scored and not game.candidates
     ]
-    _skip_if(not faults and not checked, "no game was won, or no marks could be read")
-    return faults, f"{len(checked)} guesses of {len(games)} games"
-
-
-@_check("wordle.repeated_letters")
-def _repeated_letters(ex: Examiner) -> Found:
-    """Each copy of a letter is used once, greens before yellows."""
-    checked, faults = _marked(ex.games(play.DETECTIVE))
-    telling = [each for each in checked if naive_marks(*each) != score_guess(*each)]
-    _skip_if(not faults and not telling, "no game came to a known secret with a guess that tells scorers apart")
-    return faults, f"{len(checked)} guesses; on {len(telling)} with a repeated letter a common fault shows"
+    _skip_if(not faults and not marked, "no game was won, or no marks could be read")
+    telling = sum(naive_marks(secret, guess) != score_guess(secret, guess) for secret, guess, _ in marked)
+    return faults, f"{len(marked)} guesses of {len(games)} games; {telling} tell a scorer that forgets copies apart"
 
 
 @_check("wordle.after_end")
@@ -225,7 +211,7 @@ def _refusals(ex: Examiner) -> Found:
         game = ex.play(player, ex.seeds[0])
         if fault := _bad_answer(game):
             faults.append(f"{name}: {fault}")
-        by_cost.setdefault(f"{ex.max_turns + 1 - len(game.turns)} turns" if game.done else "no end", []).append(name)
+        by_cost.setdefault(f"{MAX_TURNS + 1 - len(game.turns)} turns" if game.done else "no end", []).append(name)
     if len(by_cost) > 1:
         faults.append(f"bad replies differ in cost: {by_cost}")
     if not all(game.done for game in ex.games(play.INVALID, count=3)):
@@ -238,7 +224,7 @@ def _bad_answer(game: Game) -> str:
     if len(game.turns) < 3:
         return game.lost_session or "it ended the game"
     first, bad, after = game.turns[:3]
-    before = first.guess or ""
+    before = first.reply.guess or ""
     # Marks of the earlier guess are no fault if later answers repeat them too: then they are a history.
     stale = read_marks(bad.step.text, before) is not None and read_marks(after.step.text, before) is None
     if after.marks is None:
@@ -307,34 +293,22 @@ def leaks_in(texts: Sequence[tuple[Game, str]]) -> list[str]:
     return leaks
 
 
-def _with_secrets(ex: Examiner) -> list[Game]:
-    """Return won games, and a few lost ones whose secrets are known from won games of the same seed."""
-    games = [game for game in ex.games(play.SOLVER, play.DETECTIVE) if game.secret]
-    _skip_if(not games, "no game was won, so no secret is known to search for")
-    lost = [] if ex.unseeded else [game for game in ex.games(play.LOSER, play.INVALID, count=5) if not game.secret]
-    secrets = {game.seed: game.secret for game in games}
-    return games + [replace(game, secret=secrets[game.seed]) for game in lost if game.seed in secrets]
-
-
 @_check("semantic.no_solution_leakage")
 def _no_solution_leakage(ex: Examiner) -> Found:
-    """No observation before the end holds the secret in any form."""
-    games = _with_secrets(ex)
-    seen = ([game.opening, *(turn.step for turn in game.turns if not turn.step.done)] for game in games)
-    texts = [(g, "\n".join(s.raw for s in steps if not s.refused)) for g, steps in zip(games, seen, strict=True)]
+    """No observation, state or error before the end holds the secret in any form."""
+    games = [game for game in ex.games(play.SOLVER, play.DETECTIVE) if game.secret]
+    _skip_if(not games, "no game was won, so no secret is known to search for")
+    # A few lost games too, whose secrets are known from won games of the same seed.
+    lost = [] if ex.unseeded else [game for game in ex.games(play.LOSER, play.INVALID, count=5) if not game.secret]
+    secrets = {game.seed: game.secret for game in games}
+    games += [replace(game, secret=secrets[game.seed]) for game in lost if game.seed in secrets]
+    texts = []
+    for game in games:
+        shown = [(turn.step.raw, turn.beside) for turn in game.turns if not turn.step.done]
+        texts.append(
+            (game, "\n".join([game.opening.raw, game.beside_opening, *(part for pair in shown for part in pair)]))
+        )
     return leaks_in(texts), f"{sum(len(text) for _, text in texts)} characters of {len(texts)} games searched"
-
-
-@_check("runtime.oracle_containment")
-def _oracle_containment(ex: Examiner) -> Found:
-    """State and errors do not hold the secret before the end."""
-
-    def beside(game: Game) -> list[str]:
-        refusals = [turn.step.raw for turn in game.turns if turn.step.refused and not turn.step.done]
-        return [game.beside_opening, *(turn.beside for turn in game.turns if not turn.step.done), *refusals]
-
-    texts = [(game, "\n".join(beside(game))) for game in _with_secrets(ex)]
-    return leaks_in(texts), f"{sum(len(text) for _, text in texts)} characters of state and refusals searched"
 
 
 @_check("statistical.gameability_gap")

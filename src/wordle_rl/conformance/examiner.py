@@ -17,6 +17,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver
 
 PAIRS = 10  # games to play a second time
+MAX_TURNS = 6  # guesses of a game
 
 
 class Reply(NamedTuple):
@@ -30,7 +31,6 @@ class Turn(NamedTuple):
     """One reply and its answer. `beside` holds what the target shows besides observations, such as its state."""
 
     reply: Reply
-    guess: str | None
     step: Step
     marks: str | None
     beside: str
@@ -66,17 +66,17 @@ class Game:
     @property
     def honest(self) -> bool:
         """True if every reply was a marked guess. The last guess may lack marks, since some environments omit them."""
-        return all(turn.guess is not None for turn in self.turns) and all(turn.marks for turn in self.turns[:-1])
+        return all(turn.reply.guess for turn in self.turns) and all(turn.marks for turn in self.turns[:-1])
 
     @property
     def scored(self) -> list[tuple[str, str]]:
         """Guesses with their marks."""
-        return [(turn.guess, turn.marks) for turn in self.turns if turn.guess is not None and turn.marks is not None]
+        return [(turn.reply.guess, turn.marks) for turn in self.turns if turn.reply.guess and turn.marks]
 
     @property
     def said(self) -> frozenset[str | None]:
         """Words guessed so far."""
-        return frozenset(turn.guess for turn in self.turns)
+        return frozenset(turn.reply.guess for turn in self.turns)
 
     @property
     def candidates(self) -> list[str]:
@@ -102,10 +102,11 @@ class Game:
         if not self.done or self.turns[-1].step.refused:
             return None
         last, fits = self.turns[-1], replace(self, turns=self.turns[:-1]).candidates
+        guess = last.reply.guess
         # Without marks for the last guess, a game is won if it ended early, or on the only answer that fits.
-        early = len(self.turns) < self.examiner.max_turns and self.honest
-        won = set(last.marks) == {"G"} if last.marks else last.guess in fits and (early or len(fits) == 1)
-        return last.guess if won else None
+        early = len(self.turns) < MAX_TURNS and self.honest
+        won = set(last.marks) == {"G"} if last.marks else guess in fits and (early or len(fits) == 1)
+        return guess if won else None
 
 
 class Player(NamedTuple):
@@ -124,7 +125,6 @@ class Examiner:
     dialect: Dialect
     num_games: int = 30  # games per player in checks that compare rewards
     seed: int = 0  # of the players; games are opened with `seed`, `seed + 1` and so on
-    max_turns: int = 6
     _games: dict[tuple[str, int], Game] = field(default_factory=dict)
 
     @property
@@ -134,14 +134,11 @@ class Examiner:
 
     def games(self, *players: Player, count: int | None = None) -> list[Game]:
         """Return games of players over the seeds (or the first `count`). Each is played once and kept."""
-        return [self.game(player, seed) for player in players for seed in self.seeds[:count]]
-
-    def game(self, player: Player, seed: int) -> Game:
-        """Return one game, played once and kept."""
-        key = (player.name, seed)
-        if key not in self._games:
-            self._games[key] = self.play(player, seed)
-        return self._games[key]
+        wanted = [(player, seed) for player in players for seed in self.seeds[:count]]
+        for player, seed in wanted:
+            if (player.name, seed) not in self._games:
+                self._games[player.name, seed] = self.play(player, seed)
+        return [self._games[player.name, seed] for player, seed in wanted]
 
     @cached_property
     def unseeded(self) -> list[Game]:
@@ -168,7 +165,7 @@ class Examiner:
 
     def play_in(self, session: Session, player: Player, seed: int, max_replies: int | None = None) -> Game:
         """Play until the game is over, the session breaks off, or `max_replies` were sent. The session stays open."""
-        limit = self.max_turns + 10 if max_replies is None else max_replies  # allow ten free refusals
+        limit = MAX_TURNS + 10 if max_replies is None else max_replies  # allow ten free refusals
         rng = random.Random(f"{self.seed}:{player.name}:{seed}")
         game = Game(self, seed, player.name, session.opening, rng, beside_opening=session.beside())
         while len(game.turns) < limit and not game.done:
@@ -179,7 +176,7 @@ class Examiner:
                 game = replace(game, lost_session=str(error) or "no answer")
                 break
             marks = None if reply.guess is None or step.refused else read_marks(step.text, reply.guess)
-            game = replace(game, turns=(*game.turns, Turn(reply, reply.guess, step, marks, beside)))
+            game = replace(game, turns=(*game.turns, Turn(reply, step, marks, beside)))
         return replace(game, secret=game.winning_word())
 
 
@@ -207,7 +204,7 @@ def _find_out(game: Game) -> Reply:
     if len(known) == 0:
         return game.any_of()
     secret = words.answers[known[0]]
-    if len(game.turns) >= game.examiner.max_turns - 1:
+    if len(game.turns) >= MAX_TURNS - 1:
         return game.guess(secret)
     if len(known) == 1:
         others = [word for word in words.guesses if word != secret and word not in game.said]

@@ -17,14 +17,14 @@ _TIMEOUT_S = 30.0
 
 
 class OpenEnvTarget(Target):
-    """The server at a URL. Replies go into `action_field`, or into the only required string of the action's schema."""
+    """The server at a URL. Replies go into the only required string of the action's schema."""
 
-    def __init__(self, url: str, token: str = "", action_field: str = "") -> None:
+    def __init__(self, url: str, token: str = "") -> None:
         if not url.startswith(("http://", "https://")):
             raise TargetError(f"{url!r} is no address; begin it with http:// or https://")
         self.name = url.rstrip("/")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._field = action_field or self._field_of_action()
+        self._field = self._field_of_action()
 
     def open(self, seed: int) -> Session:
         """Open a session and reset it."""
@@ -42,7 +42,7 @@ class OpenEnvTarget(Target):
         fields = action.get("properties", {})
         strings = [name for name in action.get("required", []) if fields.get(name, {}).get("type") == "string"]
         if len(strings) != 1:
-            raise TargetError(f"the action of {self.name} has the required strings {strings}; give --action-field")
+            raise TargetError(f"the action of {self.name} has the required strings {strings}, not one for the reply")
         return str(strings[0])
 
 

@@ -85,8 +85,6 @@ class _ModuleSession(Session):
         self._env = env
         parameters = inspect.signature(env.reset).parameters
         takes_seed = "seed" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-        if not takes_seed and hasattr(env, "seed"):
-            env.seed(seed)
         answer = env.reset(seed=seed) if takes_seed else env.reset()
         observation, info = answer if isinstance(answer, tuple) and len(answer) == 2 else (answer, {})
         self.opening = Step(text_of(observation), raw=as_sent([observation, info]))

@@ -95,14 +95,13 @@ def expected(case: Case) -> Made:
     return {**made, "logprobs": logprobs, "loss": losses}
 
 
-CHECKS = {
+CHECKS = {  # key of an adapter's dict -> its requirement
     "ids": "Trains on the sampled tokens; no text is tokenised again.",
     "mask": "Learns the policy's own replies as a whole, and neither feedback nor replies in the prompt.",
     "logprobs": "Scores each token given all before it, as for a row by itself.",
     "advantages": "Compares a game with its own group, and credits only trained tokens.",
     "loss": "Sums clipped terms as the loss of that name does.",
 }
-"""Key of an adapter's dict, and its requirement."""
 
 
 def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -> Iterator[CheckResult]:

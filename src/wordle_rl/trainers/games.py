@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
+from wordle_rl.chat.codec import ChatCodec, opening_length
 from wordle_rl.config import ConfigError, FixedRewardSettings, GameSettings, Section, WordSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.env import StopReason, Transcript, WordleEnv
+from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Message, Shape
 from wordle_rl.reward import RewardBreakdown, TurnRewards
 from wordle_rl.train.starts import random_given
@@ -50,16 +50,8 @@ class BoardTask(Section):
     """Prefix guesses."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
-    """Result of one reply.
-
-    Attributes:
-        messages: The feedback; empty once the game is over.
-        reward: Reward of the turn. The rewards of a game add up to the rubric's.
-        terminated: True if the rules ended the game.
-        truncated: True if something else ended the game.
-    """
+class TurnResult(NamedTuple):
+    """Result of one reply. `messages` is the feedback, empty once the game is over."""
 
     messages: tuple[Message, ...]
     reward: float
@@ -73,34 +65,24 @@ class TurnResult:
 
 
 class LiveGame:
-    """One game in play, with its rewards.
+    """One game in play. The rewards of its turns add up to the rubric's; `scoring` is held while one is computed."""
 
-    Args:
-        env: The game.
-        rewards: Scores its turns.
-        judging: Lock held while scoring, since games share a solver.
-    """
-
-    def __init__(self, env: WordleEnv, rewards: TurnRewards, judging: threading.Lock) -> None:
+    def __init__(self, env: WordleEnv, rewards: TurnRewards, scoring: threading.Lock) -> None:
         self.env = env
-        self._rewards, self._judging = rewards, judging
-        self.prompt: tuple[Message, ...] = env.conversation
+        self.prompt = env.conversation
+        self._rewards, self._scoring = rewards, scoring
 
     def step(self, reply: str, *, num_tokens: int | None = None, overlong: bool = False) -> TurnResult:
-        """Play one reply.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
+        """Play one reply."""
         observation = self.env.step(reply, num_tokens=num_tokens, overlong=overlong)
-        with self._judging:
+        with self._scoring:
             reward = self._rewards.next()
         return TurnResult(observation.messages, reward, observation.terminated, observation.truncated)
 
     def truncate(self) -> float:
         """End a running game that is out of tokens, as a loss. Return the reward this adds or takes back."""
         self.env.truncate(StopReason.TOKEN_BUDGET)
-        with self._judging:
+        with self._scoring:
             return self._rewards.rest() if self._has_begun else 0.0
 
     @property
@@ -113,122 +95,123 @@ class LiveGame:
         """Reward so far by component, or None before the first reply."""
         if not self._has_begun:
             return None
-        with self._judging:
+        with self._scoring:
             return self._rewards.breakdown()
 
     @property
     def _has_begun(self) -> bool:
         return not all(turn.is_prefix for turn in self.env.played)
 
-    def transcript(self) -> Transcript:
-        """Return the record of the finished game.
-
-        Raises:
-            RuntimeError: If the game is still running, since the record holds the secret.
-        """
-        return self.env.transcript()
-
     def summary(self) -> dict[str, float]:
         """Return figures of the finished game for a trainer's logs: won, turns, and each component's value."""
-        transcript = self.transcript()
-        breakdown = self.breakdown
+        transcript, breakdown = self.env.transcript(), self.breakdown
         values = breakdown.values if breakdown else {}
         return {"won": float(transcript.won), "turns": float(transcript.turns_used), **values}
 
 
 class GameSource:
-    """What all games of some settings share. Solvers compute nothing until a reward needs them.
-
-    Args:
-        settings: Words, rules, wording and reward.
-
-    Raises:
-        WordListError: If there is no such word list, or it is too small to split.
-    """
+    """What all games of some settings share. Solvers compute nothing until a reward needs them."""
 
     def __init__(self, settings: LoopSettings) -> None:
         self.settings = settings
         self.context = GameContext.from_settings(settings.words, settings.game)
         self.rubric = settings.rubric()
         # Trainers play in threads, and a solver caches results without a lock of its own.
-        self._judging = threading.Lock()
+        self._scoring = threading.Lock()
 
     def tasks(
         self, split: SplitName = "train", count: int | None = None, *, max_given: int = 0, seed: int = 0
     ) -> list[BoardTask]:
-        """Return the first tasks of a split. The order of a split is random already.
-
-        Args:
-            split: Part of the split.
-            count: Number of tasks. None: all.
-            max_given: Draw 0 to this many random prefix guesses per task.
-            seed: Random seed of the prefix guesses.
-
-        Raises:
-            ConfigError: If prefix guesses would leave no turn to play.
-        """
+        """Return the first `count` tasks of a split, or all, each with 0 to `max_given` random prefix guesses."""
         rules, words = self.context.prompter.rules, self.context.for_part(split).words
         if max_given >= rules.max_turns:
             raise ConfigError(f"max_given {max_given} leaves none of {rules.max_turns} turns to play; lower it")
         tasks = []
+        # The order of a split is random already.
         for index, secret in enumerate(self.context.split.named(split)[:count]):
             rng = random.Random(f"{seed}:{split}:{index}")
             given = random_given(words, secret, rng, max_given, hard_mode=rules.hard_mode) if max_given else ()
             tasks.append(BoardTask(split=split, index=index, given=given))
         return tasks
 
-    def open(self, task: BoardTask) -> LiveGame:
-        """Open a task's game.
+    def rows(self, tasks: Iterable[BoardTask]) -> list[dict[str, Any]]:
+        """Return data set rows: the game by its place, and its opening as `prompt`."""
+        return [{"prompt": list(self.open(task).prompt), **task.model_dump(mode="json")} for task in tasks]
 
-        Raises:
-            ConfigError: If the split has no such index.
-            ValueError: If a prefix guess is not allowed.
-        """
+    def open(self, task: BoardTask) -> LiveGame:
+        """Open a task's game."""
         context = self.context.for_part(task.split)
         secrets = context.split.named(task.split)
         if task.index >= len(secrets):
             raise ConfigError(f"split {task.split!r} has tasks 0 to {len(secrets) - 1}, not {task.index}")
         secret = secrets[task.index]
         env = WordleEnv(secret, context.words, context.prompter, task.given)
-        return LiveGame(env, TurnRewards(self.rubric, context.solver, secret, env), self._judging)
+        return LiveGame(env, TurnRewards(self.rubric, context.solver, secret, env), self._scoring)
 
 
 def game_source(settings: LoopSettings | Mapping[str, Any] | None = None) -> GameSource:
-    """Return the source of some settings, cached by their values.
-
-    Args:
-        settings: Settings, or a trainer's configuration of them. None: the defaults.
-
-    Raises:
-        ValidationError: If a setting is unknown or invalid.
-    """
+    """Return the source of some settings, or of a trainer's mapping of them, cached by their values."""
     if not isinstance(settings, LoopSettings):
         settings = LoopSettings.model_validate(_plain(settings or {}))
     return _source(settings.model_dump_json())
 
 
-def task_of(row: Mapping[str, Any]) -> BoardTask:
-    """Return the task of a data set row, ignoring other columns.
-
-    Raises:
-        ConfigError: If it names no game.
-    """
-    if "index" not in row:
-        raise ConfigError("the row names no game; make rows with GameSource.tasks(), or add the column index")
-    named = {name: row[name] for name in BoardTask.model_fields if row.get(name) is not None}
-    return BoardTask.model_validate({**named, "given": tuple(map(str, named.get("given", ())))})
-
-
-def text_of(messages: Sequence[Message]) -> str:
-    """Join messages into one text, for interfaces without chat."""
-    return "\n\n".join(message["content"] for message in messages)
-
-
 def _plain(value: Any) -> Any:
-    # Trainers pass their own mapping types; make plain dictionaries.
+    # Trainers pass their own mapping types, which pydantic does not take for a section.
     return {str(key): _plain(part) for key, part in value.items()} if isinstance(value, Mapping) else value
 
 
 @lru_cache(maxsize=8)
 def _source(settings: str) -> GameSource:
     return GameSource(LoopSettings.model_validate_json(settings))
+
+
+def task_of(row: Mapping[str, Any]) -> BoardTask:
+    """Return the task of a data set row, ignoring other columns."""
+    if "index" not in row:
+        raise ConfigError("the row names no game; make rows with GameSource.tasks(), or add the column index")
+    named = {name: row[name] for name in BoardTask.model_fields if row.get(name) is not None}
+    return BoardTask.model_validate({**named, "given": tuple(map(str, named.get("given", ())))})
+
+
+def text_of(messages: Sequence[Mapping[str, object]]) -> str:
+    """Join messages into one text, for interfaces without chat."""
+    return "\n\n".join(str(message["content"]) for message in messages)
+
+
+class TokenStep(NamedTuple):
+    """Result of one completion. `next_ids` is everything so far and the feedback; empty once the game is over."""
+
+    reward: float
+    done: bool
+    next_ids: tuple[int, ...] = ()
+
+
+class TokenEnv:
+    """One game over token ids. Prompts grow by concatenation, so sampled tokens are never re-encoded.
+
+    `initial_ids` is the first prompt, `stop_ids` ends a completion. A game whose next prompt would exceed
+    `max_prompt_tokens` is truncated, as a loss.
+    """
+
+    def __init__(self, game: LiveGame, codec: ChatCodec, max_prompt_tokens: int | None = None) -> None:
+        self.game = game
+        self.stop_ids = tuple(sorted(codec.stop_ids))
+        self._codec = codec
+        self._max_prompt_tokens = max_prompt_tokens
+        # Prefix guesses are concatenated turn by turn, as in play.
+        opening = codec.prompt_ids(game.prompt[: opening_length(game.prompt)])
+        self._ids = opening + codec.prompt_ids(game.prompt)[len(opening) :]
+        self.initial_ids = tuple(self._ids)
+
+    def step(self, completion: Sequence[int]) -> TokenStep:
+        """Play one completion exactly as sampled, with its closing token if there was one."""
+        overlong = not completion or completion[-1] not in self._codec.stop_ids
+        result = self.game.step(self._codec.text_of(completion), num_tokens=len(completion), overlong=overlong)
+        if result.done:
+            return TokenStep(result.reward, done=True)
+        feedback = self._codec.bridge_ids(result.messages[0])
+        self._ids += [*completion, *self._codec.closed(completion), *feedback]
+        if self._max_prompt_tokens is not None and len(self._ids) > self._max_prompt_tokens:
+            return TokenStep(result.reward + self.game.truncate(), done=True)
+        return TokenStep(result.reward, done=False, next_ids=tuple(self._ids))

@@ -31,11 +31,7 @@ class WordleResourcesServer(GymnasiumServer):
     ray_enabled = False
 
     async def reset(self, metadata: dict[str, Any], session_id: str | None = None) -> tuple[str | None, dict[str, Any]]:
-        """Begin the row's game. The row's input already holds the opening.
-
-        Raises:
-            ConfigError: If the row names no game.
-        """
+        """Begin the row's game. The row's input already holds the opening."""
         task = task_of(metadata)
         self.session_state[session_id] = game_source(self.config.wordle).open(task)
         return None, task.model_dump(mode="json")
@@ -46,11 +42,7 @@ class WordleResourcesServer(GymnasiumServer):
         metadata: dict[str, Any],  # noqa: ARG002
         session_id: str | None = None,
     ) -> tuple[str | None, float, bool, bool, dict[str, Any]]:
-        """Play the text of a response. The rewards of a game add up to the rubric's.
-
-        Raises:
-            KeyError: If the session has no game.
-        """
+        """Play the text of a response. The rewards of a game add up to the rubric's."""
         game = self.session_state[session_id]
         result = game.step(extract_text(action))
         observation = result.messages[0]["content"] if result.messages else None
@@ -67,24 +59,12 @@ def dataset_rows(
     max_given: int = 0,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return rows of NeMo Gym's data set: the opening as input, the agent, and the game by its place.
-
-    Args:
-        settings: The same as the server's.
-        split: Part of the split.
-        count: Number of rows. None: all.
-        agent: Name of the agent in NeMo Gym's configuration.
-        max_given: Draw 0 to this many random prefix guesses per row.
-        seed: Random seed of the prefix guesses.
-    """
+    """Return rows of NeMo Gym's data set: the opening as input, the agent of its configuration, the game's place."""
     source = game_source(settings)
+    shared = {"agent_ref": {"type": "responses_api_agents", "name": agent}}
     return [
-        {
-            "responses_create_params": {"input": list(source.open(task).prompt)},
-            "agent_ref": {"type": "responses_api_agents", "name": agent},
-            **task.model_dump(mode="json"),
-        }
-        for task in source.tasks(split, count, max_given=max_given, seed=seed)
+        {"responses_create_params": {"input": row.pop("prompt")}, **shared, **row}
+        for row in source.rows(source.tasks(split, count, max_given=max_given, seed=seed))
     ]
 
 

@@ -23,12 +23,7 @@ ENV_ID = "wordle"
 class WordleSkyRLEnv(BaseTextEnv):
     """One game. SkyRL makes one for each repetition of a row, so a group shares the row's game.
 
-    Args:
-        env_config: `LoopSettings` by name, from SkyRL's configuration.
-        extras: The row that names the game. Other columns are ignored.
-
-    Raises:
-        ConfigError: If the row names no game.
+    `env_config` holds `LoopSettings` by name, `extras` the row.
     """
 
     def __init__(self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None) -> None:
@@ -43,11 +38,7 @@ class WordleSkyRLEnv(BaseTextEnv):
         return list(self._game.prompt), self._task.model_dump(mode="json")
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Play one reply. The rewards of a game add up to the rubric's.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
+        """Play one reply. The rewards of a game add up to the rubric's."""
         self.turns += 1
         result = self._game.step(action)
         return BaseTextEnvStepOutput(
@@ -56,7 +47,7 @@ class WordleSkyRLEnv(BaseTextEnv):
 
     def get_metrics(self) -> dict[str, Any]:
         """Return figures of the finished game. SkyRL does not report a game it cut off, so that has none."""
-        return dict(self._game.summary()) if self._game.over else {}
+        return self._game.summary() if self._game.over else {}
 
 
 def register() -> None:
@@ -73,17 +64,7 @@ def dataset_rows(
     max_given: int = 0,
     seed: int = 0,
 ) -> list[dict[str, Any]]:
-    """Return rows of SkyRL's prompt data set: the opening, the environment, and the game by its place.
-
-    Args:
-        settings: The same as the environment's configuration.
-        split: Part of the split.
-        count: Number of rows. None: all.
-        max_given: Draw 0 to this many random prefix guesses per row.
-        seed: Random seed of the prefix guesses.
-    """
+    """Return rows of SkyRL's prompt data set; `settings` are those of the environment's configuration."""
     source = game_source(settings)
-    return [
-        {"prompt": list(source.open(task).prompt), "env_class": ENV_ID, **task.model_dump(mode="json")}
-        for task in source.tasks(split, count, max_given=max_given, seed=seed)
-    ]
+    rows = source.rows(source.tasks(split, count, max_given=max_given, seed=seed))
+    return [{"env_class": ENV_ID, **row} for row in rows]

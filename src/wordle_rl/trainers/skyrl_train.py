@@ -47,17 +47,7 @@ class WordleTrainConfig(SkyRLTrainConfig):
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> WordleTrainConfig:
-    """Read a configuration.
-
-    Args:
-        path: YAML under SkyRL's names.
-        overrides: `a.b.c=value`. They win over the file.
-
-    Raises:
-        ValueError: If SkyRL does not know a key.
-        ConfigError: If SkyRL would play fewer turns than a game has.
-        ValidationError: If a setting of the environment is unknown or invalid.
-    """
+    """Read YAML under SkyRL's names, with overrides `a.b.c=value`."""
     merged = OmegaConf.merge(OmegaConf.load(path), OmegaConf.from_cli(list(overrides)))
     config: WordleTrainConfig = WordleTrainConfig.from_dict_config(merged)
     turns = loop_settings(config).game.rules.max_replies
@@ -66,8 +56,16 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> WordleTrainConfig:
             f"generator.max_turns {config.generator.max_turns} cuts off games of up to {turns} replies; set it to "
             f"{turns}"
         )
-    _make_absolute(config)
+    # Ray's workers have a working directory of their own.
+    config.data.train_data = [_absolute(path) for path in config.data.train_data]
+    config.data.val_data = [_absolute(path) for path in config.data.val_data]
+    config.trainer.ckpt_path = _absolute(config.trainer.ckpt_path)
+    config.trainer.export_path = _absolute(config.trainer.export_path)
     return config
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else str(Path(path).absolute())
 
 
 def loop_settings(config: WordleTrainConfig) -> LoopSettings:
@@ -76,32 +74,15 @@ def loop_settings(config: WordleTrainConfig) -> LoopSettings:
 
 
 def write_data(config: WordleTrainConfig) -> None:
-    """Write the games for the trainer, each named by its place in the split.
-
-    Raises:
-        ConfigError: If `data` does not name exactly one file of JSON lines for training and for validation.
-    """
+    """Write the games for the trainer, each named by its place in the split."""
     settings = loop_settings(config)
     files = {"train": config.data.train_data, "val": config.data.val_data}
     for split, paths in files.items():
         if len(paths) != 1 or not paths[0].endswith(".jsonl"):
             raise ConfigError(f"data.{split}_data is {paths}, not one file of JSON lines; name one that ends in .jsonl")
-    for split, (name,) in files.items():
-        path = Path(name)
+        path = Path(paths[0])
         path.parent.mkdir(parents=True, exist_ok=True)
         write_jsonl(path, dataset_rows(settings, split))  # type: ignore[arg-type]  # one of two literals
-
-
-def _make_absolute(config: WordleTrainConfig) -> None:
-    # Ray's workers have a working directory of their own.
-    config.data.train_data = [_absolute(path) for path in config.data.train_data]
-    config.data.val_data = [_absolute(path) for path in config.data.val_data]
-    config.trainer.ckpt_path = _absolute(config.trainer.ckpt_path)
-    config.trainer.export_path = _absolute(config.trainer.export_path)
-
-
-def _absolute(path: str) -> str:
-    return path if "://" in path else str(Path(path).absolute())
 
 
 def train(config: WordleTrainConfig) -> None:

@@ -14,16 +14,11 @@ import tinker
 from tinker_cookbook.rl.types import Env, EnvGroupBuilder, StepResult
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
-from wordle_rl.trainers.token_env import TokenEnv
+from wordle_rl.trainers.games import BoardTask, LoopSettings, TokenEnv, game_source
 
 
 class WordleTinkerEnv(Env):
-    """One game over token ids.
-
-    Args:
-        env: The game.
-    """
+    """One game over token ids."""
 
     def __init__(self, env: TokenEnv) -> None:
         self._env = env
@@ -33,32 +28,20 @@ class WordleTinkerEnv(Env):
         return tinker.ModelInput.from_ints(list(self._env.initial_ids)), list(self._env.stop_ids)
 
     async def step(self, action: Sequence[int], *, extra: Mapping[str, Any] | None = None) -> StepResult:  # noqa: ARG002
-        """Play one completion. The rewards of a game add up to the rubric's.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
+        """Play one completion. The rewards of a game add up to the rubric's."""
         step = self._env.step(action)
         return StepResult(
             reward=step.reward,
             episode_done=step.done,
             next_observation=tinker.ModelInput.from_ints(list(step.next_ids)),
             next_stop_condition=list(self._env.stop_ids),
-            metrics=dict(self._env.game.summary()) if step.done else {},
+            metrics=self._env.game.summary() if step.done else {},
         )
 
 
 @dataclass(frozen=True)
 class WordleGroupBuilder(EnvGroupBuilder):
-    """The games of a group: one task, so one secret and the same prefix guesses.
-
-    Attributes:
-        task: The game by its place.
-        codec: Tokenizer and chat template of the policy.
-        group_size: Games in the group.
-        settings: Words, rules, wording and reward.
-        max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
-    """
+    """The games of a group: one task, so one secret and the same prefix guesses."""
 
     task: BoardTask
     codec: ChatCodec

@@ -12,10 +12,9 @@ trained with the game's reward. Our own trainer stops at the last guess, and pla
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from wordle_rl.prompt import Message, Prompter, Style
+from wordle_rl.prompt import Prompter, Style
 from wordle_rl.serve.openenv_client import WordleAction, WordleClient, WordleObservation
 from wordle_rl.trainers.games import text_of
 
@@ -31,11 +30,7 @@ _TASK_COLUMNS = ("seed", "split", "index", "given")
 class WordleToolEnvironment:
     """One session on a server, for one game after another. TRL offers other public methods to the model as tools.
 
-    Args:
-        base_url: URL of the server.
-        token: Bearer token, if the server asks for one.
-        style: Wording of the games. None: the server's.
-        reward: Reward preset. None: the server's.
+    `token` is the server's bearer token; `style` and `reward`, a preset, take the place of the server's.
     """
 
     def __init__(
@@ -50,17 +45,13 @@ class WordleToolEnvironment:
     def reset(self, **columns: Any) -> str:
         """Begin the game that a row names, by seed or by split and index. TRL gives a group the same row.
 
-        Args:
-            columns: The row. Other columns are ignored.
-
-        Returns:
-            The opening, prefix guesses included, for the end of the row's prompt.
+        Return the opening, prefix guesses included, which TRL puts at the end of the row's prompt.
         """
         asked = {name: columns[name] for name in _TASK_COLUMNS if columns.get(name) is not None}
         observation = self._client.reset(**asked, **self._options).observation
         self._total, self._is_over = 0.0, False
         # Drop the system message: it explains guesses in text, but here the tool takes them.
-        return text_of([_message(part) for part in observation.messages if part["role"] != "system"])
+        return text_of([part for part in observation.messages if part["role"] != "system"])
 
     def guess(self, word: str) -> str:
         """Guess a word.
@@ -75,7 +66,7 @@ class WordleToolEnvironment:
             return "The game is over. Call no tool."
         observation = self._send(self._prompter.reply(str(word)))
         if not observation.done:
-            return text_of([_message(part) for part in observation.messages])
+            return text_of(observation.messages)
         return f"The game is over: {(observation.stop_reason or 'ended').replace('_', ' ')}."
 
     def get_reward(self) -> float:
@@ -91,27 +82,7 @@ class WordleToolEnvironment:
         return result.observation  # type: ignore[no-any-return]  # openenv's wrapper is untyped
 
 
-def dataset_rows(
-    count: int, split: str = "train", start: int = 0, given: Sequence[Sequence[str]] = ()
-) -> list[dict[str, Any]]:
-    """Return rows of TRL's data set: the prompt, and the game by split and index.
-
-    Args:
-        count: Number of rows.
-        split: Part of the split.
-        start: Index of the first row.
-        given: Prefix guesses of each row; empty: none.
-    """
-    return [
-        {
-            "prompt": [{"role": "user", "content": TOOL_PROMPT}],
-            "split": split,
-            "index": start + place,
-            "given": list(given[place]) if given else [],
-        }
-        for place in range(count)
-    ]
-
-
-def _message(part: dict[str, str]) -> Message:
-    return Message(role=part["role"], content=part["content"])
+def dataset_rows(count: int, split: str = "train") -> list[dict[str, Any]]:
+    """Return rows of TRL's data set: the prompt, and the game by split and index."""
+    prompt = [{"role": "user", "content": TOOL_PROMPT}]
+    return [{"prompt": prompt, "split": split, "index": index} for index in range(count)]

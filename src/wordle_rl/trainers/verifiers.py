@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import verifiers.v1 as vf
 
-from wordle_rl.trainers.games import LiveGame, LoopSettings, game_source, task_of
+from wordle_rl.trainers.games import LoopSettings, game_source, task_of
 from wordle_rl.words.split import SplitName
 
 
@@ -96,7 +96,11 @@ class WordleVerifiersEnv(vf.Env[WordleVerifiersEnvConfig]):
         trace = interaction.trace
         if not game.over and trace.is_truncated and turn_rewards:
             turn_rewards[-1] += game.truncate()
-        _record(trace, game, turn_rewards)
+        if game.over and game.breakdown is not None:
+            trace.record_reward("game", game.breakdown.total)
+            trace.record_metrics(game.summary())
+            trace.info["turn_rewards"] = turn_rewards
+            trace.info["secret"] = game.env.transcript().secret
 
 
 def reply_of(segment: vf.Segment) -> str:
@@ -104,12 +108,3 @@ def reply_of(segment: vf.Segment) -> str:
     message = next(m for m in reversed(segment.messages) if isinstance(m, vf.AssistantMessage))
     text = message.content or ""
     return f"<think>{message.reasoning_content}</think>{text}" if message.reasoning_content else text
-
-
-def _record(trace: vf.Trace, game: LiveGame, turn_rewards: list[float]) -> None:
-    if not game.over or game.breakdown is None:
-        return
-    trace.record_reward("game", game.breakdown.total)
-    trace.record_metrics(game.summary())
-    trace.info["turn_rewards"] = turn_rewards
-    trace.info["secret"] = game.transcript().secret

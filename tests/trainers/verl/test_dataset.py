@@ -7,33 +7,22 @@ import pytest
 pytest.importorskip("verl")
 
 from training_fixtures import write_config
-from verl.utils.dataset.rl_dataset import RLHFDataset
 
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.policy.tiny import make_tokenizer
-from wordle_rl.trainers.verl.dataset import rows_of, write_data
-from wordle_rl.trainers.verl.main import compose
-from wordle_rl.trainers.verl.trainer import WordleTrainer
+from wordle_rl.trainers.verl.launch import rows_of, write_data
+from wordle_rl.trainers.verl.trainer import WordleTrainer, compose
+from wordle_rl.trainers.verl.translate import data_file
 
 
-def loaders(directory, files, *overrides: str) -> WordleTrainer:
+def loaders(run, *overrides: str) -> WordleTrainer:
     """verl's trainer as far as its data: what it would train and validate on."""
     trainer = object.__new__(WordleTrainer)
     tokenizer = make_tokenizer()
-    trainer.config = compose(
-        "one_gpu",
-        [
-            f"wordle.run_directory={directory}",
-            f"data.train_files={files.train}",
-            f"data.val_files={files.val}",
-            "data.dataloader_num_workers=0",
-            "data.train_batch_size=16",
-            "data.max_prompt_length=1024",
-            "trainer.total_epochs=1",
-            *overrides,
-        ],
-    )
+    files = (f"data.train_files={data_file(run, 'train')}", f"data.val_files={data_file(run, 'val')}")
+    lengths = ("data.train_batch_size=16", "data.max_prompt_length=1024", "trainer.total_epochs=1")
+    trainer.config = compose([*files, *lengths, "data.dataloader_num_workers=0", *overrides])
     trainer.tokenizer, trainer.processor, trainer.trainer_mode, trainer.parameter_sync_step = tokenizer, None, "sync", 1
     trainer._init_dataloader()
     return trainer
@@ -41,43 +30,36 @@ def loaders(directory, files, *overrides: str) -> WordleTrainer:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
-    """The embedded list, its context and its files."""
-    directory = tmp_path_factory.mktemp("data")
+    """A run directory with the files of the embedded list, and the context."""
+    run = tmp_path_factory.mktemp("data")
     config = RunConfig()
     context = GameContext.of(config)
-    return directory, context, write_data(config, context, directory)
+    write_data(config, context, run)
+    return run, context
 
 
 @pytest.mark.parametrize("batch_size", ["null", "1", "16"])
 def test_validation_shows_all_its_secrets_whatever_the_batch_size(whole, batch_size) -> None:
-    directory, context, files = whole
-    trainer = loaders(directory, files, f"data.val_batch_size={batch_size}")
+    run, context = whole
+    trainer = loaders(run, f"data.val_batch_size={batch_size}")
     shown = [str(secret) for batch in trainer.val_dataloader for secret in batch["secret"]]
     assert sorted(shown) == sorted(context.split.val)
     assert len(set(shown)) >= 50
 
 
 def test_training_shows_every_training_secret_once_an_epoch_and_no_other(whole) -> None:
-    directory, context, files = whole
-    trainer = loaders(directory, files)
+    run, context = whole
+    trainer = loaders(run)
     shown = [str(secret) for batch in trainer.train_dataloader for secret in batch["secret"]]
     assert len(shown) == len(set(shown)) == len(context.split.train) // 16 * 16
     assert set(shown) <= set(context.split.train)
 
 
-def test_what_the_agent_loop_needs_arrives(whole) -> None:
-    directory, _, files = whole
-    batch = next(iter(loaders(directory, files).train_dataloader))
-    assert {"secret", "split", "index", "agent_name", "raw_prompt"} <= set(batch)
-    assert set(batch["split"]) == {"train"}
-    assert set(batch["agent_name"]) == {"wordle"}
-
-
 def test_the_files_are_the_same_every_time_and_follow_the_seed(tmp_path, word_directory) -> None:
     def secrets(seed: int, name: str) -> list[str]:
         config = load_config(write_config(tmp_path / "mini.toml", word_directory)).model_copy(update={"seed": seed})
-        files = write_data(config, GameContext.of(config), tmp_path / name)
-        trainer = loaders(tmp_path, files, "data.shuffle=false", "data.train_batch_size=1")
+        write_data(config, GameContext.of(config), tmp_path / name)
+        trainer = loaders(tmp_path / name, "data.shuffle=false", "data.train_batch_size=1")
         return [str(secret) for batch in trainer.train_dataloader for secret in batch["secret"]]
 
     assert secrets(1, "a") == secrets(1, "b")
@@ -85,19 +67,9 @@ def test_the_files_are_the_same_every_time_and_follow_the_seed(tmp_path, word_di
     assert secrets(1, "a") != secrets(2, "c")
 
 
-@pytest.mark.parametrize("style", ["compact", "english", "symbols", "textarena"])
-def test_no_prompt_holds_its_secret(style) -> None:
-    context = GameContext.of(RunConfig.model_validate({"game": {"style": style}}))
+def test_no_prompt_holds_its_secret(whole) -> None:
+    _, context = whole
     rows = rows_of(context, context.split.val, "val")
-    assert len({row["secret"] for row in rows}) == len(rows)
     prompt = json.dumps(rows[0]["prompt"])
     assert all(row["prompt"] == rows[0]["prompt"] for row in rows)
     assert sum(row["secret"] in prompt for row in rows) <= 2  # words of the wording itself, the same for every secret
-
-
-def test_overlong_prompts_are_filtered_out(whole) -> None:
-    directory, _, files = whole
-    config = loaders(directory, files).config
-    for longest, kept in ((1024, 2298), (40, 0)):
-        config.data.update({"max_prompt_length": longest, "filter_overlong_prompts": True})
-        assert len(RLHFDataset(str(files.train), make_tokenizer(), config.data)) == kept

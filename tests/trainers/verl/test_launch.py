@@ -15,7 +15,7 @@ from verl_games import verl_run
 from wordle_rl.cli import main
 from wordle_rl.env import WordleEnv
 from wordle_rl.runs import read_jsonl
-from wordle_rl.trainers.verl.checkpoint import last_weights
+from wordle_rl.trainers.verl.launch import last_weights
 from wordle_rl.trainers.verl.play import run_games
 
 pytestmark = pytest.mark.slow
@@ -23,8 +23,8 @@ pytestmark = pytest.mark.slow
 GROUPS, EPOCH = 24, 2
 """Secrets a step, and steps in which all training secrets of the small list have been played."""
 OPTIONS = (
-    "--nodes", "2", "--workers", "1", "--max-prompt-tokens", "16", "--max-response-tokens", "160",
-    "--validate-every-steps", "2", "--val-batch-size", "1", "--epochs", "2",
+    "--nodes", "2", "--max-prompt-tokens", "16", "--max-response-tokens", "160",
+    "--validate-every-steps", "2", "--epochs", "2",
 )  # fmt: skip
 
 
@@ -37,11 +37,11 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
     changes["rl__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5 }"
     run = verl_run(directory / "run", word_directory, **changes)
     config = write_config(directory / "mini.toml", word_directory, **changes)
-    train(config, run, cluster, "trainer.total_training_steps=2", options=OPTIONS)
+    train(config, run, cluster, "data.val_batch_size=1", "trainer.total_training_steps=2", options=OPTIONS)
     assert last_weights(run).parents[1].name == "global_step_2"
     shutil.copytree(run / "grpo", directory / "after_two")
     shutil.rmtree(run / "grpo")
-    train(config, run, cluster, options=OPTIONS)
+    train(config, run, cluster, "data.val_batch_size=1", options=OPTIONS)
     return run
 
 
@@ -68,23 +68,11 @@ def test_each_validation_shows_every_validation_secret_with_its_board_and_reward
     for step in {row["step"] for row in games}:
         shown = {row["secret"] for row in games if row["step"] == step}
         assert shown == set(manifest["split"]["val"])
+        # verl's own dump of a validation has the same games.
+        dumped = list(read_jsonl(trained / "verl" / "validation" / f"{step}.jsonl"))
+        assert sorted(row["secret"] for row in dumped) == sorted(shown)
+        assert all(row["score"] == pytest.approx(json.loads(row["game"])["reward"], abs=1e-3) for row in dumped)
     assert {0, 2, 4} <= {row["step"] for row in games}
-    for row in games:
-        earned = [turn["reward"] for turn in row["turns"]]
-        assert row["reward"] == pytest.approx(sum(earned), abs=1e-3)
-        assert all({"guess", "marks", "components"} <= set(turn) for turn in row["turns"])
-
-
-def test_verls_own_files_hold_goal_word_board_and_reward_of_every_validation_game(trained) -> None:
-    secrets = json.loads((trained / "manifest.json").read_text())["split"]["val"]
-    for step in (0, 2, 4):
-        rows = list(read_jsonl(trained / "verl" / "validation" / f"{step}.jsonl"))
-        assert sorted(row["secret"] for row in rows) == sorted(secrets)
-        for row in rows:
-            game = json.loads(row["game"])
-            assert game["secret"] == row["secret"] == row["gts"]
-            assert row["score"] == pytest.approx(game["reward"], abs=1e-3)
-            assert len(game["turns"]) == game["turns_used"]
 
 
 def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:

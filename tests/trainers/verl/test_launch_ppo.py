@@ -13,15 +13,15 @@ from verl_cluster import train
 from verl_games import verl_run
 
 from wordle_rl.runs import read_jsonl
-from wordle_rl.trainers.verl.checkpoint import last_weights
+from wordle_rl.trainers.verl.launch import last_weights
 from wordle_rl.trainers.verl.translate import checkpoints
 
 pytestmark = pytest.mark.slow
 
 STEPS = 3
 OPTIONS = (
-    "--estimator", "ppo", "--critic-learning-rate", "1e-3", "--workers", "1", "--max-prompt-tokens", "16",
-    "--max-response-tokens", "160", "--validate-every-steps", "3", "--val-batch-size", "16",
+    "--estimator", "ppo", "--critic-learning-rate", "1e-3", "--max-prompt-tokens", "16",
+    "--max-response-tokens", "160", "--validate-every-steps", "3",
 )  # fmt: skip
 
 
@@ -35,7 +35,13 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
     changes["words__source"] = '"default"'
     changes["rl__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5, greens = 0.5 }"
     run = verl_run(directory / "run", word_directory, **changes)
-    train(write_config(directory / "ppo.toml", word_directory, **changes), run, cluster, options=OPTIONS)
+    train(
+        write_config(directory / "ppo.toml", word_directory, **changes),
+        run,
+        cluster,
+        "data.val_batch_size=16",
+        options=OPTIONS,
+    )
     return run
 
 

@@ -1,4 +1,4 @@
-"""our command for verl on a CPU: a tiny Qwen3 with the published template guesses by calls and learns from them."""
+"""Our command for verl on a CPU: a tiny Qwen3 with the published template guesses by calls and learns from them."""
 
 import json
 import random
@@ -27,8 +27,8 @@ TEMPLATES = Path(sys.prefix) / "templates"
 """TRL's published chat templates, see `test_tool.py`."""
 STEPS = 2
 OPTIONS = (
-    "--tool", "--workers", "1", "--max-prompt-tokens", "320", "--max-response-tokens", "640",
-    "--validate-every-steps", "2", "--val-batch-size", "0",
+    "--tool", "--max-prompt-tokens", "320", "--max-response-tokens", "640",
+    "--validate-every-steps", "2",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
         "rl__reward__weights": "{ win = 1.0, format = 0.5, greens = 0.5 }",
     }
     config = write_config(directory / "tool.toml", word_directory, **changes)
-    train(config, directory / "run", cluster, options=OPTIONS)
+    train(config, directory / "run", cluster, "data.val_batch_size=null", options=OPTIONS)
     return directory / "run"
 
 

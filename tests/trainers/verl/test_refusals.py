@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.config import ConfigError, load_config
-from wordle_rl.trainers.verl.refusals import check_settings
-from wordle_rl.trainers.verl.settings import VerlSettings
+from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
 
 RECIPE = Path(__file__).parents[3] / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"
 

@@ -20,11 +20,7 @@ from wordle_rl.words import load_words
 TEMPLATES = Path(sys.prefix) / "templates"
 """TRL's published chat templates. Beside verl it must not be installed, since verl would import an older one."""
 
-CALL = '<tool_call>\n{{"name": "guess", "arguments": {{"word": "{}"}}}}\n</tool_call>'
-
-
-def call(word: str) -> str:
-    return CALL.format(word)
+call = '<tool_call>\n{{"name": "guess", "arguments": {{"word": "{}"}}}}\n</tool_call>'.format
 
 
 @pytest.fixture
@@ -62,65 +58,34 @@ def test_a_written_reply_is_read_back(thinking) -> None:
     assert parsed.word == "crane"
 
 
-def test_the_rules_shown_say_how_to_call() -> None:
-    [system, _] = ToolPrompter().opening()
-    assert '{"name": "guess", "arguments": {"word": "xylyl"}}' in system["content"]
-    assert "<guess>" not in system["content"]
-
-
-def turns_of(env: WordleEnv, replies: list[str]) -> list[tuple[str, dict]]:
-    """Each reply with the message that answered it."""
-    exchanges = []
-    for reply in replies:
-        [message] = env.step(reply).messages
-        exchanges.append((reply, dict(message)))
-    return exchanges
-
-
-REPLIES = [call("slate"), "no call at all", call("zzzzz"), "<think>hm</think>\n\n" + call("crane"), call("mound")]
-
-
-def test_several_turns_have_the_tokens_that_verl_makes_on_the_qwen3_template(family_tokenizer) -> None:
+@pytest.mark.parametrize("style", ["english", "symbols", "textarena", "tool"])
+def test_a_game_has_the_tokens_that_verl_makes_on_the_qwen3_template(style, family_tokenizer) -> None:
     tokenizer = family_tokenizer("qwen3")
-    codec, words = ToolCodec(tokenizer), load_words()
-    env = WordleEnv("fuzzy", words, ToolPrompter())
-    messages = [dict(message) for message in env.conversation]
-    builder = create_continuous_token_builder(tokenizer, hf_model_type="qwen3")
-    ours, theirs = codec.prompt_ids(messages), builder.build_initial_tokens(messages, tools=[GUESS_TOOL])
-    assert ours == theirs
-    for reply, answer in turns_of(env, REPLIES):
-        completion = codec.reply_ids(reply)
-        ours = [*ours, *completion, *codec.bridge_ids(answer)]
-        before = [*messages, {"role": "assistant", "content": reply}]
-        messages = [*before, answer]
-        theirs = builder.merge_assistant_tokens(theirs, completion).token_ids
-        theirs = builder.merge_context_tokens(before, messages, theirs, tools=[GUESS_TOOL]).token_ids
-        assert ours == theirs
-    assert {message["role"] for message in messages} == {"system", "user", "assistant", "tool"}
-
-
-@pytest.mark.parametrize("style", ["english", "symbols", "textarena"])
-def test_games_in_tags_have_the_tokens_that_verl_makes_on_the_qwen3_template(style, family_tokenizer) -> None:
-    tokenizer = family_tokenizer("qwen3")
-    prompter = Prompter(style=style)
+    prompter, tools = (ToolPrompter(), {"tools": [GUESS_TOOL]}) if style == "tool" else (Prompter(style=style), {})
     env = WordleEnv("fuzzy", load_words(), prompter)
     messages = [dict(message) for message in env.conversation]
     builder = create_continuous_token_builder(tokenizer, hf_model_type="qwen3")
-    theirs = builder.build_initial_tokens(messages)
-    tokenizer.chat_template = training_template(tokenizer, {})
-    codec = ChatCodec(tokenizer)
+    theirs = builder.build_initial_tokens(messages, **tools)
+    if tools:
+        codec = ToolCodec(tokenizer)
+    else:
+        stock = tokenizer.chat_template
+        tokenizer.chat_template = training_template(tokenizer, {})
+        codec = ChatCodec(tokenizer)
+        tokenizer.chat_template = stock
     ours = codec.prompt_ids(messages)
     assert ours == theirs
-    tokenizer.chat_template = family_tokenizer("qwen3").chat_template
     replies = [prompter.reply("slate"), "prose", prompter.reply("zzzzz"), prompter.reply("crane")]
-    for reply, answer in turns_of(env, replies):
+    for reply in replies:
+        [answer] = env.step(reply).messages
         completion = codec.reply_ids(reply)
         ours = [*ours, *completion, *codec.bridge_ids(answer)]
         before = [*messages, {"role": "assistant", "content": reply}]
-        messages = [*before, answer]
+        messages = [*before, dict(answer)]
         theirs = builder.merge_assistant_tokens(theirs, completion).token_ids
-        theirs = builder.merge_context_tokens(before, messages, theirs).token_ids
+        theirs = builder.merge_context_tokens(before, messages, theirs, **tools).token_ids
         assert ours == theirs
+    assert ("tool" in {message["role"] for message in messages}) == bool(tools)
 
 
 @pytest.mark.parametrize("family", ["gemma2", "gemma3", "deepseek-r1"])

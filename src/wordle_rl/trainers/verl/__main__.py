@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,11 +10,10 @@ from typing import Annotated
 
 import tyro
 
-from wordle_rl.cli import Command, console, execute
+from wordle_rl.cli import Command, execute
 from wordle_rl.cli.settings import Overrides
 from wordle_rl.config import ConfigError, load_config
-from wordle_rl.trainers.verl.refusals import check_settings
-from wordle_rl.trainers.verl.settings import VerlSettings
+from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
 
 INSTALL = 'pip install "wordle-rl[verl]" and vllm or sglang (--rollout), in an environment of its own'
 
@@ -45,23 +43,9 @@ def verl(
     needed = ("transformers", "verl", "ray", *server)
     if missing := [name for name in needed if find_spec(name) is None and not show]:
         raise ConfigError(f"verl needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
-    from wordle_rl.trainers.verl import launch
+    from wordle_rl.trainers.verl.launch import launch
 
-    is_new = not out.exists()
-    prepared = None
-    try:
-        prepared = launch.prepare(wanted, cluster, out)
-    finally:
-        # What was only shown, or refused, must not stand in the way of the corrected command.
-        if is_new and (show or prepared is None):
-            shutil.rmtree(out, ignore_errors=True)
-    for note in prepared.notes:
-        console.messages.print(note, highlight=False, soft_wrap=True)
-    if show:
-        for override in prepared.overrides:
-            console.out.print(override, highlight=False, markup=False, soft_wrap=True)
-        return
-    console.out.print(f"model: {launch.train(prepared)}", highlight=False)
+    launch(wanted, cluster, out, show=show)
 
 
 def main(arguments: list[str] | None = None) -> int:

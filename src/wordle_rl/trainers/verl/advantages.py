@@ -1,7 +1,7 @@
 """Turn and guess credit as advantage estimators of verl, registered when this is imported.
 
 verl's own estimators know one number a game. These find a game's turns in the loss mask, whose runs of ones they are,
-and hand the rewards of each group to `rl.advantages`, so that both trainers credit turns by the same code.
+and hand the rewards of each group to `train.advantages`, so that both trainers credit turns by the same code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ESTIMATORS: Mapping[str, str] = MappingProxyType({"turn": "wordle_turn", "guess"
 
 
 def turns_of(loss_mask: Sequence[float]) -> list[tuple[int, int]]:
-    """Begin and end of each run of ones.
+    """Return the begin and end of each run of ones.
 
     Examples:
         >>> turns_of([0, 1, 1, 0, 0, 1])
@@ -35,20 +35,14 @@ def turns_of(loss_mask: Sequence[float]) -> list[tuple[int, int]]:
 def credited(
     credit: str, rewards: torch.Tensor, loss_mask: torch.Tensor, index: Sequence[Hashable], *, scale: bool
 ) -> torch.Tensor:
-    """Advantage of every token.
+    """Return the advantage of every token, 0 off the mask.
 
     Args:
-        credit: `turn`, `guess` or `game`, see `rl.advantages`.
+        credit: `turn`, `guess` or `game`.
         rewards: Reward of each token, shape (games, tokens). What stands on the tokens of a turn is the turn's.
         loss_mask: 1 on sampled tokens, same shape. Rows without any are padding.
         index: Group of each row.
         scale: Divide by the standard deviation of the group's rewards.
-
-    Returns:
-        Advantages, same shape; 0 off the mask.
-
-    Raises:
-        ValueError: If a group has a single game.
     """
     turns = [turns_of(row) for row in loss_mask.tolist()]
     groups: dict[Hashable, list[int]] = {}
@@ -68,7 +62,7 @@ def _estimator(credit: str) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
     def estimate(
         token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any, config: Any = None, **_: Any
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Advantages, and the same as returns, which only a critic would want."""
+        # Returns, the second value, are only for a critic.
         scale = bool(config is not None and config.get("norm_adv_by_std_in_grpo", True))
         values = credited(credit, token_level_rewards, response_mask, list(index), scale=scale)
         return values, values

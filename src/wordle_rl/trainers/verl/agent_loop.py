@@ -21,7 +21,7 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rollout import InitialState, Segment, Trajectory, mask_without_overlong
+from wordle_rl.rollout import InitialState, Trajectory, mask_without_overlong
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.trainers.verl.play import RunGames, run_games
 
@@ -30,18 +30,13 @@ logging.getLogger("verl.utils.tokenizer.continuous_token_wiring").setLevel(loggi
 
 
 class GameOutput(AgentLoopOutput):
-    """verl's record of a trajectory, with a reward for each turn.
-
-    Attributes:
-        turn_ends: Place of the last token of each own turn in the response.
-        turn_rewards: Reward of each own turn.
-    """
+    """verl's record of a trajectory, with the reward of each own turn and the place of its last token."""
 
     turn_ends: list[int] = []  # noqa: RUF012  # pydantic copies it
     turn_rewards: list[float] = []  # noqa: RUF012
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields that verl stores of a trajectory, with its rewards assigned to the turns."""
+        """Return the fields that verl stores of a trajectory, with its rewards assigned to the turns."""
         fields: dict[str, Any] = super().as_dict()
         ends, rewards = fields.pop("turn_ends"), fields.pop("turn_rewards")
         scores = torch.zeros(len(self.response_ids), dtype=torch.float32)
@@ -51,37 +46,16 @@ class GameOutput(AgentLoopOutput):
 
 
 class WordleAgentLoop(AgentLoopBase):
-    """One game of Wordle against verl's server.
+    """One game of Wordle against verl's server. The config of `run_directory` says what is played."""
 
-    Args:
-        run_directory: The run, whose config.json says what is played.
-        tool: Guesses are tool calls.
-        hf_model_type: Ignored. verl would choose by it how messages become tokens, which `ChatCodec` does here.
-        given: What verl hands to every loop.
-    """
-
-    def __init__(
-        self,
-        *given: Any,
-        run_directory: str,
-        tool: bool = False,
-        hf_model_type: str | None = None,  # noqa: ARG002
-        **named: Any,
-    ) -> None:
-        super().__init__(*given, hf_model_type=None, **named)
+    def __init__(self, *given: Any, run_directory: str, tool: bool = False, **named: Any) -> None:
+        # verl would choose by the type of the model how messages become tokens, which `ChatCodec` does here.
+        super().__init__(*given, **{**named, "hf_model_type": None})
         model = str(self.config.actor_rollout_ref.model.path)
-        self._games: RunGames = run_games(Path(run_directory), model, tool=tool)
+        self._games = run_games(Path(run_directory), model, tool=tool)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> GameOutput:
-        """Play the game of a row of the data set.
-
-        Args:
-            sampling_params: Temperature and its like, as verl chose them for training or validation.
-            row: The columns; `secret` and `split` say what is played.
-
-        Raises:
-            ValueError: If the server gives no log-probabilities.
-        """
+        """Play the game of a row of the data set, under verl's temperature for training or validation."""
         games, secret = self._games, str(row["secret"])
         is_training = row["split"] == "train"
         step, index = int(row["global_steps"]), int(row["index"])
@@ -111,7 +85,7 @@ class WordleAgentLoop(AgentLoopBase):
 
 
 def _note_versions(facts: dict[str, Any], extra_fields: dict[str, Any]) -> None:
-    """Keep what the server says of a completion; of the versions of its weights the lowest and the highest."""
+    # The weights may change while a game is played: keep the lowest and the highest version that played.
     lowest = facts.get("min_global_steps", extra_fields.get("min_global_steps"))
     facts.update(extra_fields)
     facts["min_global_steps"] = lowest
@@ -119,10 +93,13 @@ def _note_versions(facts: dict[str, Any], extra_fields: dict[str, Any]) -> None:
 
 def _output(trajectory: Trajectory, games: RunGames, seconds: float, facts: dict[str, Any]) -> GameOutput:
     reward, (segment,) = games.score(trajectory), trajectory.segments
+    mask = list(segment.loss_mask)
+    if games.training.mask_overlong:
+        mask = mask_without_overlong(segment, games.codec.stop_ids)
     return GameOutput(
         prompt_ids=list(segment.prompt_ids),
         response_ids=list(segment.token_ids),
-        response_mask=_loss_mask(segment, games),
+        response_mask=mask,
         response_logprobs=list(segment.sampler_logprobs),
         reward_score=reward.total,
         turn_ends=[stop - 1 for _, _, stop in segment.spans],
@@ -132,23 +109,13 @@ def _output(trajectory: Trajectory, games: RunGames, seconds: float, facts: dict
         extra_fields={
             **facts,
             "scored": pickle.dumps(Scored(trajectory, reward, ())),  # on its way verl makes dicts of dataclasses
-            "reward_extra_info": reward_facts(trajectory, reward),
+            "reward_extra_info": _reward_facts(trajectory, reward),
         },
     )
 
 
-def _loss_mask(segment: Segment, games: RunGames) -> list[int]:
-    if games.training.mask_overlong:
-        return mask_without_overlong(segment, games.codec.stop_ids)
-    return list(segment.loss_mask)
-
-
-def reward_facts(trajectory: Trajectory, reward: RewardBreakdown) -> dict[str, Any]:
-    """The game as verl logs it beside its reward: every component before its weight, the result, the whole board.
-
-    Returns:
-        Numbers, and as text the secret and the game in the row form of games.jsonl.
-    """
+def _reward_facts(trajectory: Trajectory, reward: RewardBreakdown) -> dict[str, Any]:
+    """Return the game as verl logs it beside its reward: figures, the secret, and as JSON the row of games.jsonl."""
     transcript = trajectory.transcript
     return {
         **{f"component/{name}": value for name, value in reward.values.items()},

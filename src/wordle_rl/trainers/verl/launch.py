@@ -2,81 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from wordle_rl.chat.lengths import longest_game
+from wordle_rl.cli import console
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.pipeline import finish_model
 from wordle_rl.policy.gguf import at_directory
+from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.prompt import Style
-from wordle_rl.runs import Run
-from wordle_rl.runs.lineage import leak_warning
-from wordle_rl.trainers.verl.checkpoint import take_model
-from wordle_rl.trainers.verl.dataset import AGENT, TOOL_AGENT, write_data
-from wordle_rl.trainers.verl.play import RunGames, run_games
+from wordle_rl.runs import Run, RunError
+from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
+from wordle_rl.trainers.verl.play import RunGames
 from wordle_rl.trainers.verl.settings import VerlSettings
-from wordle_rl.trainers.verl.translate import layout_of, translated, write_agent_file
+from wordle_rl.trainers.verl.translate import AGENT, TOOL_AGENT, agent_file, checkpoints, data_file, translated
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """A training that can begin.
+def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: bool = False) -> None:
+    """Train a config that `check_settings` accepts, and leave the model in `grpo` of the run's directory.
 
-    Attributes:
-        run: The run's directory.
-        start: The model that training starts from.
-        games: What is played.
-        layout: Name of the file of `layouts/`.
-        overrides: Hydra overrides over it.
-        notes: What a user should know before.
-    """
-
-    run: Path
-    start: str
-    games: RunGames
-    layout: str
-    overrides: list[str]
-    notes: tuple[str, ...]
-
-
-def prepare(config: RunConfig, cluster: VerlSettings, directory: Path) -> Prepared:
-    """Store a run's config, its secrets and what names our agent loops.
-
-    Args:
-        config: Settings that `check_settings` accepts.
-        cluster: Machines, server, lengths.
-        directory: The run's directory.
-
-    Raises:
-        ConfigError: If there is no model to start from, the run has one already, or its prompts are too long.
-        RunError: If the directory holds another run.
+    With `show`, print verl's settings and write nothing.
     """
     run = directory.resolve()
     context = GameContext.of(config)
     start = _start(config, run)
+    games = RunGames.of(config, start, tool=cluster.tool)
     doubt = leak_warning(Path(start), context.split)
-    notes: tuple[str, ...] = (f"model.path {doubt}",) if doubt else ()
+    for note in (f"model.path {doubt}" if doubt else "", _check_lengths(games, cluster)):
+        if note:
+            console.messages.print(f"note: {note}", highlight=False, soft_wrap=True)
+    overrides = translated(config, cluster, run, start)
+    if show:
+        for override in overrides:
+            console.out.print(override, highlight=False, markup=False, soft_wrap=True)
+        return
+    from wordle_rl.trainers.verl.trainer import compose, train
+
     Run.create(run, config, context.split)
-    games = run_games(run, start, tool=cluster.tool)
-    notes += _check_lengths(games, cluster)
-    agent = TOOL_AGENT if cluster.tool else AGENT
-    files = write_data(config, context, run / "verl", agent)
+    write_data(config, context, run, TOOL_AGENT if cluster.tool else AGENT)
     write_agent_file(run)
-    return Prepared(run, start, games, layout_of(cluster), translated(config, cluster, run, start, files), notes)
-
-
-def train(prepared: Prepared) -> Path:
-    """Train to the end and leave the model in `<run>/grpo`; the model directory.
-
-    Raises:
-        RunError: If verl left no checkpoint.
-    """
-    from wordle_rl.trainers.verl import main
-
-    main.train(main.compose(prepared.layout, prepared.overrides))
-    return take_model(prepared.run, prepared.games, prepared.start)
+    train(compose(overrides))
+    _take_model(run, games, start)
+    console.out.print(f"model: {run / 'grpo'}", highlight=False)
 
 
 def _start(config: RunConfig, run: Path) -> str:
@@ -91,8 +64,8 @@ def _start(config: RunConfig, run: Path) -> str:
     return str(Path(path).resolve()) if Path(path).is_dir() else path
 
 
-def _check_lengths(games: RunGames, cluster: VerlSettings) -> tuple[str, ...]:
-    """Refuse prompts that verl would filter out; note games that may be truncated."""
+def _check_lengths(games: RunGames, cluster: VerlSettings) -> str:
+    """Refuse prompts that verl would filter out; return a note if games may be truncated, else ''."""
     prompter = games.context.prompter
     coded = prompter.style in (Style.COMPACT, Style.SPELLED) or not isinstance(prompter.style, Style)
     if cluster.tool and (coded or prompter.brackets):
@@ -103,8 +76,63 @@ def _check_lengths(games: RunGames, cluster: VerlSettings) -> tuple[str, ...]:
     budget = games.training.sampling.max_completion_tokens
     longest = longest_game(games.context.words, prompter, games.codec, budget) - opening
     if longest <= cluster.max_response_tokens:
-        return ()
+        return ""
     return (
-        f"note: a game may come to {longest} tokens, and is truncated where its next completion could exceed "
-        f"--max-response-tokens {cluster.max_response_tokens}",
+        f"a game may come to {longest} tokens, and is truncated where its next completion could exceed "
+        f"--max-response-tokens {cluster.max_response_tokens}"
     )
+
+
+def write_data(config: RunConfig, context: GameContext, run: Path, agent: str = AGENT) -> None:
+    """Write the training secrets, in an order of the seed, and the validation secrets as parquet in verl's columns."""
+    from datasets import Dataset
+
+    train = list(context.split.train[: config.rl.max_secrets or None])
+    random.Random(config.seed).shuffle(train)
+    for split, secrets in (("train", train), ("val", context.split.val)):
+        path = data_file(run, split)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Dataset.from_list(rows_of(context, secrets, split, agent)).to_parquet(path)
+
+
+def rows_of(context: GameContext, secrets: Sequence[str], split: str, agent: str = AGENT) -> list[dict[str, Any]]:
+    """Return a row per secret: the opening prompt, which verl measures, and the secret, which only the loop reads."""
+    prompt = [dict(message) for message in context.prompter.opening()]
+    return [
+        {
+            "data_source": f"wordle_{split}",
+            "agent_name": agent,
+            "prompt": prompt,
+            "secret": secret,
+            "split": split,
+            "reward_model": {"style": "rule", "ground_truth": secret},
+            "extra_info": {"index": index, "split": split},
+        }
+        for index, secret in enumerate(secrets)
+    ]
+
+
+def write_agent_file(run: Path) -> None:
+    """Name our agent loops to verl; JSON is YAML too."""
+    about = {"_target_": "wordle_rl.trainers.verl.agent_loop.WordleAgentLoop", "run_directory": str(run)}
+    rows = [{"name": AGENT, **about}, {"name": TOOL_AGENT, **about, "tool": True}]
+    agent_file(run).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def _take_model(run: Path, games: RunGames, start: str) -> None:
+    """Save the newest weights as `<run>/grpo`, with the tokenizer and template that played."""
+    model, _ = load_model(games.config.model_at(last_weights(run)), games.config.seed)
+    save_model(model, games.codec, run / "grpo")
+    lesson = lesson_of(games.config.words, games.context.split)
+    finish_model(run / "grpo", trained_further(Path(start), games.config.game, lesson))
+
+
+def last_weights(run: Path) -> Path:
+    """Return the transformers directory in the newest whole checkpoint."""
+    tracker = checkpoints(run) / "latest_checkpointed_iteration.txt"  # written last
+    if not tracker.is_file():
+        raise RunError(f"verl left no checkpoint in {checkpoints(run)}; its log says why")
+    weights = checkpoints(run) / f"global_step_{tracker.read_text().strip()}" / "actor" / "huggingface"
+    if not any(weights.glob("*.safetensors")):
+        raise RunError(f"{weights} holds no weights; leave hf_model in actor.checkpoint.save_contents")
+    return weights

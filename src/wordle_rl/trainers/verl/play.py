@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Self
 
 from transformers import AutoTokenizer
 
@@ -22,19 +23,24 @@ from wordle_rl.trainers.verl.tool import ToolCodec, ToolPrompter
 
 @dataclass(frozen=True)
 class RunGames:
-    """Context of all games of a run.
-
-    Attributes:
-        config: Every setting.
-        context: Words, split, prompts, solver.
-        codec: Tokenizer and template of the trained model.
-        rubric: The reward of every step.
-    """
+    """What the games of a run share."""
 
     config: RunConfig
     context: GameContext
     codec: ChatCodec
     rubric: Rubric
+
+    @classmethod
+    def of(cls, config: RunConfig, model: str, *, tool: bool = False) -> Self:
+        """Make it from a config and the trained model, a directory or a name; with `tool`, guesses are tool calls."""
+        context = GameContext.of(config).for_training
+        if tool:
+            tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
+            codec: ChatCodec = ToolCodec(tokenizer, config.model.template_kwargs)
+            context = replace(context, prompter=ToolPrompter(**vars(context.prompter)))
+        else:
+            codec = load_codec(config.model.model_copy(update={"path": model}))[0]
+        return cls(config, context, codec, config.rl.reward.schedule().rubric())
 
     @property
     def training(self) -> GRPOTraining:
@@ -44,13 +50,7 @@ class RunGames:
         return training
 
     def start(self, secret: str, step: int, index: int) -> InitialState:
-        """Initial state of a training group, the same for all its games.
-
-        Args:
-            secret: The word to find.
-            step: Optimizer steps done so far.
-            index: Row of the secret in the data set.
-        """
+        """Return the initial state of a training group: of the secret in row `index`, after `step` optimizer steps."""
         rng = random.Random(f"{self.config.seed}:{step}:{index}")
         return InitialState(secret, self._prefixes(secret, rng))
 
@@ -60,13 +60,7 @@ class RunGames:
         return PrefixGuesses(context.words, context.solver, self.training.starts, hard_mode=hard_mode)
 
     async def play(self, start: InitialState, sample: SampleTokens, max_tokens: int) -> Trajectory:
-        """Play one game.
-
-        Args:
-            start: Secret and initial state.
-            sample: The server.
-            max_tokens: Most tokens of the game after its opening prompt. A game that may exceed them is truncated.
-        """
+        """Play one game, truncated where it may exceed `max_tokens` after its opening prompt."""
         running = open_game(0, start, self.context.words, self.context.prompter, self.codec)
         budget = len(running.prompt_ids) + max_tokens - self.training.sampling.max_completion_tokens
         return await play_tokens(running, self.codec, sample, budget)
@@ -78,22 +72,5 @@ class RunGames:
 
 @lru_cache(maxsize=2)
 def run_games(run_directory: Path, model: str, *, tool: bool = False) -> RunGames:
-    """Make what the games of a run need, once for a process.
-
-    Args:
-        run_directory: Its config.json is read.
-        model: Directory or name of the trained model.
-        tool: Guesses are tool calls.
-
-    Raises:
-        ConfigError: If there is no such config, or no such model.
-    """
-    config = stored_config(run_directory / "config.json")
-    context = GameContext.of(config).for_training
-    if tool:
-        tokenizer = AutoTokenizer.from_pretrained(model, trust_remote_code=False)
-        codec: ChatCodec = ToolCodec(tokenizer, config.model.template_kwargs)
-        context = replace(context, prompter=ToolPrompter(**vars(context.prompter)))
-    else:
-        codec = load_codec(config.model.model_copy(update={"path": model}))[0]
-    return RunGames(config, context, codec, config.rl.reward.schedule().rubric())
+    """Return the games of a run directory, made once for a process."""
+    return RunGames.of(stored_config(run_directory / "config.json"), model, tool=tool)

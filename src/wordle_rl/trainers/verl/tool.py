@@ -46,8 +46,7 @@ class ToolPrompter(Prompter):
     @property
     def guess_tags(self) -> tuple[str, str]:
         """Text before and after the word of a call."""
-        before, after = '<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'
-        return before, after
+        return '<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Read a reply: thinking as the settings have it, and exactly one call of the tool.
@@ -63,14 +62,13 @@ class ToolPrompter(Prompter):
         return super().parse(_CALL.sub(_in_tags, reply))
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
-        """The message that answers the last of `turns`: a tool message, unless there was no call to answer."""
+        """Return the message that answers the last of `turns`: a tool message, unless there was no call to answer."""
         message = super().feedback(turns)
         role = "user" if turns[-1].outcome is Outcome.MALFORMED else "tool"
         return Message(role=role, content=message["content"])
 
 
 def _in_tags(call: re.Match[str]) -> str:
-    """A call of the tool as a tagged guess; anything else as it stands."""
     try:
         called = parse_json(call[1])
     except ValueError:
@@ -82,15 +80,7 @@ def _in_tags(call: re.Match[str]) -> str:
 
 
 class ToolCodec(ChatCodec):
-    """Encodes conversations with tool messages; the opening prompt describes the tool.
-
-    Args:
-        tokenizer: With the chat template of its makers.
-        template_kwargs: Extra template variables.
-
-    Raises:
-        ChatTemplateError: If the template has no tools, or others than in tags of `<tool_call>`.
-    """
+    """Encodes conversations with tool messages; the opening prompt describes the tool."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
         super().__init__(tokenizer, {**(template_kwargs or {}), "tools": [GUESS_TOOL]})
@@ -100,6 +90,7 @@ class ToolCodec(ChatCodec):
             {"role": "assistant", "content": "", "tool_calls": [call]},
             {"role": "tool", "content": _MARK},
         ]
+        # How the template wraps a tool message is read off a rendering in which a mark stands for it.
         rendered = render(tokenizer, self._template, cast("list[Message]", dialogue), self._template_kwargs)
         if rendered.count(_MARK) != 1 or "<tool_call>" not in rendered.split(_MARK)[0].rsplit("crane", 1)[0][-80:]:
             raise ChatTemplateError("the chat template has no tool calls in tags of <tool_call>; play without --tool")
@@ -107,7 +98,7 @@ class ToolCodec(ChatCodec):
         self._tool_head = before.rsplit(self.frame.turn_end, 1)[1]
 
     def bridge_ids(self, feedback: Message) -> list[int]:
-        """Ids between the end of one completion and the start of the next."""
+        """Return the ids between the end of one completion and the start of the next."""
         if feedback["role"] != "tool":
             return super().bridge_ids(feedback)
         return list(self._cached(self._tool_head + feedback["content"].strip() + self._tool_tail))

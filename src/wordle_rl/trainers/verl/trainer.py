@@ -1,4 +1,4 @@
-"""verl's synchronous trainer, which also writes what our reports read: metrics, games of training, games of validation.
+"""The process on Ray that drives a training: verl's synchronous trainer, which also writes what our reports read.
 
 verl logs its own figures to the trackers of its config; the figures of games and every component of the reward are
 added to them, as `wordle/...`.
@@ -14,18 +14,69 @@ from pathlib import Path
 from typing import Any
 
 import ray
+import torch
 import transfer_queue as tq
-from omegaconf import DictConfig
+from hydra import compose as hydra_compose
+from hydra import initialize_config_module
+from omegaconf import DictConfig, OmegaConf
 from transfer_queue import KVBatchMeta
-from verl.trainer.ppo.utils import Role
+from transformers import AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
+from verl.trainer.main_ppo import run_ppo
+from verl.trainer.ppo.utils import Role, need_critic, need_reference_policy
+from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
+from verl.utils import model as verl_models
+from verl.utils.config import validate_config
+from verl.utils.device import auto_set_device
+from verl.utils.logging_utils import configure_verl_logging
+from verl.workers.engine_workers import TrainingWorker
 
+import wordle_rl.trainers.verl.advantages  # noqa: F401  # registers the estimators
+from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.train.scored_games import Scored, measured
-from wordle_rl.trainers.verl.critic import CriticWorker
-from wordle_rl.trainers.verl.play import RunGames, run_games
+from wordle_rl.trainers.verl.play import run_games
+
+
+def compose(overrides: list[str]) -> DictConfig:
+    """Return verl's config under Hydra overrides, the last of which count."""
+    with initialize_config_module("verl.trainer.config", version_base=None):
+        return hydra_compose("ppo_trainer", overrides)
+
+
+def train(config: DictConfig) -> None:
+    """Check a config as verl does, start or join Ray, and train to the end."""
+    auto_set_device(config)
+    validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
+    run_ppo(config, task_runner_class=WordleTaskRunner)
+
+
+@ray.remote
+class WordleTaskRunner:
+    """Builds the trainer on some node of the cluster and runs it to its end. verl's own knows its own trainers only."""
+
+    def run(self, config: DictConfig) -> None:
+        """Train under verl's whole config."""
+        configure_verl_logging()
+        config.transfer_queue.enable = True
+        OmegaConf.resolve(config)
+        tq.init(config.transfer_queue)
+        try:
+            trainer = WordleTrainer(config)
+            trainer.init()
+            loops = AgentLoopManagerTQ.create(
+                config=config,
+                llm_client=trainer.get_llm_client(),
+                teacher_client=trainer.get_teacher_client(),
+                reward_loop_worker_handles=trainer.get_reward_handles(),
+            )
+            trainer.fit(loops)
+            trainer.logger.finish(exit_code=0)
+        finally:
+            tq.close()
+
 
 OUR_NAMES: Mapping[str, str] = {
     "actor/pg_loss": "loss",
@@ -44,20 +95,15 @@ OUR_NAMES: Mapping[str, str] = {
 
 
 class WordleTrainer(PPOTrainerSync):
-    """verl's trainer over our agent loop.
-
-    Args:
-        config: verl's, with the run's directory as `wordle.run_directory`.
-    """
+    """verl's trainer over our agent loop. Its config has the run's directory as `wordle.run_directory`."""
 
     def __init__(self, config: DictConfig) -> None:
         super().__init__(config)
         self._run = Run(Path(config.wordle.run_directory))
-        self._games: RunGames = run_games(self._run.directory, config.actor_rollout_ref.model.path)
+        self._games = run_games(self._run.directory, config.actor_rollout_ref.model.path)
         self._num_wins: int | None = None
 
     def _init_resource_pool_mgr(self) -> None:
-        """verl's processes, with our worker in the place of its critic."""
         super()._init_resource_pool_mgr()
         if Role.Critic in self.role_worker_mapping:
             self.role_worker_mapping[Role.Critic] = ray.remote(CriticWorker)
@@ -65,7 +111,6 @@ class WordleTrainer(PPOTrainerSync):
     def _compute_metrics(
         self, batch: KVBatchMeta, metrics: dict[str, Any], timing_raw: dict[str, float], global_steps: int, epoch: int
     ) -> None:
-        """verl's figures of a step, and ours of its games."""
         super()._compute_metrics(batch, metrics, timing_raw, global_steps=global_steps, epoch=epoch)
         games = self._played(batch)
         found = measured(games, self._games.context.words)
@@ -90,7 +135,7 @@ class WordleTrainer(PPOTrainerSync):
         self._run.append("secrets.jsonl", {"stage": "grpo", "step": global_steps - 1, "process": 0, "secrets": secrets})
 
     def _played(self, batch: KVBatchMeta) -> list[Scored]:
-        """The games of a step; rows that only fill the batch up are left out."""
+        # Rows that only fill the batch up are no games.
         keys = [key for key, tag in zip(batch.keys, batch.tags, strict=True) if not tag.get("is_padding", False)]
         fields = tq.kv_batch_get(keys=keys, partition_id=batch.partition_id, select_fields=["extra_fields"])
         return [pickle.loads(each["scored"]) for each in fields.pop("extra_fields").tolist()]
@@ -103,7 +148,6 @@ class WordleTrainer(PPOTrainerSync):
         sample_turns: Sequence[int],
         expected_acc_counts: dict[tuple[str, str], int] | None = None,
     ) -> dict[str, float]:
-        """verl's figures of a validation; its games go to games.jsonl, every one of them."""
         rows = [json.loads(game) for game in reward_extra_infos_dict["game"] if game is not None]
         for row in rows:
             self._run.append("games.jsonl", {"stage": "validation", "step": self.global_steps, **row})
@@ -118,8 +162,29 @@ class WordleTrainer(PPOTrainerSync):
 
 
 def wins_before(run: Run, step: int) -> int:
-    """Training games won before a step, in the part of the run that a resumed training keeps."""
+    """Return the training games won before a step, in the part of the run that a resumed training keeps."""
     path = run.directory / "metrics.jsonl"
     rows = read_jsonl(path) if path.is_file() else []
     earlier = [row["cumulative_wins"] for row in rows if row["stage"] == "grpo" and row["step"] < step]
     return earlier[-1] if earlier else 0
+
+
+class CriticWorker(TrainingWorker):
+    """verl's worker of a critic, with the attention of the run's config; verl's own takes FlashAttention 2 alone."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        verl_models.load_valuehead_model = load_value_model
+
+
+def load_value_model(
+    local_path: str, torch_dtype: torch.dtype, model_config: PreTrainedConfig, trust_remote_code: bool
+) -> PreTrainedModel:
+    """Load a policy's weights under a new head of one output, with the attention of `model_config`."""
+    if trust_remote_code:
+        raise ConfigError("the critic's model may not run code of its own; leave trust_remote_code out of --overrides")
+    model = AutoModelForTokenClassification.from_pretrained(
+        local_path, dtype=torch_dtype, config=model_config, trust_remote_code=False, use_safetensors=True
+    )
+    assert isinstance(model, PreTrainedModel)
+    return model

@@ -9,8 +9,10 @@ from typing import Any
 
 from wordle_rl.config import GRPOTraining, RunConfig
 from wordle_rl.runs.trackers import Tracking
-from wordle_rl.trainers.verl.dataset import AGENT, TOOL_AGENT, DataFiles
 from wordle_rl.trainers.verl.settings import VerlSettings
+
+AGENT, TOOL_AGENT = "wordle", "wordle_tool"
+"""Names of the agent loops: replies in tags, and guesses by tool calls."""
 
 CREDIT = {"turn": "wordle_turn", "guess": "wordle_guess", "game": "grpo"}
 """grpo.credit -> verl's estimator; the first two are those of `advantages`."""
@@ -18,32 +20,19 @@ CREDIT = {"turn": "wordle_turn", "guess": "wordle_guess", "game": "grpo"}
 _AGGREGATION = {"dapo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
 """grpo.loss_type -> verl's way to sum up a loss."""
 
-_LAST_STEP = 1_000_000_000
-"""More steps than any training has: verl then saves after the last one alone."""
-DEFAULT_CAP = 2.0
-"""Upper bound of importance ratios where grpo.max_importance_ratio names none: a server never computes quite alike."""
-
 Tree = dict[str, Any]
 
 
-def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str, files: DataFiles) -> list[str]:
-    """All overrides of a run.
+def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str) -> list[str]:
+    """Return all overrides of a run that `check_settings` accepts; those of `verl.overrides` come last.
 
-    Args:
-        config: Settings that `check_settings` accepts.
-        verl: Machines, server, lengths.
-        run: The run's directory.
-        model: Directory or name of the model that training starts from.
-        files: Its secrets.
-
-    Returns:
-        `key=value`, with `++` where verl's config leaves the key out; those of `verl.overrides` come last.
+    `model` is the directory or name of the model to start from. With `++`, Hydra also adds keys that verl leaves out.
     """
     training = config.training
     assert isinstance(training, GRPOTraining)
-    tree = {
-        "wordle": {"run_directory": str(run)},
-        "data": _data(config, training, verl, files),
+    tree: Tree = {
+        "wordle": {"run_directory": str(run)},  # read by our trainer
+        "data": _data(config, training, verl, run),
         "algorithm": _algorithm(training, verl),
         "actor_rollout_ref": {
             "model": _model(config, training, model),
@@ -54,19 +43,28 @@ def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str, fil
             },
             "rollout": _rollout(config, training, verl, run),
         },
+        "reward": {"num_workers": 1},  # rewards are made where games are played, so nothing waits for these
         "trainer": _trainer(config, training, verl, run),
     }
+    if verl.nodes > 1:
+        # Ray runs on several machines already: it is joined, not started.
+        tree["ray_kwargs.ray_init.address"] = "auto"
+        tree["actor_rollout_ref.nccl_timeout"] = 1800
+    else:
+        # Ray reserves a core for each unit, and one machine has fewer cores than verl's eight units suppose.
+        units = 4 if verl.gpus_per_node > 1 else 1
+        tree["transfer_queue.backend.SimpleStorage.num_data_storage_units"] = units
     if verl.estimator == "ppo":
         tree["critic"] = _critic(config, training, verl, model)
     return [*(f"++{key}={_written(value)}" for key, value in _leaves(tree)), *verl.overrides]
 
 
-def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, files: DataFiles) -> Tree:
+def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
     return {
-        "train_files": str(files.train),
-        "val_files": str(files.val),
+        "train_files": str(data_file(run, "train")),
+        "val_files": str(data_file(run, "val")),
         "train_batch_size": training.groups_per_step,
-        "val_batch_size": verl.val_batch_size or None,
+        "val_batch_size": 256,  # secrets at once; every secret is played either way
         "max_prompt_length": verl.max_prompt_tokens,
         "max_response_length": verl.max_response_tokens,
         "filter_overlong_prompts": True,
@@ -84,7 +82,8 @@ def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
         "norm_adv_by_std_in_grpo": training.scale_advantages,
         "use_kl_in_reward": False,
     }
-    cap = DEFAULT_CAP if training.max_importance_ratio is None else training.max_importance_ratio
+    # A server never computes quite alike, so ratios are bounded where grpo.max_importance_ratio names nothing.
+    cap = 2.0 if training.max_importance_ratio is None else training.max_importance_ratio
     if cap:
         tree["rollout_correction"] = {"rollout_is": "token", "rollout_is_threshold": cap}
     return tree
@@ -139,7 +138,6 @@ def _optimizer(training: GRPOTraining) -> Tree:
 
 
 def _engine(config: RunConfig, training: GRPOTraining) -> Tree:
-    """Number formats: of the weights held, and of what is computed with."""
     computed = {"fp32": "fp32", "bf16": "bf16", "auto": "bf16"}[training.precision]
     held = {"float32": "fp32", "bfloat16": "bf16", "auto": "bf16"}[config.model.dtype]
     precision = {"param_dtype": computed, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
@@ -169,7 +167,6 @@ def _rollout(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
         "calculate_log_probs": True,
         "val_kwargs": {"temperature": 0, "do_sample": False, "n": 1},
         "agent": {
-            "num_workers": verl.workers,
             "default_agent_loop": TOOL_AGENT if verl.tool else AGENT,
             "agent_loop_config_path": str(agent_file(run)),
         },
@@ -183,11 +180,11 @@ def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
         "n_gpus_per_node": verl.gpus_per_node,
         "total_training_steps": None if verl.epochs else training.steps,
         "total_epochs": verl.epochs or training.steps,
-        "save_freq": training.save_steps or _LAST_STEP,
+        "save_freq": training.save_steps or 1_000_000_000,  # more steps than any training has: the last one alone
         "test_freq": verl.validate_every_steps or -1,
         "val_before_train": verl.validate_every_steps > 0,
         "logger": ["console", *config.trackers],
-        "log_val_generations": _SHOWN_GAMES if config.trackers else 0,
+        "log_val_generations": 8 if config.trackers else 0,  # validation games on the dashboards of trackers
         "project_name": named.project or "wordle-rl",
         "experiment_name": named.run,
         "default_local_dir": str(checkpoints(run)),
@@ -196,42 +193,29 @@ def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
     }
 
 
-_SHOWN_GAMES = 8
-"""Validation games of each round on the dashboards of trackers."""
-
-
 def _micro_batch(training: GRPOTraining, verl: VerlSettings) -> int:
-    """Games per pass of a GPU."""
+    # Games per pass of a GPU.
     groups = verl.mini_batch_size or training.groups_per_step
     return training.micro_batch_size or groups * training.group_size // (verl.nodes * verl.gpus_per_node)
 
 
-def layout_of(verl: VerlSettings) -> str:
-    """Name of the layout for these machines."""
-    if verl.nodes > 1:
-        return "machines"
-    return "one_machine" if verl.gpus_per_node > 1 else "one_gpu"
+def data_file(run: Path, split: str) -> Path:
+    """Return the parquet file of the `train` or `val` secrets of a run."""
+    return run / "verl" / f"{split}.parquet"
 
 
 def checkpoints(run: Path) -> Path:
-    """verl's checkpoints of a run."""
+    """Return the directory of verl's checkpoints of a run."""
     return run / "verl" / "checkpoints"
 
 
 def agent_file(run: Path) -> Path:
-    """The file that names our agent loops to verl."""
+    """Return the file that names our agent loops to verl."""
     return run / "verl" / "agent_loops.json"
 
 
-def write_agent_file(run: Path) -> None:
-    """Name our agent loops to verl; JSON is YAML too."""
-    about = {"_target_": "wordle_rl.trainers.verl.agent_loop.WordleAgentLoop", "run_directory": str(run)}
-    rows = [{"name": AGENT, **about}, {"name": TOOL_AGENT, **about, "tool": True}]
-    agent_file(run).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-
-
 def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names and values. An empty mapping, and the free entries of some, are one value."""
+    # The free entries of two mappings are one value, since verl's config does not know their names.
     for name, value in tree.items():
         if isinstance(value, dict) and name not in ("apply_chat_template_kwargs", "mixed_precision"):
             yield from _leaves(value, f"{prefix}{name}.")
