@@ -111,13 +111,19 @@ def opened_trackers(run: Run, report_to: Sequence[str], stage: str, directory: P
         stage: The stage, such as `sft`, which the name of the tracker's run ends in.
         directory: Directory of the stage, for TensorBoard's files and the id of the wandb run.
     """
-    kinds = {"trackio": TrackioTracker, "wandb": WandbTracker, "tensorboard": TensorBoardTracker}
     names, settings = run.tracking, run.directory / "config.json"
     with ExitStack() as to_close:
         trackers: list[Tracker] = []
         for name in dict.fromkeys(report_to if is_first() else ()):
             config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-            tracker: Tracker = kinds[name](_package(name), names, f"{names.run}-{stage}", directory, config)
+            package, title = _package(name), f"{names.run}-{stage}"
+            tracker: Tracker
+            if name == "wandb":
+                tracker = WandbTracker(package, names, title, directory, config)
+            elif name == "trackio":
+                tracker = TrackioTracker(package, names, title, config)
+            else:
+                tracker = TensorBoardTracker(directory, config)
             to_close.callback(tracker.close)
             trackers.append(tracker)
         yield trackers
@@ -176,7 +182,7 @@ class WandbTracker:
 class TrackioTracker:
     """A trackio run."""
 
-    def __init__(self, trackio: Any, names: Tracking, name: str, directory: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, trackio: Any, names: Tracking, name: str, config: Mapping[str, Any]) -> None:
         self._trackio, self._pandas = trackio, importlib.import_module("pandas")
         where = "" if names.space is None else f" with report_to: trackio's Space {names.space!r}"
         with _refused(f"report_to 'trackio'{where} cannot be opened", *_hub_errors(), ValueError, RuntimeError):
@@ -205,7 +211,7 @@ class TrackioTracker:
 class TensorBoardTracker:
     """TensorBoard files in `tensorboard/` of the stage's directory, with a page of games per step."""
 
-    def __init__(self, _: Any, names: Tracking, name: str, directory: Path, config: Mapping[str, Any]) -> None:
+    def __init__(self, directory: Path, config: Mapping[str, Any]) -> None:
         writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
         with _refused("report_to 'tensorboard' cannot be opened", OSError, ValueError):
             self._writer = writer(log_dir=str(directory / "tensorboard"))
