@@ -51,12 +51,7 @@ def extract_guess(text: str, *, lenient: bool = False) -> str:
     A strict completion is one word in brackets after optional thinking, and nothing else. Thinking is not searched, and
     prose is not a guess. The game judges length and spelling.
 
-    Args:
-        text: The completion; it can close a thought that the prompt opened.
-        lenient: Take the first five letters in brackets anywhere, or else the first five letters of the text.
-
-    Returns:
-        The guess in lower case and brackets; `NO_GUESS` if there is none.
+    With `lenient`, take the first five letters in brackets anywhere, or else the first five letters of the text.
 
     Examples:
         >>> extract_guess("<think>[slate] or [crane]?</think>[Crane]")
@@ -71,14 +66,10 @@ def extract_guess(text: str, *, lenient: bool = False) -> str:
 
 
 def extract_wordle_feedback(observation: _Observation, *, lenient: bool = False) -> str:
-    """Return the letters and marks with which the game answered the last message.
+    """Return letters, marks and guesses left of the game's answer to the last message, a line each.
 
-    Args:
-        observation: Anything with `messages`, newest last.
-        lenient: Take the marks of an earlier turn if the last message got none, or if the game ended with it.
-
-    Returns:
-        Letters, marks and the guesses left, a line each; empty if the last message was refused.
+    They are empty if that message was refused. With `lenient`, take the marks of an earlier turn if the last message
+    got none, or if the game ended with it.
     """
     if lenient:
         contents = [message.content.strip() for message in observation.messages if _FEEDBACK in message.content]
@@ -145,9 +136,6 @@ def generate_rollout_completions(
             is tokenized without special tokens, since a rendered chat already has them.
         generation_overrides: Sampling settings for this call, by vLLM's names: `max_tokens`, `temperature`, `top_k`.
         as_chat: Whether prompts are messages. None: detect it.
-
-    Raises:
-        ValueError: If a prompt is empty, `as_chat` does not match, or `n` is not 1.
     """
     if not prompts:
         return []
@@ -171,14 +159,7 @@ def generate_rollout_completions(
 def completion_logprobs(
     trainer: GRPOTrainer, prompt_ids: Sequence[list[int]], completion_ids: Sequence[list[int]], temperature: float
 ) -> list[list[float]]:
-    """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary.
-
-    Args:
-        trainer: Its model stays in its mode.
-        prompt_ids: One prompt per completion.
-        completion_ids: The completions.
-        temperature: Divide logits by this.
-    """
+    """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary."""
     import torch  # here, so that the functions above need no torch
 
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)

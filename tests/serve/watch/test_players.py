@@ -62,4 +62,4 @@ def test_a_model_is_loaded_once_and_again_when_its_weights_change(context, finis
     weights.write_bytes(weights.read_bytes())
     assert players.seat(identity, 1.0, 1).probabilities is not first
     players.seat(f"{finished_run.name}/grpo", 1.0, 1)
-    assert len(players._open) <= MAX_MODELS
+    assert players._opened.cache_info().currsize <= MAX_MODELS

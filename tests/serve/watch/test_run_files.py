@@ -81,11 +81,11 @@ def test_a_file_made_anew_has_another_version(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("{", "not valid JSON"),
+        ("{", "property name"),
         ('{"secret": "crane"}', "turns"),
         ('{"secret": "crane", "turns": [{"guess": ["x"]}]}', "not text"),
         ('{"secret": "crane", "turns": [{"guess": "cr", "marks": "GGGGG"}]}', "marks"),
-        ("\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "not valid JSON"),
+        ("\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "Expecting value"),
     ],
 )
 def test_a_damaged_line_is_named_and_the_others_are_read(tmp_path: Path, line: str, fault: str) -> None:
