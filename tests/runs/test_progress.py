@@ -14,7 +14,7 @@ import wordle_rl.report
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import GameRecord, TurnRecord
 from wordle_rl.report.terminal import game_progress
-from wordle_rl.runs.progress import in_percent, progress_line, show_progress
+from wordle_rl.runs.progress import in_percent, show_progress
 
 
 class Clock:
@@ -64,11 +64,6 @@ def test_games_kept_from_before_took_no_time(clock) -> None:
             tell(record)
     assert lines_of(shown)[0] == "m plays: 41 of 100, 1 min so far, 41 won, 0 errors"
     assert lines_of(shown)[-1] == "m plays: 42 of 100, 1 min so far, 30 s each, 29 min left, 41 won, 1 errors"
-
-
-def test_no_time_left_from_the_first_of_many_games() -> None:
-    assert "left" not in progress_line("play", 17, 24_576, "", 32.0)
-    assert "left" in progress_line("play", 2_048, 24_576, "", 120.0)
 
 
 NEARLY_ALL, NEARLY_NONE = 1999 / 2000, 1 / 3000

@@ -70,14 +70,6 @@ def test_rows_that_fail_to_come_leave_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
-        write_json(tmp_path / "results.json", {"rate": float("nan")})
-    with pytest.raises(ValueError, match="JSON compliant"):
-        Run(tmp_path).append("metrics.jsonl", {"loss": float("inf")})
-    assert files(tmp_path) == []
-
-
 @pytest.mark.parametrize(("line", "what"), [('{"half": ', "JSON"), ("[1, 2]", "list"), ("", "JSON")])
 def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
@@ -86,13 +78,6 @@ def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
     assert [next(read), next(read)] == [{"a": 1}, {"a": 2}]
     with pytest.raises(RunError, match=rf"rows\.jsonl:3 .*{what}"):
         next(read)
-
-
-def test_a_run_with_the_same_settings_goes_on(tmp_path: Path, sixty) -> None:
-    run = make_run(tmp_path / "run", sixty)
-    run.append("metrics.jsonl", {"step": 1})
-    make_run(tmp_path / "run", sixty)
-    assert files(tmp_path / "run") == ["config.json", "manifest.json", "metrics.jsonl"]
 
 
 def other_words(directory: Path) -> Split:

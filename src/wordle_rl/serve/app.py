@@ -5,8 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -30,12 +29,7 @@ from wordle_rl.serve.protocol import BatchProtocol, EnvironmentProtocol, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.sessions import Metrics, Sessions
 from wordle_rl.serve.tasks import ServedGames
-from wordle_rl.serve.textarena import (
-    TextArenaAction,
-    TextArenaEnvironment,
-    TextArenaObservation,
-    TextArenaState,
-)
+from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment, TextArenaObservation, TextArenaState
 from wordle_rl.serve.watch.watch_app import create_watch_app, to_page
 
 API_VERSION = "1.0.0"
@@ -46,7 +40,6 @@ API_VERSION = "1.0.0"
 class Service:
     """What the routes of a server share; `app.state.service`."""
 
-    settings: ServeSettings
     games: ServedGames
     metrics: Metrics
     sessions: Sessions
@@ -55,7 +48,7 @@ class Service:
     def of(cls, settings: ServeSettings) -> Service:
         """Load word lists and keys."""
         metrics = Metrics()
-        return cls(settings, ServedGames(settings), metrics, Sessions(settings, metrics))
+        return cls(ServedGames(settings), metrics, Sessions(settings, metrics))
 
     def environment(self) -> WordleEnvironment:
         """Create an environment."""
@@ -69,7 +62,6 @@ def create_app(settings: ServeSettings) -> FastAPI:
         title="wordle-rl",
         version=API_VERSION,
         description="Wordle as an OpenEnv environment.",
-        lifespan=partial(_lifespan, service),
     )
     app.state.service = service
     app.add_middleware(Gate, token=settings.token())
@@ -80,12 +72,6 @@ def create_app(settings: ServeSettings) -> FastAPI:
     app.mount("/watch", create_watch_app(settings))
     app.add_route("/", to_page, include_in_schema=False)
     return app
-
-
-@asynccontextmanager
-async def _lifespan(service: Service, _app: FastAPI) -> AsyncIterator[None]:
-    yield
-    service.games.solver_thread.shutdown(wait=True, cancel_futures=True)
 
 
 def _add_own_routes(app: FastAPI, service: Service) -> None:
@@ -134,8 +120,7 @@ def _add_openenv_routes(
 
 def create_textarena_app(service: Service) -> FastAPI:
     """Create the application to mount. It shares sessions, rules and words with the server, but not the wording."""
-    settings = in_textarena_words(service.settings)
-    games = service.games.with_settings(settings)
+    games = service.games.with_settings(in_textarena_words(service.games.settings))
     make = partial(TextArenaEnvironment, games, service.metrics)
     app = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
     _add_openenv_routes(app, service, make, TextArenaAction, TextArenaObservation, TextArenaState, "textarena")

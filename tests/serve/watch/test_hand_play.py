@@ -28,14 +28,6 @@ def test_a_win_tells_the_secret_and_ends_the_game(games: HandGames, sixty) -> No
     assert games.guess(opened["id"], secret) is None
 
 
-def test_the_same_seed_draws_the_same_secret(games: HandGames) -> None:
-    drawn = {
-        seed: {secret_of(games, games.open(Dictionary.APP, False, seed)["id"]) for _ in range(2)} for seed in range(9)
-    }
-    assert all(len(secrets) == 1 for secrets in drawn.values())
-    assert len({secret for secrets in drawn.values() for secret in secrets}) > 3
-
-
 def test_forgotten_games_make_room(games: HandGames, monkeypatch) -> None:
     monkeypatch.setattr(hand_play, "MAX_GAMES", 3)
     ids = [games.open(Dictionary.APP, False)["id"] for _ in range(3)]

@@ -160,17 +160,19 @@ class Watch:
     def run(self, run: str, request: Request) -> Response:
         """Summary of a run; 304 if its files have not changed."""
         directory = self._run(run)
-        mark = mark_of(directory)
-        return _unchanged(request, mark) or _json(summary_of(directory), mark=mark)
+        tag = {"ETag": f'"{mark_of(directory)}"', "Cache-Control": "no-cache"}
+        if tag["ETag"] in request.headers.get("if-none-match", ""):
+            return Response(status_code=304, headers=tag)
+        response = _json(summary_of(directory))
+        response.headers.update(tag)
+        return response
 
-    def games(self, run: str, request: Request, source: str = "games", after: Whole = 0) -> Response:
-        """Games of a source from an offset on; 304 if the file has not changed."""
+    def games(self, run: str, source: str = "games", after: Whole = 0) -> Response:
+        """Games of a source from an offset on."""
         found = sources_of(self._run(run)).get(source)
         if found is None:
             raise HTTPException(404, f"the run has no source {source[:80]!r}")
-        stat = found.path.stat()
-        mark = f"{stat.st_ino:x}-{stat.st_size:x}-{stat.st_mtime_ns:x}-{after:x}"
-        return _unchanged(request, mark) or _json(games_of(found, after), mark=mark)
+        return _json(games_of(found, after))
 
     def review(self, run: str = "", board: str = "", max_turns: Whole | None = None) -> Response:
         """Review of a board by the solver, turn by turn."""
@@ -227,18 +229,6 @@ class Watch:
 _NEVER_KEPT = {"Cache-Control": "no-store"}
 
 
-def _json(value: Any, status: int = 200, mark: str | None = None) -> Response:
+def _json(value: Any, status: int = 200) -> Response:
     body = json.dumps(value, allow_nan=False)  # ASCII, so that a lone surrogate in a reply cannot break it
-    kept = _NEVER_KEPT if mark is None else _marked(mark)
-    return Response(body, status, {"X-Content-Type-Options": "nosniff", **kept}, "application/json")
-
-
-def _unchanged(request: Request, mark: str) -> Response | None:
-    # 304 if the browser has what the mark names.
-    return (
-        Response(status_code=304, headers=_marked(mark)) if mark in request.headers.get("if-none-match", "") else None
-    )
-
-
-def _marked(mark: str) -> dict[str, str]:
-    return {"ETag": f'"{mark}"', "Cache-Control": "no-cache"}
+    return Response(body, status, {"X-Content-Type-Options": "nosniff", **_NEVER_KEPT}, "application/json")
