@@ -15,15 +15,6 @@ def context(sixty, solver):
     return context_for(sixty, GameSettings().prompter(5), solver)
 
 
-@pytest.mark.parametrize("name", ["solver", "consistent", "random"])
-def test_built_in_players_play_to_an_end(context, tmp_path: Path, name: str) -> None:
-    seat = Players(tmp_path, context).seat(name, 0.0, 1)
-    first, *turns, last = live_events(seat, context.words.answers[3], Reviewer(context.solver))
-    assert (first["event"], last["event"]) == ("start", "end")
-    assert 1 <= len(turns) <= 6
-    assert all(turn["likely"] == [] for turn in turns)
-
-
 @pytest.mark.parametrize("name", ["", "human", "/etc", "..", "openai:gpt", "sft"])
 def test_only_listed_players_are_seated(context, tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="player"):

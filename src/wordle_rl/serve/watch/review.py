@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,11 +91,9 @@ def parse_board(text: str, word_length: int) -> list[Turn]:
     """Parse turns such as `salet.XGXGX,buror.,round.YYYXX`; a guess without marks was not scored."""
     turns = []
     for part in text.split(",") if text else ():
-        guess, dot, marks = part.partition(".")
-        well_formed = dot and (not guess or (guess.isascii() and guess.isalpha())) and len(guess) <= MAX_TURNS
-        if not well_formed or (
-            marks and (len(marks) != word_length or len(guess) != len(marks) or set(marks) - set("GYX"))
-        ):
+        found = re.fullmatch(r"([A-Za-z]{0,64})\.([GYX]*)", part)
+        guess, marks = found.groups() if found else ("", "")
+        if not found or (marks and not len(marks) == len(guess) == word_length):
             raise ValueError(f"{part[:40]!r} is not a turn; write guess.marks,guess.marks with marks G, Y and X")
         turns.append(Turn(guess.lower() or None, marks or None, Outcome.SCORED if marks else Outcome.MALFORMED))
     if len(turns) > MAX_TURNS:
