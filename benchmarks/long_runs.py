@@ -159,7 +159,7 @@ def server(hours: float) -> tuple[list[Reading], dict[str, float]]:
     """Readings of the server over so many hours of its clock, and the traffic."""
     readings: list[Reading] = []
     command = [sys.executable, str(HERE / "fast_clock_server.py"), str(SPEED), "--port", "0", "--idle-timeout-s",
-               str(IDLE_S), "--ping-interval-s", "1200", "--ping-timeout-s", "1200"]  # fmt: skip
+               str(IDLE_S), "--ping-timeout-s", "1200"]  # fmt: skip
     with started(command) as process:
         traffic = asyncio.run(day(process.port, process.pid, hours, readings.append))
     return readings, traffic

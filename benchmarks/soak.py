@@ -147,8 +147,9 @@ def main() -> int:
     parser.add_argument("--slow", type=int, default=50, help="readers that ask for more than they read")
     parser.add_argument("--json", action="store_true", help="print JSON instead of lines")
     options = parser.parse_args()
-    command = own_server("--idle-timeout-s", str(IDLE_S), "--ping-interval-s", str(PING_S), "--ping-timeout-s",
-                         str(PING_S), "--max-message-bytes", "65536")  # fmt: skip
+    command = own_server(
+        "--idle-timeout-s", str(IDLE_S), "--ping-timeout-s", str(PING_S), "--max-message-bytes", "65536"
+    )
     with started(command) as server:
         begun = time.monotonic()
         before, after, turns, faults = asyncio.run(soak(server, options.connections, options.slow))

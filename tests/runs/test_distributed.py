@@ -21,7 +21,7 @@ from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig,
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.tiny import make_model
 from wordle_rl.runs.audit import audit
-from wordle_rl.runs.distributed import check_processes, is_first, num_processes, wait_for_all
+from wordle_rl.runs.distributed import check_processes
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -151,16 +151,6 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
     assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
     assert said.count("report: ") == 1, "one process speaks"
-
-
-def test_a_process_of_its_own_is_the_first_and_waits_for_nobody(monkeypatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    monkeypatch.delenv("RANK", raising=False)
-    assert (num_processes(), is_first()) == (1, True)
-    wait_for_all()
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
-    assert (num_processes(), is_first()) == (2, False)
 
 
 @pytest.mark.parametrize(

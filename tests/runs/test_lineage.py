@@ -100,13 +100,12 @@ def of_split_5(finished_run: Path, word_directory: Path, tmp_path: Path) -> Path
     return run
 
 
-@pytest.mark.parametrize("place", ["grpo", "elsewhere", "sft/epochs/epoch-1", "sft/checkpoints/checkpoint-2"])
+@pytest.mark.parametrize("place", ["elsewhere", "sft/epochs/epoch-1", "sft/checkpoints/checkpoint-2"])
 def test_a_model_is_tested_on_what_its_training_held_out_wherever_it_lies(
     place: str, of_split_5: Path, word_directory: Path, tmp_path: Path, cli
 ) -> None:
     model = tmp_path / place if place == "elsewhere" else of_split_5 / place
-    if place != "grpo":
-        shutil.copytree(of_split_5 / "sft", model, dirs_exist_ok=True)
+    shutil.copytree(of_split_5 / "sft", model, dirs_exist_ok=True)
     if "checkpoint" in place:
         (model / LINEAGE_FILE).unlink()
     out = tmp_path / "model.json"

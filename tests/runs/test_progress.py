@@ -1,14 +1,20 @@
-"""Laws of progress: a bar in a terminal; elsewhere few plain lines that say what the bar would."""
+"""Laws of progress outside a terminal, and of percentages: 0 or 100 only where nothing or everything is meant."""
 
 import io
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
+import wordle_rl.report
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate import GameRecord, TurnRecord
 from wordle_rl.report.terminal import game_progress
-from wordle_rl.runs.progress import LINE_EVERY_S, progress_line, show_progress
+from wordle_rl.runs.progress import in_percent, show_progress
 
 
 class Clock:
@@ -36,9 +42,9 @@ def lines_of(shown: Console) -> list[str]:
     return shown.file.getvalue().splitlines()
 
 
-def test_a_log_gets_a_line_every_half_minute_at_most_and_a_last_one() -> None:
-    shown, clock = console(), Clock()
-    with show_progress(shown, "[b]GRPO", 0, clock=clock) as tell:
+def test_a_log_gets_a_line_every_half_minute_at_most_and_a_last_one(clock) -> None:
+    shown = console()
+    with show_progress(shown, "[b]GRPO", 0) as tell:
         for step in range(1, 103):
             clock.now += 7.0
             tell(step, 102, f"win_rate {step / 102:.2f}")
@@ -46,7 +52,6 @@ def test_a_log_gets_a_line_every_half_minute_at_most_and_a_last_one() -> None:
     assert len(lines) == 102 // 5 + 1
     assert lines[0] == "[b]GRPO: 5 of 102, 35 s so far, 7.0 s each, 11 min left, win_rate 0.05"
     assert lines[-1] == "[b]GRPO: 102 of 102, 12 min so far, win_rate 1.00"
-    assert LINE_EVERY_S == 30.0
 
 
 def test_games_kept_from_before_took_no_time(clock) -> None:
@@ -61,6 +66,33 @@ def test_games_kept_from_before_took_no_time(clock) -> None:
     assert lines_of(shown)[-1] == "m plays: 42 of 100, 1 min so far, 30 s each, 29 min left, 41 won, 1 errors"
 
 
-def test_no_time_left_from_the_first_of_many_games() -> None:
-    assert "left" not in progress_line("play", 17, 24_576, "", 32.0)
-    assert "left" in progress_line("play", 2_048, 24_576, "", 120.0)
+NEARLY_ALL, NEARLY_NONE = 1999 / 2000, 1 / 3000
+
+
+@given(total=st.integers(1, 10_000_000), data=st.data(), digits=st.integers(0, 2))
+def test_a_share_reads_as_0_or_100_only_if_it_is(total: int, data: st.DataObject, digits: int) -> None:
+    share = data.draw(st.integers(0, total)) / total
+    text = in_percent(share, digits)
+    assert (float(text) in (0, 100)) == (share in (0, 1))
+    decimals = len(text.partition(".")[2])
+    assert decimals >= digits
+    assert float(text) == pytest.approx(100 * share, abs=0.500001 / 10**decimals)
+
+
+def test_what_rounding_leaves_of_0_and_1_is_0_and_100() -> None:
+    found = [in_percent(rate) for rate in (-1e-17, 1e-17, 1 - 1e-16, sum([0.1] * 10))]
+    assert found == ["0.0", "0.0", "100.0", "100.0"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
+def test_the_page_s_own_script_says_the_same() -> None:
+    script = (Path(wordle_rl.report.__file__).parent / "static" / "page.js").read_text()
+    function = script[script.index("function inPercent") : script.index("function format")]
+    rates = [0, 1, NEARLY_ALL, NEARLY_NONE, 0.5, 0.9996, 1e-17, 0.123]
+    done = subprocess.run(
+        ["node", "-e", f"{function}\nconsole.log({rates}.map(rate => inPercent(rate)).join(' '))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == [in_percent(rate) for rate in rates]

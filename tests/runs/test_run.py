@@ -26,7 +26,7 @@ from wordle_rl.runs import (
 )
 from wordle_rl.runs.provenance import calls, manifest
 from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
+from wordle_rl.words.split import Split, split_secrets
 
 SMALL_DISK = 4096
 
@@ -70,23 +70,6 @@ def test_rows_that_fail_to_come_leave_nothing(tmp_path: Path) -> None:
     assert files(tmp_path) == []
 
 
-def test_a_file_in_the_way_of_a_directory_is_named(tmp_path: Path) -> None:
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(RunError, match="taken"):
-        write_json(tmp_path / "taken" / "results.json", {})
-    with pytest.raises(RunError, match="taken"):
-        write_jsonl(tmp_path / "taken" / "rows.jsonl", [{}])
-    assert (tmp_path / "taken").read_text() == "mine"
-
-
-def test_numbers_that_json_does_not_know_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="JSON compliant"):
-        write_json(tmp_path / "results.json", {"rate": float("nan")})
-    with pytest.raises(ValueError, match="JSON compliant"):
-        Run(tmp_path).append("metrics.jsonl", {"loss": float("inf")})
-    assert files(tmp_path) == []
-
-
 @pytest.mark.parametrize(("line", "what"), [('{"half": ', "JSON"), ("[1, 2]", "list"), ("", "JSON")])
 def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
@@ -97,35 +80,28 @@ def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
         next(read)
 
 
-def test_a_run_with_the_same_settings_goes_on(tmp_path: Path, sixty) -> None:
-    run = make_run(tmp_path / "run", sixty)
-    run.append("metrics.jsonl", {"step": 1})
-    make_run(tmp_path / "run", sixty)
-    assert files(tmp_path / "run") == ["config.json", "manifest.json", "metrics.jsonl"]
-
-
-def test_a_run_with_other_settings_is_refused_and_left_alone(tmp_path: Path, sixty, split) -> None:
-    make_run(tmp_path, sixty)
-    before = (tmp_path / "config.json").read_text()
-    with pytest.raises(RunError, match=r"other settings.*--overwrite"):
-        Run.create(tmp_path, RunConfig(seed=1), split)
-    assert (tmp_path / "config.json").read_text() == before
-
-
-def test_a_run_whose_words_have_changed_is_refused(tmp_path: Path, sixty) -> None:
-    make_run(tmp_path / "run", sixty)
-    directory = write_word_directory(tmp_path / "words")
+def other_words(directory: Path) -> Split:
+    write_word_directory(directory)
     answers = (directory / "answers.txt").read_text().splitlines()[1:]
     (directory / "answers.txt").write_text("\n".join(answers) + "\n")
-    with pytest.raises(RunError, match="other words"):
-        Run.create(tmp_path / "run", RunConfig(), split_secrets(load_words(str(directory))))
+    return split_secrets(load_words(str(directory)))
 
 
-def test_a_file_is_no_run_directory(tmp_path: Path, sixty) -> None:
-    (tmp_path / "taken").write_text("mine")
-    with pytest.raises(RunError, match="taken is a file"):
-        make_run(tmp_path / "taken", sixty)
-    assert (tmp_path / "taken").read_text() == "mine"
+@pytest.mark.parametrize("what", ["other settings", "other words", "is a file", "config.json"])
+def test_a_directory_of_something_else_is_refused_and_left_alone(what: str, tmp_path: Path, sixty, split) -> None:
+    place = tmp_path / "run"
+    if what == "is a file":
+        place.write_text("mine")
+    elif what == "config.json":  # of a model
+        place.mkdir()
+        (place / what).write_text('{"model_type": "qwen3"}')
+    else:
+        make_run(place, sixty)
+    before = [path.read_bytes() for path in (place, *place.glob("*")) if path.is_file()]
+    config = RunConfig(seed=1) if what == "other settings" else RunConfig()
+    with pytest.raises(RunError, match=rf"{what}.*name another --out"):
+        Run.create(place, config, other_words(tmp_path / "words") if what == "other words" else split)
+    assert [path.read_bytes() for path in (place, *place.glob("*")) if path.is_file()] == before
 
 
 def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
@@ -143,12 +119,6 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
     assert facts["hardware"]["memory_gib"] > 0
     assert facts["command"].startswith("wordle-rl")
     assert json.loads(json.dumps(facts, allow_nan=False)) == json.loads(json.dumps(facts))
-
-
-def test_a_model_directory_is_not_taken_for_a_run(tmp_path: Path, sixty) -> None:
-    (tmp_path / "config.json").write_text('{"model_type": "qwen3"}')
-    with pytest.raises(RunError, match=r"config.json.*name another --out$"):
-        make_run(tmp_path, sixty)
 
 
 def test_a_run_is_removed_only_when_nobody_works_on_it(tmp_path: Path, sixty) -> None:
@@ -178,17 +148,6 @@ def test_the_manifest_keeps_what_the_run_was_begun_with_and_adds_what_it_went_on
     ]
     assert call("run", "bbb") == second
     assert calls(second)[1]["hardware"] == first["hardware"]
-
-
-def test_stages_add_up_and_broken_off_ones_count(tmp_path: Path, monkeypatch) -> None:
-    clock = iter([0.0, 2.0, 10.0, 13.0])
-    monkeypatch.setattr("wordle_rl.runs.run.time.perf_counter", lambda: next(clock))
-    run = Run(tmp_path)
-    with run.stage("sft"):
-        pass
-    with pytest.raises(KeyboardInterrupt), run.stage("sft"):
-        raise KeyboardInterrupt
-    assert run.seconds == {"sft": 5.0}
 
 
 def test_only_runs_are_removed(tmp_path: Path) -> None:

@@ -1,79 +1,86 @@
-"""Laws of trackers: metrics and games arrive under their names and steps, in the runs they belong to."""
+"""Laws of trackers: metrics and games arrive under their names and steps, and one that cannot be opened is refused."""
 
-from dataclasses import dataclass, field
-from pathlib import Path
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
-from fake_trackers import FakeTrace, fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
-from training_fixtures import compact, make_run, rows
+import pytest
+from fake_trackers import FakeTrackio, FakeWandb, fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
+from training_fixtures import make_run, rows
 
-from wordle_rl.runs.trackers import (
-    GameLog,
-    Tracking,
-    open_trackers,
-)
+from wordle_rl.config import ConfigError
+from wordle_rl.runs import Run, write_json
+from wordle_rl.runs.trackers import GameLog, Tracker, Tracking, check_trackers, opened_trackers
 
 WON = {
-    "secret": "crane",
-    "won": True,
-    "turns_used": 3,
-    "reward": 1.5,
+    "secret": "crane", "won": True, "turns_used": 3, "reward": 1.5,
     "turns": [
         {"guess": "trace", "marks": "XGGYG", "outcome": "scored", "given": True},
         {"guess": "zzzzz", "marks": None, "outcome": "unlisted", "components": {"win": 0.0, "rules": -0.5}},
         {"guess": "crane", "marks": "GGGGG", "outcome": "scored", "components": {"win": 2.0, "rules": 0.0}},
     ],
-}
+}  # fmt: skip
 LOST = {
-    "secret": "speed",
-    "won": False,
-    "turns_used": 1,
-    "turns": [{"guess": None, "marks": None, "outcome": "malformed"}],
-}
-
-
-@dataclass
-class Recorder:
-    """A tracker of its own."""
-
-    shown: list[tuple[int, int]] = field(default_factory=list)
-
-    def log(self, step: int, numbers: dict[str, float]) -> None:
-        raise AssertionError("a log of games sends no metrics")
-
-    def add_games(self, step: int, games: list[dict[str, Any]]) -> None:
-        self.shown.append((step, len(games)))
-
-    def close(self) -> None:
-        raise AssertionError("whoever opened it closes it")
-
-
+    "secret": "speed", "won": False, "turns_used": 1, "turns": [{"guess": None, "marks": None, "outcome": "malformed"}],
+}  # fmt: skip
 NAMES = Tracking("first", "wordle")
 
 
-def add_both_stages(log: GameLog) -> None:
+@pytest.fixture
+def tracked(tmp_path):
+    """Open trackers for a stage of a run."""
+
+    @contextmanager
+    def opened(*names: str, stage: str = "grpo", run: str = "mine", tracking: Tracking = NAMES, **config: Any):
+        made = Run(tmp_path / run)
+        made.tracking = tracking
+        if config:
+            write_json(made.directory / "config.json", config)
+        with opened_trackers(made, names, stage, made.directory / stage) as trackers:
+            yield trackers
+
+    return opened
+
+
+def send(tracker: Tracker, run: Run) -> None:
+    tracker.log(1, {"loss": 0.5, "validation_loss": 0.75})
+    log = GameLog(run, [tracker])
     log.add("grpo", 7, [WON])
     log.add("validation", 8, [LOST, WON])
+    log.add("grpo", 9, [])
+    log.detach_trackers()
+    log.add("grpo", 10, [WON])
 
 
-def test_wandb_charts_metrics_by_step_beside_the_settings(wandb, tmp_path) -> None:
-    config = {"grpo": {"steps": 2}, "out": Path("runs/mine")}
-    (tracker,) = open_trackers(["wandb"], NAMES, "grpo", tmp_path / "grpo", config=config)
-    tracker.log(1, {"loss": 0.5})
+METRICS = {"train/loss": 0.5, "eval/loss": 0.75, "train/global_step": 1}
+
+
+def test_wandb_gets_metrics_and_games_by_step_beside_the_settings(wandb, sixty, tracked, tmp_path) -> None:
+    with tracked("wandb", grpo={"steps": 2}) as (tracker,):
+        send(tracker, make_run(tmp_path / "run", sixty))
     (run,) = wandb.runs
     assert (run.settings["project"], run.settings["name"]) == ("wordle", "first-grpo")
-    assert run.config == {"grpo": {"steps": 2}, "out": "runs/mine"}
-    assert run.logged == [{"train/loss": 0.5, "train/global_step": 1}]
+    assert run.config == {"grpo": {"steps": 2}}
     assert run.metrics == {"train/global_step": None, "*": "train/global_step"}
-    tracker.close()
+    metrics, game, games = run.logged
+    assert metrics == METRICS
+    assert game["games/grpo"].data == [
+        [7, "grpo", "crane", True, 3, 1.5, "win 2, rules -0.5",
+         "TRACE XGGYG ⬛🟩🟩🟨🟩 (given)\nZZZZZ (unlisted)\nCRANE GGGGG 🟩🟩🟩🟩🟩"]
+    ]  # fmt: skip
+    assert [row[2:4] for row in games["games/validation"].data] == [["speed", False], ["crane", True]]
     assert wandb.run is None, "the next stage opens a run of its own"
+    written = [(row["stage"], row["step"], row["secret"]) for row in rows(tmp_path / "run" / "games.jsonl")]
+    assert written == [
+        ("grpo", 7, "crane"), ("validation", 8, "speed"), ("validation", 8, "crane"), ("grpo", 10, "crane"),
+    ]  # fmt: skip
 
 
-def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tmp_path) -> None:
-    for directory in ("mine/sft", "mine/sft", "mine/grpo", "other/sft"):
-        stage = directory.partition("/")[2]
-        (tracker,) = open_trackers(["wandb"], Tracking("a #1 run?"), stage, tmp_path / directory)
-        tracker.close()
+def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tracked) -> None:
+    for run, stage in (("mine", "sft"), ("mine", "sft"), ("mine", "grpo"), ("other", "sft")):
+        with tracked("wandb", stage=stage, run=run, tracking=Tracking("a #1 run?")):
+            pass
     first, resumed, *others = (run.settings["id"] for run in wandb.runs)
     assert first == resumed
     assert len({first, *others}) == 3, "stages and directories have runs of their own"
@@ -81,11 +88,10 @@ def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tmp_path) -
     assert not set("/\\#?%:") & set(first), "wandb refuses these in an id"
 
 
-def test_trackio_gets_metrics_and_settings_under_the_names_of_the_run(trackio, tmp_path) -> None:
+def test_trackio_gets_metrics_games_and_settings_under_the_names_of_the_run(trackio, sixty, tracked, tmp_path) -> None:
     names = Tracking("first", "wordle", "me/space")
-    (tracker,) = open_trackers(["trackio"], names, "grpo", tmp_path, config={"grpo": {"steps": 2}})
-    tracker.log(1, {"loss": 0.5})
-    tracker.close()
+    with tracked("trackio", tracking=names, grpo={"steps": 2}) as (tracker,):
+        send(tracker, make_run(tmp_path / "run", sixty))
     assert trackio.opened == [
         {
             "project": "wordle",
@@ -95,41 +101,70 @@ def test_trackio_gets_metrics_and_settings_under_the_names_of_the_run(trackio, t
             "resume": "allow",
         }
     ]
-    assert trackio.logged == [{"train/loss": 0.5, "train/global_step": 1}]
+    assert trackio.logged[0] == METRICS
+    assert [next(iter(logged)) for logged in trackio.logged[1:]] == ["games/grpo", "games/validation"]
     assert not trackio.is_open
-    open_trackers(["trackio"], Tracking("first"), "sft", tmp_path)
-    assert trackio.opened[1]["project"] == "huggingface"
 
 
-def test_trackio_gets_a_trace_a_game(trackio, sixty, tmp_path) -> None:
-    trackio.Trace = FakeTrace
-    for prompter in (compact(), None):
-        trackers = open_trackers(["trackio"], NAMES, "grpo", tmp_path, prompter=prompter)
-        add_both_stages(GameLog(make_run(tmp_path / "run", sixty), trackers))
-        trackers[0].close()
-    with_prompts, without = trackio.logged[:2], trackio.logged[2:]
-    assert len(with_prompts[0]["traces/grpo"]) == 1
-    assert len(with_prompts[1]["traces/validation"]) == 2
-    (trace,) = with_prompts[0]["traces/grpo"]
-    assert [message["role"] for message in trace.messages][-2:] == ["user", "assistant"]
-    assert (trace.metadata["secret"], trace.metadata["step"], trace.metadata["status"]) == ("crane", 7, "ok")
-    assert not any(name.startswith("traces/") for logged in without for name in logged)
+def test_tensorboard_files_go_on_where_a_training_was_resumed(sixty, tracked, tmp_path) -> None:
+    pytest.importorskip("torch")
+    event_accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    with tracked("tensorboard", grpo={"steps": 2}) as (tracker,):
+        send(tracker, make_run(tmp_path / "run", sixty))
+    with tracked("tensorboard") as (tracker,):
+        tracker.log(2, {"loss": 0.25})
+    found = event_accumulator.EventAccumulator(str(tmp_path / "mine" / "grpo" / "tensorboard")).Reload()
+    assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [(1, 0.5), (2, 0.25)]
+    assert [(event.step, event.value) for event in found.Scalars("eval/loss")] == [(1, 0.75)]
+    assert {"games/grpo/text_summary", "games/validation/text_summary"} <= set(found.Tags()["tensors"])
 
 
-def test_games_jsonl_holds_every_game_whoever_else_gets_it(sixty, tmp_path) -> None:
-    run, tracker = make_run(tmp_path / "run", sixty), Recorder()
-    log = GameLog(run, [tracker])
-    add_both_stages(log)
-    log.add("grpo", 9, [])
-    log.detach_trackers()
-    log.add("grpo", 10, [WON])
-    assert tracker.shown == [(7, 1), (8, 2)]
-    assert [(row["stage"], row["step"], row["secret"]) for row in rows(run.directory / "games.jsonl")] == [
-        ("grpo", 7, "crane"), ("validation", 8, "speed"), ("validation", 8, "crane"), ("grpo", 10, "crane"),
-    ]  # fmt: skip
-
-
-def test_only_the_first_process_opens_trackers(wandb, tmp_path, monkeypatch) -> None:
+def test_only_the_first_process_opens_trackers(wandb, tracked, monkeypatch) -> None:
     monkeypatch.setenv("RANK", "1")
-    assert open_trackers(["wandb"], NAMES, "sft", tmp_path) == []
-    assert wandb.runs == []
+    with tracked("wandb") as trackers:
+        assert (trackers, wandb.runs) == ([], [])
+
+
+@pytest.mark.parametrize("name", ["wandb", "trackio"])
+def test_a_tracker_that_fails_to_open_is_one_line_and_the_others_are_closed(
+    name, wandb, trackio, tracked, monkeypatch
+) -> None:
+    others = {"wandb": "trackio", "trackio": "wandb"}
+    broken = {"wandb": FakeWandb(FakeWandb.Error("no\nnet")), "trackio": FakeTrackio(ConnectionError("no\nnet"))}
+    monkeypatch.setitem(sys.modules, name, broken[name])
+    with pytest.raises(ConfigError, match=f"report_to '{name}'") as refused, tracked(others[name], name):
+        pass
+    assert len(str(refused.value).splitlines()) == 1
+    assert (wandb.run, trackio.is_open) == (None, False)
+
+
+@pytest.mark.parametrize(
+    ("name", "package"),
+    [("wandb", "wandb"), ("trackio", "trackio"), ("trackio", "pandas"), ("tensorboard", "tensorboard")],
+)
+def test_a_missing_package_is_refused_before_and_when_opening(name, package, trackio, tracked, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=f"report_to '{name}'.*{package}"):
+        check_trackers([name], NAMES)
+    with pytest.raises(ConfigError, match=f"report_to '{name}'.*{package}"), tracked(name):
+        pass
+
+
+def test_a_check_asks_wandb_for_a_key_but_opens_nothing(wandb, trackio, monkeypatch) -> None:
+    check_trackers(["wandb", "trackio"], NAMES)
+    assert (wandb.logins, wandb.runs, trackio.opened) == (1, [], [])
+    monkeypatch.setitem(sys.modules, "wandb", FakeWandb(FakeWandb.Error("no key")))
+    with pytest.raises(ConfigError, match="report_to 'wandb'"):
+        check_trackers(["wandb"], NAMES)
+
+
+@pytest.mark.parametrize(("role", "name"), [("read", "Me"), ("write", "you"), ("write", "Me")])
+def test_a_space_needs_a_token_that_can_write_there(role: str, name: str, trackio, monkeypatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    account = {"name": name, "orgs": [{"name": "lab"}], "auth": {"accessToken": {"role": role}}}
+    monkeypatch.setattr(hub, "HfApi", lambda: SimpleNamespace(whoami=lambda: account))
+    if (role, name) == ("write", "Me"):
+        check_trackers(["trackio"], Tracking("first", None, "me/space"))
+        return
+    with pytest.raises(ConfigError, match="trackio:me/space"):
+        check_trackers(["trackio"], Tracking("first", None, "me/space"))

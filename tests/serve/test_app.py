@@ -1,13 +1,23 @@
-"""Laws of the application: probes, metrics, tasks over HTTP, refusals with a status."""
+"""Laws of the application: probes, metrics, tasks over HTTP, refusals with a status, the token, and one command."""
 
+import base64
 import json
+import signal
+import socket
+import subprocess
+import sys
 import urllib.error
 import urllib.request
 
 import pytest
-from wordle_server import ask, say, secret_of, wordle_server
+from websockets.exceptions import InvalidStatus
+from wordle_server import ask, refusal, say, secret_of, wordle_server
 
+from wordle_rl.cli import main
+from wordle_rl.serve.openenv_client import WordleAction, WordleClient
 from wordle_rl.serve.serve_settings import ServeSettings
+
+TOKEN = "opensesameé"
 
 
 @pytest.fixture(scope="module")
@@ -16,33 +26,47 @@ def server():
         yield running
 
 
-def http(url: str, body: object = None) -> tuple[int, object]:
+@pytest.fixture(scope="module")
+def guarded():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SERVE_TOKEN", TOKEN)
+        with wordle_server(ServeSettings(token_variable="SERVE_TOKEN")) as running:
+            yield running
+
+
+def http(url: str, body: object = None, **headers: str) -> tuple[int, object]:
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json", **headers})
     try:
         with urllib.request.urlopen(request, timeout=60) as answer:
-            return answer.status, json.loads(answer.read())
+            text = answer.read()
+            return answer.status, json.loads(text) if answer.headers.get_content_type() == "application/json" else text
     except urllib.error.HTTPError as error:
         return error.code, json.loads(error.read())
 
 
-def test_readiness_is_lost_while_no_session_is_free(server) -> None:
+def test_readiness_is_lost_while_no_session_is_free_in_either_protocol(server) -> None:
     assert http(f"{server.address}/health") == (200, {"status": "healthy"})
     assert http(f"{server.address}/ready") == (200, {"status": "ready"})
-    with server.connect() as one, server.connect() as two, server.connect() as three:
-        for socket in (one, two, three):
-            ask(socket, "reset")
+    with server.connect() as one, server.connect("/textarena/ws") as two, server.connect("/batch"):
+        for opened in (one, two):
+            ask(opened, "reset")
         assert http(f"{server.address}/ready") == (503, {"status": "full"})
         assert http(f"{server.address}/health")[0] == 200
+        with server.connect("/textarena/ws") as fourth:
+            assert refusal(json.loads(fourth.recv())) == "full"
 
 
 def test_the_root_leads_to_the_page(server) -> None:
-    for method in ("GET", "HEAD"):
-        request = urllib.request.Request(f"{server.address}/", method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            assert answer.url == f"{server.address}/watch/"
-            assert answer.headers.get_content_type() == "text/html"
-    assert "/" not in http(f"{server.address}/openapi.json")[1]["paths"]
+    with urllib.request.urlopen(f"{server.address}/", timeout=60) as answer:
+        assert answer.url == f"{server.address}/watch/"
+        assert answer.headers.get_content_type() == "text/html"
+
+
+def test_textarenas_routes_are_below_its_path(server) -> None:
+    assert http(f"{server.address}/textarena/metadata")[1]["name"] == "Wordle-v0"
+    began = http(f"{server.address}/textarena/reset", {"seed": 4})[1]
+    assert began["observation"]["prompt"].startswith("[GAME] You are Playing Wordle.")
 
 
 def test_tasks_are_listed_without_a_secret_and_held_out_ones_not_at_all(server) -> None:
@@ -79,8 +103,8 @@ def test_routes_without_a_session_have_defined_answers(server) -> None:
 
 def test_metrics_count_turns_games_and_refusals_and_name_no_word(server) -> None:
     def figures() -> dict[str, float]:
-        text = server.service.metrics.text().decode()
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in text.splitlines() if line[0] != "#"}
+        lines = http(f"{server.address}/metrics")[1].decode().splitlines()
+        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[0] != "#"}
 
     secret = secret_of(server.service, 77)
     before = figures()
@@ -100,4 +124,70 @@ def test_metrics_count_turns_games_and_refusals_and_name_no_word(server) -> None
         "wordle_message_seconds_count": 4,
     }.items():
         assert after[name] - before[name] == change, name
-    assert secret not in server.service.metrics.text().decode()
+    assert not [name for name in after if secret in name]
+
+
+def bearer(token: str) -> str:
+    return f"Bearer {token}".encode().decode("latin-1")
+
+
+def basic(token: str) -> str:
+    return "Basic " + base64.b64encode(f"me:{token}".encode()).decode()
+
+
+WRONG = ["", "Bearer", "Bearer x", "Basic !!", f"Token {TOKEN}".encode().decode("latin-1"), basic("x"), basic("")]
+
+
+@pytest.mark.parametrize("path", ["/", "/watch/", "/schema", "/metrics", "/openapi.json", "/textarena/metadata"])
+def test_no_route_but_the_probes_is_served_without_the_token(guarded, path) -> None:
+    for wrong in WRONG:
+        assert http(guarded.address + path, Authorization=wrong)[0] == 401
+    for right in (bearer(TOKEN), basic(TOKEN)):
+        assert http(guarded.address + path, Authorization=right)[0] == 200
+    assert [http(guarded.address + probe)[0] for probe in ("/health", "/ready")] == [200, 200]
+
+
+@pytest.mark.parametrize("path", ["/ws", "/batch", "/textarena/ws"])
+def test_no_socket_is_opened_without_the_token(guarded, path) -> None:
+    for wrong in WRONG:
+        with pytest.raises(InvalidStatus) as refused:
+            guarded.connect(path, additional_headers={"Authorization": wrong})
+        assert refused.value.response.status_code == 401
+        assert "token" in json.loads(refused.value.response.body)["message"]
+    with guarded.connect(path, additional_headers={"Authorization": basic(TOKEN)}):
+        pass
+
+
+def test_a_page_of_another_site_opens_no_socket(guarded) -> None:
+    headers = {"Authorization": basic(TOKEN)}
+    with pytest.raises(InvalidStatus) as refused:
+        guarded.connect(additional_headers=headers, origin="http://elsewhere.example")
+    assert refused.value.response.status_code == 403
+    with guarded.connect(additional_headers=headers, origin=guarded.address) as same:
+        assert ask(same, "reset")["type"] == "observation"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_one_command_serves_until_a_signal(signal_number) -> None:
+    command = [sys.executable, "-W", "error::ResourceWarning", "-m", "wordle_rl", "serve", "--port", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        address = process.stdout.readline().removeprefix("serving at ").partition(";")[0]
+        with WordleClient(address).sync() as env:
+            env.reset(seed=1)
+            assert env.step(WordleAction(message="<guess>crane</guess>")).observation.marks is not None
+        process.send_signal(signal_number)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, out, err) == (0, "", "")
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_a_port_that_is_taken_is_one_line(capsys) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["serve", "--port", str(port)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert message.startswith(f"error: cannot listen on 127.0.0.1 port {port}")

@@ -24,14 +24,18 @@ def guess(word: str) -> WordleAction:
 def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service) -> None:
     environment = service.environment()
     assert environment.rubric is None
-    environment.reset(seed=3, reward="notebook")
-    assert dict(environment.rubric.named_rubrics()).keys() == PRESETS["notebook"].effective_weights.keys()
-    observation = environment.step(guess("crane"))
-    assert environment.rubric.last_score == observation.reward
-    greens = environment.rubric.get_rubric("greens").last_score
-    assert greens == observation.marks.count("G") / 5
-    sent = json.dumps(observation.model_dump())
-    assert not [name for name in COMPONENTS if f'"{name}"' in sent]
+    for preset in ("sparse", "notebook", "strict_xml"):
+        environment.reset(seed=3, reward=preset)
+        assert dict(environment.rubric.named_rubrics()).keys() == PRESETS[preset].effective_weights.keys()
+        for word in ("crane", "zzzzz", "crane", "slips", "mould", "fight"):
+            observation = environment.step(guess(word))
+            leaves = dict(environment.rubric.named_rubrics())
+            assert environment.rubric.last_score == observation.reward
+            assert all(0.0 <= leaf.last_score <= 1.0 for leaf in leaves.values())
+            if "greens" in leaves and word == "slips":
+                assert leaves["greens"].last_score == observation.marks.count("G") / 5
+        sent = json.dumps(observation.model_dump())
+        assert not [name for name in COMPONENTS if f'"{name}"' in sent]
 
 
 def test_a_reset_in_the_middle_of_a_game_begins_another(service) -> None:
@@ -49,6 +53,7 @@ def test_a_reset_in_the_middle_of_a_game_begins_another(service) -> None:
         ({"reward": "shaped_curriculum"}, Reason.BAD_OPTION),
         ({"given": ["qqqqq"]}, Reason.BAD_OPTION),
         ({"given": ["crane"], "max_given": 1}, Reason.BAD_OPTION),
+        ({"max_given": 6}, Reason.BAD_OPTION),
         ({"split": "test"}, Reason.HELD_OUT),
         ({"split": "train", "index": 10**6}, Reason.UNKNOWN_TASK),
         ({"hard_mode": "yes"}, Reason.BAD_MESSAGE),

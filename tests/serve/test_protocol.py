@@ -6,11 +6,12 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wordle_server import ask, refusal, say, secret_of, wordle_server
 
+from wordle_rl.serve import protocol as protocol_module
 from wordle_rl.serve.app import Service
-from wordle_rl.serve.batch_protocol import BatchProtocol
 from wordle_rl.serve.openenv_client import WordleAction
-from wordle_rl.serve.protocol import EnvironmentProtocol, Reason, Refusal, refused
+from wordle_rl.serve.protocol import BatchProtocol, EnvironmentProtocol, Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 
 json_values = st.recursive(
@@ -19,7 +20,7 @@ json_values = st.recursive(
     max_leaves=12,
 )
 option_names = st.sampled_from(
-    [
+    (
         "seed",
         "episode_id",
         "split",
@@ -32,13 +33,10 @@ option_names = st.sampled_from(
         "max_given",
         "self",
         "env",
-    ]
+    )
 )
-likely = st.one_of(
-    json_values,
-    st.sampled_from(
-        ["train", "val", "test", "compact", "sparse", "default", "crane", [], ["crane"], 0, 1, 3, 2**63, -1]
-    ),
+likely = json_values | st.sampled_from(
+    ["train", "val", "test", "compact", "sparse", "default", "crane", [], ["crane"], 0, 1, 3, 2**63, -1]
 )
 messages = st.one_of(
     st.fixed_dictionaries({"type": st.just("reset"), "data": st.dictionaries(option_names, likely, max_size=4)}),
@@ -72,8 +70,8 @@ def answered(protocol: EnvironmentProtocol | BatchProtocol, text: str) -> dict |
     """The answer to a message; a refusal as the socket would send it."""
     try:
         said = asyncio.run(protocol.answer(text))
-    except Refusal as refusal:
-        said = refused(refusal)
+    except Refusal as error:
+        said = error.as_text()
     return None if said is None else json.loads(said)
 
 
@@ -113,17 +111,6 @@ def test_an_odd_message_is_refused(service, text) -> None:
         check_defined(answer)
 
 
-@given(message=st.text(max_size=200))
-def test_any_reply_takes_one_turn(service, message) -> None:
-    protocol = session(service)
-    answered(protocol, '{"type":"reset","data":{"seed":5}}')
-    answer = answered(protocol, json.dumps({"type": "step", "data": {"message": message}}))
-    if any("\ud800" <= letter <= "\udfff" for letter in message):
-        assert answer["data"]["reason"] == "bad_json"
-    else:
-        assert answer["data"]["observation"]["turns_left"] == 5
-
-
 @settings(max_examples=50)
 @given(sent=st.lists(texts, max_size=10))
 def test_a_batch_answers_whatever_is_sent_too(service, sent) -> None:
@@ -142,3 +129,45 @@ def test_sessions_of_one_server_do_not_see_each_other(service) -> None:
         answered(one, '{"type":"step","data":{"message":"<guess>crane</guess>"}}')
     state = answered(other, '{"type":"state"}')["data"]
     assert (state["episode_id"], state["step_count"], state["board"]) == ("e2", 0, [])
+
+
+WORDS = ("crane", "slips", "mould", "zzzzz", "fight", "jumpy")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with wordle_server() as running:
+        yield running
+
+
+@pytest.mark.parametrize("reward", ["strict_xml", "shaped"])
+def test_games_of_a_batch_are_those_of_single_sessions(server, reward) -> None:
+    options = [{"seed": seed, "reward": reward, "style": style} for seed, style in ((1, "english"), (2, "compact"))]
+    with server.connect("/batch") as batch:
+        begun = ask(batch, "reset", games=options)["data"]
+        steps = [ask(batch, "step", games=[1, 0], messages=[f"<guess>{word}</guess>"] * 2)["data"] for word in WORDS]
+    for number, place in ((0, 1), (1, 0)):
+        with server.connect() as single:
+            alone = ask(single, "reset", **options[number])["data"]
+            assert {**begun["observations"][number], "metadata": {}} == alone["observation"]
+            for word, step in zip(WORDS, steps, strict=True):
+                alone = say(single, word)
+                assert {**step["observations"][place], "metadata": {}} == alone["observation"]
+                assert (step["rewards"][place], step["dones"][place]) == (alone["reward"], alone["done"])
+
+
+@pytest.mark.parametrize("data", [{"games": [0], "messages": []}, {"games": [0, 0], "messages": ["a", "b"]},
+                                  {"games": [3], "messages": ["a"]}])  # fmt: skip
+def test_a_wrong_step_of_a_batch_takes_no_turn_and_finished_games_leave_it(server, data, monkeypatch) -> None:
+    monkeypatch.setattr(protocol_module, "MAX_BATCH_GAMES", 3)
+    with server.connect("/batch") as batch:
+        assert refusal(ask(batch, "step", games=[0], messages=["x"])) == "no_game"
+        assert refusal(ask(batch, "reset", games=[{}] * 4)) == "bad_option"
+        ask(batch, "reset", games=[{"seed": seed} for seed in range(3)])
+        assert refusal(ask(batch, "step", **data)) == "bad_message"
+        won = ask(batch, "step", games=[1], messages=[f"<guess>{secret_of(server.service, 1)}</guess>"])["data"]
+        assert (won["dones"], won["observations"][0]["secret"]) == ([True], secret_of(server.service, 1))
+        refused = ask(batch, "step", games=[0, 1], messages=["<guess>crane</guess>"] * 2)
+        assert (refusal(refused), refused["data"]["games"]) == ("game_over", [1])
+        played = ask(batch, "step", games=[0, 2], messages=["<guess>crane</guess>"] * 2)["data"]
+        assert [row["turns_left"] for row in played["observations"]] == [5, 5]

@@ -112,19 +112,6 @@ class FakeTrackio(ModuleType):
         self.is_open = False
 
 
-@dataclass
-class FakeTrace:
-    """`trackio.Trace` with its own parameters and checks."""
-
-    messages: list[dict[str, Any]]
-    metadata: dict[str, Any] | None = None
-    spans: list[dict[str, Any]] | None = None
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.messages, list) or not all(isinstance(message, dict) for message in self.messages):
-            raise TypeError("`messages` must be a list of dictionaries.")
-
-
 @pytest.fixture(name="wandb")
 def fake_wandb(monkeypatch) -> FakeWandb:
     monkeypatch.delenv("WANDB_PROJECT", raising=False)

@@ -9,7 +9,7 @@ from typing import Any
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter, Style
-from wordle_rl.serve.textarena import Reading, TextArenaGame
+from wordle_rl.serve.textarena import TextArenaGame
 from wordle_rl.words import load_words
 
 RECORDED = Path(__file__).resolve().parents[1] / "serve" / "textarena" / "recorded.json"
@@ -37,20 +37,20 @@ def recorded() -> dict[str, Recorded]:
     return {game["name"]: Recorded(**game) for game in games}
 
 
-def new_game(secret: str, reading: Reading = Reading.STRICT, **changes: Any) -> TextArenaGame:
+def new_game(secret: str, *, lenient: bool = False, **changes: Any) -> TextArenaGame:
     """A game of ours with the embedded words."""
     prompter = Prompter(Style.TEXTARENA, rules=Rules(**changes))
-    return TextArenaGame(WordleEnv(secret, load_words(), prompter), reading)
+    return TextArenaGame(WordleEnv(secret, load_words(), prompter), lenient=lenient)
 
 
-def replayed(game: Recorded, reading: Reading = Reading.STRICT) -> tuple[TextArenaGame, list[str]]:
+def replayed(game: Recorded, *, lenient: bool = False) -> tuple[TextArenaGame, list[str]]:
     """Play the messages of a recorded game with ours: the game, and what each message added to its history."""
-    ours = new_game(game.secret, reading)
+    ours = new_game(game.secret, lenient=lenient)
     added = []
     for action in game.actions:
         before = ours.history
         ours.step(action)
         added.append(ours.history.removeprefix(before))
-        if ours.done:
+        if ours.env.stop_reason is not None:
             break
     return ours, added

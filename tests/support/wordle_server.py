@@ -35,7 +35,7 @@ def wordle_server(settings: ServeSettings | None = None) -> Iterator[RunningServ
     """Serve on a free port until the block ends."""
     settings = settings or ServeSettings()
     app = create_app(settings)
-    listener = listen("127.0.0.1", 0, settings.ping_interval_s + settings.ping_timeout_s)
+    listener = listen("127.0.0.1", 0, 2 * settings.ping_timeout_s)
     ready = threading.Event()
     server = SessionServer(configured(app, settings), ready.set, app.state.service.sessions.drain)
     thread = threading.Thread(target=server.run, args=([listener],))

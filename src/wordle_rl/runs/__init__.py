@@ -6,7 +6,6 @@ run.py          `Run`: one directory with its settings, manifest, metrics and mo
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
 lineage.py      what is stored beside a model: its game, and the secrets of every training in its past
 audit.py        proof that no held-out word was trained on
-game_traces.py  games as conversations, for trackers
 trackers.py     metrics and sample games in experiment trackers
 progress.py     progress bars, rates as percent
 distributed.py  several processes, one run: ranks, barriers, sharding
@@ -17,7 +16,6 @@ from wordle_rl.runs.files import MAX_OBJECT_BYTES as MAX_OBJECT_BYTES
 from wordle_rl.runs.files import RunError as RunError
 from wordle_rl.runs.files import bounded_lines as bounded_lines
 from wordle_rl.runs.files import is_number as is_number
-from wordle_rl.runs.files import json_line as json_line
 from wordle_rl.runs.files import parse_json as parse_json
 from wordle_rl.runs.files import read_jsonl as read_jsonl
 from wordle_rl.runs.files import read_jsonl_offsets as read_jsonl_offsets

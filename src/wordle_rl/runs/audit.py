@@ -21,19 +21,17 @@ class Audit:
 
     It does not say whether training games name held-out words that are not strict: a teacher can play them as guesses.
     `evaluate.strata` counts that.
-
-    Attributes:
-        num_secrets: Number of training secrets per record file.
-        leaks: (file, secret) for each validation or test secret found there, or in the lineage of a model.
-        num_strict: Number of strict words (`words.strict_fraction`).
-        strict_leaks: (file, word) for each strict word that training named: as a secret, a guess, in thinking or a
-            reply that was trained on, or on an initial state. What the policy itself says in GRPO does not count.
     """
 
     num_secrets: dict[str, int]
+    """Number of training secrets per record file."""
     leaks: tuple[tuple[str, str], ...]
+    """(file, secret) for each validation or test secret found there, or in the lineage of a model."""
     num_strict: int = 0
+    """Number of strict words (`words.strict_fraction`)."""
     strict_leaks: tuple[tuple[str, str], ...] = ()
+    """(file, word) for each strict word that training named: as a secret, a guess, in thinking or a reply that was
+    trained on, or on an initial state. What the policy itself says in GRPO does not count."""
 
     @property
     def clean(self) -> bool:
@@ -45,11 +43,8 @@ def audit(directory: Path) -> Audit:
     """Search a run's teacher games, RL secrets and sample games, and the lineage of its models.
 
     The split is recomputed from the stored config, not read from the manifest. For earlier trainings of a model, every
-    word that can have been a secret counts.
-
-    Raises:
-        RunError: If the directory is not a run, the word list has changed since, or a record is damaged. Also if no
-            leak was found but a record that the proof needs is missing or empty.
+    word that can have been a secret counts. If no leak is found but a record that the proof needs is missing or empty,
+    that is a `RunError`.
     """
     stored = directory / "config.json"
     if not stored.is_file():
@@ -110,8 +105,8 @@ def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int], 
     by_rounds = config.algorithm != "grpo" and (directory / config.algorithm / LINEAGE_FILE).is_file()
     if strict and by_rounds and not (directory / LABELS_FILE).is_file():
         raise RunError(
-            f"{directory} is not proven clean: {config.algorithm} was trained, but {LABELS_FILE} with its labels is "
-            "missing; restore the file, or train again"
+            f"{directory} is not proven clean: {config.algorithm} was trained, but {LABELS_FILE} is missing; restore "
+            "the file, or train again"
         )
     if not counts:
         raise RunError(f"{directory} has nothing to audit yet: no model was trained and no secret was recorded")

@@ -38,15 +38,12 @@ def num_cores() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Sharding:
-    """How a launch spreads weights, gradients and optimizer over processes.
-
-    Attributes:
-        parts: Number of processes to shard over; 1: each process holds everything.
-        offloaded: Keep them in main memory while they are not in use.
-    """
+    """How a launch spreads weights, gradients and optimizer over processes."""
 
     parts: int = 1
+    """Number of processes to shard over; 1: each process holds everything."""
     offloaded: bool = False
+    """Whether they are kept in main memory while they are not in use."""
 
 
 def sharding() -> Sharding:
@@ -57,15 +54,7 @@ def sharding() -> Sharding:
 
 
 def check_processes(config: RunConfig, stages: Collection[str]) -> None:
-    """Check that stages can work with the processes that were launched.
-
-    Args:
-        config: All settings.
-        stages: `sft` and the name of the algorithm; others are ignored.
-
-    Raises:
-        ConfigError: If not, with the setting and its fix.
-    """
+    """Check that stages (`sft`, the name of the algorithm) can work with the processes that were launched."""
     if _is_set("ACCELERATE_USE_DEEPSPEED"):
         raise ConfigError(
             "a launch under DeepSpeed is not supported; use scripts/launch/ddp.yaml, or fsdp2.yaml to shard"
@@ -84,21 +73,13 @@ def check_processes(config: RunConfig, stages: Collection[str]) -> None:
 
 
 def check_alone(name: str) -> None:
-    """Check that there is only one process, for algorithms that train in one.
-
-    Raises:
-        ConfigError: If there are several.
-    """
+    """Check that there is only one process, for algorithms that train in one."""
     if num_processes() > 1:
         raise ConfigError(f"{name} trains in one process; launch one, or set algorithm to grpo")
 
 
 def check_sharded(optimizer: SFTOptimizerSettings, section: str) -> None:
-    """Check that an optimizer works on sharded weights; `section` is `sft` or `rl`.
-
-    Raises:
-        ConfigError: If it is Muon.
-    """
+    """Check that an optimizer works on sharded weights; `section` is `sft` or `rl`."""
     if optimizer.muon_learning_rate is not None:
         raise ConfigError(
             f"{section}.optimizer.muon_learning_rate: Muon needs whole matrices, but the launch file shards them; "
@@ -107,11 +88,7 @@ def check_sharded(optimizer: SFTOptimizerSettings, section: str) -> None:
 
 
 def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
-    """Check that GRPO works on sharded weights.
-
-    Raises:
-        ConfigError: If it needs the whole model on every process.
-    """
+    """Check that GRPO works on sharded weights, without the whole model on every process."""
     sharded = "the launch file shards the model (FSDP): "
     if not settings.plays_by_vllm:
         raise ConfigError(

@@ -24,11 +24,7 @@ class RunError(UserError):
 
 
 def write_text_atomically(path: Path, text: str) -> None:
-    """Write a file completely or not at all.
-
-    Raises:
-        RunError: If it cannot be written, for example because the disk is full.
-    """
+    """Write a file completely or not at all."""
     with _partial_file(path) as file:
         file.write(text)
 
@@ -71,11 +67,7 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """Write rows as JSON lines atomically, and return how many there were.
-
-    Raises:
-        RunError: If the file cannot be written.
-    """
+    """Write rows as JSON lines atomically, and return how many there were."""
     count = 0
     with _partial_file(path) as file:
         for row in rows:
@@ -85,11 +77,7 @@ def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
 
 
 def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Read JSON lines.
-
-    Raises:
-        RunError: If the file is missing or a line is not a JSON object; the message names the line.
-    """
+    """Read JSON lines; a line that is not a JSON object is a `RunError` that names it."""
     return (row for _, row in read_jsonl_offsets(path))
 
 
@@ -114,11 +102,7 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Read lines of a file.
-
-    Raises:
-        RunError: If a line is longer than `MAX_LINE_BYTES`.
-    """
+    """Read lines of a file, none of them longer than `MAX_LINE_BYTES`."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -128,11 +112,7 @@ def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON from an untrusted source.
-
-    Raises:
-        ValueError: If it is not JSON, or nested too deeply for Python.
-    """
+    """Parse JSON from an untrusted source; `ValueError` also where it is nested too deeply for Python."""
     try:
         return json.loads(text)
     except RecursionError:
@@ -145,11 +125,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object that a run stored.
-
-    Raises:
-        RunError: If the file holds something else.
-    """
+    """Read a JSON object that a run stored."""
     if (size := path.stat().st_size) > MAX_OBJECT_BYTES:
         raise RunError(f"{path} has {size:,} bytes, but at most {MAX_OBJECT_BYTES:,} are read; delete it")
     try:

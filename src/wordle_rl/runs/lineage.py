@@ -38,20 +38,12 @@ class TrainedSecrets(Section):
         return WordSettings(source=self.source, split_seed=self.split_seed, strict_fraction=self.strict_fraction)
 
     def secrets(self) -> tuple[str, ...]:
-        """Return all words that can have been a secret: the training secrets, and words outside the answers.
-
-        Raises:
-            WordListError: If the list is missing or has changed.
-        """
+        """Return all words that can have been a secret: the training secrets, and words outside the answers."""
         words = self._words()
         return (*self.settings.split_of(words).train, *words.outside)
 
     def named(self) -> frozenset[str]:
-        """Return all words that the games can have named, as secrets or guesses.
-
-        Raises:
-            WordListError: If the list is missing or has changed.
-        """
+        """Return all words that the games can have named, as secrets or guesses."""
         words = self._words()
         return frozenset(words.guesses).difference(self.settings.split_of(words).strict)
 
@@ -81,30 +73,21 @@ class Lineage(Section):
     def leaks(self, split: Split) -> list[str]:
         """Return the validation and test secrets of a split that can have been a secret in the past, sorted.
 
-        Raises:
-            WordListError: If the word list of a training is missing or has changed.
+        A `WordListError` says that the word list of a training is missing or has changed.
         """
         own = (split.fingerprint, split.seed)
         others = [lesson for lesson in self.lessons if (lesson.fingerprint, lesson.split_seed) != own]
         return sorted(split.never_trained.intersection(secret for lesson in others for secret in lesson.secrets()))
 
     def strict_leaks(self, split: Split) -> list[str]:
-        """Return the strict words of a split that a past training can have named, sorted.
-
-        Raises:
-            WordListError: If the word list of a training is missing or has changed.
-        """
+        """Return the strict words of a split that a past training can have named, sorted."""
         if not split.strict:
             return []
         return sorted(set(split.strict).intersection(word for lesson in self.lessons for word in lesson.named()))
 
 
 def lineage_of(model_directory: Path) -> Lineage | None:
-    """Read the lineage of a model; None if it was not trained with this package.
-
-    Raises:
-        ConfigError: If the file is damaged.
-    """
+    """Read the lineage of a model; None if it was not trained with this package."""
     path = model_directory / LINEAGE_FILE
     if not path.is_file():
         return None
@@ -118,27 +101,14 @@ def lineage_of(model_directory: Path) -> Lineage | None:
 
 
 def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> Lineage:
-    """Return the lineage of a model after one more training.
-
-    Args:
-        base: Directory of the model that the training began with.
-        game: The game of the training.
-        lesson: The secrets of the training.
-
-    Raises:
-        ConfigError: If the lineage of `base` is damaged.
-    """
+    """Return the lineage of a model after one more training, which began with the model in `base`."""
     before = lineage_of(base)
     earlier = tuple(known for known in before.lessons if known != lesson) if before is not None else ()
     return Lineage(game=game, lessons=(*earlier, lesson))
 
 
 def leak_warning(model_directory: Path, split: Split) -> str | None:
-    """Explain why held-out results of a training from this model would prove nothing; None if they would.
-
-    Raises:
-        ConfigError: If the lineage is damaged.
-    """
+    """Explain why held-out results of a training from this model would prove nothing; None if they would."""
     lineage = lineage_of(model_directory)
     if lineage is None:
         return None
@@ -149,17 +119,13 @@ def leak_warning(model_directory: Path, split: Split) -> str | None:
             f"{model_directory} was trained on a word list that is not available ({error}), perhaps on validation or "
             "test secrets"
         )
-    if not leaks and (strict := lineage.strict_leaks(split)):
-        return (
-            f"{model_directory} may have been trained on {len(strict)} strict words, for example {strict[0]}; results "
-            "on them will prove nothing"
-        )
-    if not leaks:
-        return None
-    return (
-        f"{model_directory} may have been trained on {len(leaks)} validation or test secrets, for example {leaks[0]}; "
-        "held-out results will prove nothing"
-    )
+    for found, kind in ((leaks, "validation or test secrets"), (lineage.strict_leaks(split), "strict words")):
+        if found:
+            return (
+                f"{model_directory} may have been trained on {len(found)} {kind}, for example {found[0]}; results on "
+                "them will prove nothing"
+            )
+    return None
 
 
 def save_lineage(model_directory: Path, lineage: Lineage) -> None:

@@ -28,13 +28,7 @@ ProgressCallback = Callable[[int, int, str], None]
 
 @contextmanager
 def show_progress(
-    console: Console,
-    title: str,
-    total: int,
-    *,
-    done: int = 0,
-    transient: bool = False,
-    clock: Callable[[], float] | None = None,
+    console: Console, title: str, total: int, *, done: int = 0, transient: bool = False
 ) -> Iterator[ProgressCallback]:
     """Show progress for as long as the context lasts.
 
@@ -44,36 +38,28 @@ def show_progress(
         total: Number of units; 0: not known yet.
         done: Units done before; the estimate of the remaining time ignores them.
         transient: Remove the bar at the end; print the last line only if there were others.
-        clock: Returns seconds. None: the system clock.
     """
     if console.is_terminal or console.is_jupyter:
-        with _bar(console, title, total, done, transient, clock) as tell:
-            yield tell
+        columns = (
+            TextColumn("{task.description:<18}", markup=False),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            _RateColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[note]}", markup=False),
+        )
+        with Progress(*columns, console=console, transient=transient) as bar:
+            task = bar.add_task(title, total=total or None, completed=done, note="")
+            yield lambda done, total, note: bar.update(task, completed=done, total=total or None, note=note)
         return
-    lines = _Lines(console, title, total, done, clock or time.monotonic)
+    lines = _Lines(console, title, total, done)
     try:
-        yield lines.tell
+        yield lines.update
     finally:
-        lines.close(always=not transient)
-
-
-@contextmanager
-def _bar(
-    console: Console, title: str, total: int, done: int, transient: bool, clock: Callable[[], float] | None
-) -> Iterator[ProgressCallback]:
-    columns = (
-        TextColumn("{task.description:<18}", markup=False),
-        BarColumn(bar_width=20),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        _RateColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-    )
-    with Progress(*columns, console=console, transient=transient, get_time=clock) as bar:
-        task = bar.add_task(title, total=total or None, completed=done, note="")
-        yield lambda done, total, note: bar.update(task, completed=done, total=total or None, note=note)
+        if lines.is_new and not (transient and lines.num_printed == 0):
+            lines.print()
 
 
 class _RateColumn(ProgressColumn):
@@ -82,41 +68,28 @@ class _RateColumn(ProgressColumn):
 
 
 class _Lines:
-    def __init__(self, console: Console, title: str, total: int, done: int, clock: Callable[[], float]) -> None:
-        self._console, self._title, self._clock = console, title, clock
-        self._before, self._done, self._total, self._note = done, done, total, ""
-        self._start = self._last = clock()
-        self._printed = self._is_told = False
+    def __init__(self, console: Console, title: str, total: int, done: int) -> None:
+        self._console, self._title, self._before = console, title, done
+        self._now = done, total, ""
+        self._start = self._last = time.monotonic()
+        self.num_printed, self.is_new = 0, True
 
-    def tell(self, done: int, total: int, note: str) -> None:
-        self._done, self._total, self._note = done, total, note
-        self._is_told = False
-        if self._clock() - self._last >= LINE_EVERY_S:
-            self._print()
+    def update(self, done: int, total: int, note: str) -> None:
+        self._now, self.is_new = (done, total, note), True
+        if time.monotonic() - self._last >= LINE_EVERY_S:
+            self.print()
 
-    def close(self, *, always: bool) -> None:
-        if not self._is_told and (always or self._printed):
-            self._print()
-
-    def _print(self) -> None:
-        self._last = self._clock()
-        line = progress_line(
-            self._title, self._done, self._total, self._note, self._last - self._start, before=self._before
-        )
+    def print(self) -> None:
+        self._last = time.monotonic()
+        line = progress_line(self._title, *self._now, self._last - self._start, before=self._before)
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._printed = self._is_told = True
+        self.num_printed, self.is_new = self.num_printed + 1, False
 
 
 def progress_line(title: str, done: int, total: int, note: str, seconds: float, *, before: int = 0) -> str:
     """Format progress in one line; rate and remaining time appear once two units and a hundredth have been timed.
 
-    Args:
-        title: Name of the work.
-        done: Units done.
-        total: Units in all; 0: unknown.
-        note: Current figures, or empty.
-        seconds: Time it has taken.
-        before: Units of `done` that were done before that time.
+    `before` units of `done` took none of the `seconds`; total 0 is unknown.
 
     Examples:
         >>> progress_line("GRPO", 25, 100, "win_rate 0.81", 600.0)
@@ -161,11 +134,9 @@ _DUST = 1e-9
 
 
 def in_percent(rate: float, digits: int = 1) -> str:
-    """Format a rate of 0 to 1 in percent, without the sign. It reads as 0 or 100 only if it is exactly that.
+    """Format a rate of 0 to 1 in percent, without the sign.
 
-    Args:
-        rate: The rate.
-        digits: Decimals; more are used if needed to distinguish the rate from 0 or 100.
+    It reads as 0 or 100 only if it is exactly that; otherwise it has more than `digits` decimals if needed.
 
     Examples:
         >>> in_percent(1999 / 2000), in_percent(1 / 3000), in_percent(1.0), in_percent(0.5)

@@ -45,15 +45,9 @@ def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
 
 
 def resumed_manifest(stored: Mapping[str, Any], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the manifest of a resumed run: keep the facts of the first call and add those of this one.
-
-    Args:
-        stored: The manifest so far.
-        facts: The `manifest` of the new call.
-    """
-    before = calls(stored)
+    """Return the stored manifest of a resumed run with the facts of the new call added."""
     new = {name: facts[name] for name in _OF_A_CALL}
-    if new in before:
+    if new in calls(stored):
         return dict(stored)
     return {**stored, "later_calls": [*stored.get("later_calls", ()), new]}
 
@@ -65,10 +59,11 @@ def calls(stored: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def hardware() -> dict[str, Any]:
     """Describe this machine: processor, cores, memory in GiB, accelerator if any."""
+    memory = _physical_memory_bytes()
     facts: dict[str, Any] = {
         "processor": _processor_name(),
         "cores": num_cores(),
-        "memory_gib": _memory_gib(),
+        "memory_gib": None if memory is None else round(memory / 1024**3, 1),
         "system": platform.system(),
     }
     torch = sys.modules.get("torch")
@@ -91,15 +86,16 @@ def peak_memory_gib() -> float:
 
 def main_memory_bytes() -> int | None:
     """Return the main memory of the machine, or the limit of its container, in bytes; None if unknown."""
+    total = _physical_memory_bytes()
+    limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip() if _CGROUP_LIMIT.is_file() else "max"
+    return min(total, int(limit)) if total is not None and limit.isdecimal() else total
+
+
+def _physical_memory_bytes() -> int | None:
     try:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (ValueError, OSError, AttributeError):  # no such numbers on Windows
         return None
-    try:
-        limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip()
-    except OSError:
-        return total
-    return min(total, int(limit)) if limit.isdecimal() else total
 
 
 def resident_memory_gib() -> float | None:
@@ -142,9 +138,3 @@ def _processor_name() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
-
-
-def _memory_gib() -> float | None:
-    if not hasattr(os, "sysconf") or "SC_PHYS_PAGES" not in os.sysconf_names:
-        return None
-    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1024**3, 1)

@@ -30,7 +30,7 @@ from typing import Any
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, stored_config
 from wordle_rl.runs.files import RunError, read_object, write_json
 from wordle_rl.runs.provenance import manifest, resumed_manifest
-from wordle_rl.runs.store import append_jsonl, exclusive_lock
+from wordle_rl.runs.store import LOG_FILES, append_jsonl, exclusive_lock
 from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
@@ -75,15 +75,8 @@ class Run:
     def create(cls, directory: Path, config: RunConfig, split: Split, *, adds: bool = True) -> Run:
         """Open a directory for a run and store its resolved config and manifest.
 
-        Args:
-            directory: The directory; created if it is missing.
-            config: All settings.
-            split: The run's secrets.
-            adds: Whether this call adds to the run; if not, its manifest stays unchanged.
-
-        Raises:
-            RunError: If the directory holds a run of an earlier version, with other settings or other words, or
-                something that is not a run, or if it cannot be written.
+        A directory with other settings, other words or something that is not a run is refused. The manifest of a run to
+        which this call does not add (`adds`) stays unchanged.
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
@@ -109,11 +102,7 @@ class Run:
         return cls(directory)
 
     def append(self, name: str, row: Mapping[str, Any]) -> None:
-        """Append one JSON line to a file of the run, atomically.
-
-        Raises:
-            RunError: If the file cannot be written.
-        """
+        """Append one JSON line to a file of the run, atomically."""
         append_jsonl(self.directory / name, row)
 
     @contextmanager
@@ -172,11 +161,7 @@ def trained_model(path: Path) -> Path | None:
 
 
 def check_place(directory: Path) -> None:
-    """Check that a run directory is not a file.
-
-    Raises:
-        RunError: If it is.
-    """
+    """Check that a run directory is not a file."""
     if directory.exists() and not directory.is_dir():
         raise RunError(f"{directory} is a file, not a run directory; name another --out")
 
@@ -188,37 +173,20 @@ def is_run(directory: Path) -> bool:
 
 def parts_of(directory: Path) -> list[Path]:
     """List the paths that a run writes into its directory; those that `is_run` checks come last."""
-    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE)
-    logs = (
-        *teacher,
-        VALIDATION_SECRETS_FILE,
-        BOARDS_FILE,
-        LABELS_FILE,
-        "metrics.jsonl",
-        "games.jsonl",
-        "secrets.jsonl",
-        "timings.json",
-    )
+    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, BOARDS_FILE)
+    trained = (*LOG_FILES, "timings.json", "sft", *ALGORITHM_NAMES)
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
-    return [directory / name for name in (*logs, "sft", *ALGORITHM_NAMES, *figures, "config.json", "manifest.json")]
+    return [directory / name for name in (*teacher, *trained, *figures, "config.json", "manifest.json")]
 
 
 def check_removable(directory: Path) -> None:
-    """Check that a directory can be started over: it is empty, or a run.
-
-    Raises:
-        RunError: If it is something else.
-    """
+    """Check that a directory can be started over: it is empty, or a run."""
     if directory.exists() and not is_run(directory) and (not directory.is_dir() or any(directory.iterdir())):
         raise RunError(f"{directory} is not a run directory, so it is not removed; name another --out")
 
 
 def reset_run(directory: Path) -> None:
-    """Remove a run that no other process works on; other files in its directory stay.
-
-    Raises:
-        RunError: If the directory is not a run, or another process works on it.
-    """
+    """Remove a run that no other process works on; other files in its directory stay."""
     check_removable(directory)
     if not directory.exists():
         return

@@ -36,20 +36,13 @@ class OtherSettingsError(RunError):
 class Store:
     """An append-only file of JSON lines, locked against other writers until `close`.
 
-    Opening a store removes an incomplete last line. The file is created with its first row.
+    Opening a store removes an incomplete last line (`num_bytes_cut`). The file is created with its first row.
 
     Args:
         path: The file.
         settings: Everything the rows depend on, as JSON values; they become the first line. None: no such line.
         begins: How each row begins, to recognise a file that is not ours by its incomplete last line.
         overwrite: Discard what the file holds.
-
-    Attributes:
-        num_bytes_cut: Length of the incomplete last line that was removed; 0 if there was none.
-
-    Raises:
-        OtherSettingsError: If the rows were made with other settings.
-        RunError: If another process writes the file, it is not such a file, or it cannot be written.
     """
 
     def __init__(
@@ -73,28 +66,16 @@ class Store:
             raise
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Read the rows.
-
-        Raises:
-            RunError: If a line is not a JSON object.
-        """
+        """Read the rows."""
         rows = read_jsonl(self.path) if self.path.exists() else iter(())
         return islice(rows, 1 if self._has_settings else 0, None)
 
     def add(self, *rows: Row) -> None:
-        """Append rows, all or none.
-
-        Raises:
-            RunError: If they cannot be written.
-        """
+        """Append rows, all or none."""
         append_jsonl(self.path, *rows)
 
     def keep_multiple(self, count: int) -> int:
-        """Drop the last rows so that a multiple of `count` is left, and return how many are left.
-
-        Raises:
-            RunError: If the file cannot be written.
-        """
+        """Drop the last rows so that a multiple of `count` is left, and return how many are left."""
         if not self.path.exists():
             return 0
         head = 1 if self._has_settings else 0
@@ -108,11 +89,7 @@ class Store:
         return kept
 
     def finish(self, path: Path) -> None:
-        """Rename the file to `path`, once all rows are complete.
-
-        Raises:
-            RunError: If it cannot be renamed.
-        """
+        """Rename the file to `path`, once all rows are complete."""
         try:
             self.path.replace(path)
         except OSError as error:
@@ -158,11 +135,7 @@ def _has_first_line(path: Path, settings: Row) -> bool:
 
 @contextmanager
 def unfinished(path: Path, settings: Row) -> Iterator[Store]:
-    """Open a hidden store beside `path` that `Store.finish` renames to it; those of other settings are removed.
-
-    Raises:
-        RunError: If another process writes it, or the directory cannot be written.
-    """
+    """Open a hidden store beside `path` that `Store.finish` renames to it; those of other settings are removed."""
     # The settings are in the name, since the finished file has no line for them.
     mark = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
     hidden = path.with_name(f".{path.name}.{mark}.unfinished")
@@ -177,11 +150,7 @@ def unfinished(path: Path, settings: Row) -> Iterator[Store]:
 
 
 def append_jsonl(path: Path, *rows: Row) -> None:
-    """Append JSON lines, all or none.
-
-    Raises:
-        RunError: If the file cannot be written.
-    """
+    """Append JSON lines, all or none."""
     lines = "".join(map(json_line, rows)).encode()
     try:
         before = path.stat().st_size if path.exists() else 0
@@ -197,11 +166,7 @@ def append_jsonl(path: Path, *rows: Row) -> None:
 
 @contextmanager
 def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file within this context; on a file system without locks it does nothing.
-
-    Raises:
-        RunError: If another process holds it, or it cannot be created.
-    """
+    """Hold a lock file within this context; on a file system without locks it does nothing."""
     lock = _lock(path, path)
     try:
         yield
@@ -244,14 +209,8 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
 def repair_end(path: Path, begins: bytes = b"") -> int:
     """Remove an incomplete last line from a file of JSON lines and return its length in bytes.
 
-    A complete line that only lacks its line break gets one. A missing file stays missing.
-
-    Args:
-        path: The file.
-        begins: How an incomplete line must begin to be ours.
-
-    Raises:
-        RunError: If the incomplete line is not ours, or the file cannot be written.
+    A complete line that only lacks its line break gets one. A missing file stays missing. A file whose incomplete line
+    does not begin with `begins` is not ours and is refused.
     """
     if not path.exists():
         return 0
@@ -304,17 +263,9 @@ def repaired(path: Path, num_bytes: int) -> str:
 
 
 def rewind(directory: Path, firsts: Mapping[str, Mapping[str, int]]) -> int:
-    """Remove the rows from a run's logs that a resumed training will write again.
+    """Remove the rows from a run's logs that a resumed training will write again, and return how many there were.
 
-    Args:
-        directory: The run directory.
-        firsts: By file and stage, the first step whose rows are removed.
-
-    Returns:
-        Number of rows removed.
-
-    Raises:
-        RunError: If a line is not a JSON object, or a file cannot be written.
+    `firsts` has, by file and stage, the first step whose rows are removed.
     """
 
     def is_ahead(row: Row, by_stage: Mapping[str, int]) -> bool:

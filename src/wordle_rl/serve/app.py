@@ -5,9 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -25,21 +23,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.serve.batch_protocol import BatchProtocol
 from wordle_rl.serve.environment import NAME, WordleEnvironment
-from wordle_rl.serve.metrics import Metrics
 from wordle_rl.serve.openenv_client import WordleAction, WordleObservation, WordleState
-from wordle_rl.serve.protocol import EnvironmentProtocol, Refusal, refused
+from wordle_rl.serve.protocol import BatchProtocol, EnvironmentProtocol, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.sessions import Sessions
+from wordle_rl.serve.sessions import Metrics, Sessions
 from wordle_rl.serve.tasks import ServedGames
-from wordle_rl.serve.textarena import (
-    Reading,
-    TextArenaAction,
-    TextArenaEnvironment,
-    TextArenaObservation,
-    TextArenaState,
-)
+from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment, TextArenaObservation, TextArenaState
 from wordle_rl.serve.watch.watch_app import create_watch_app, to_page
 
 API_VERSION = "1.0.0"
@@ -50,21 +40,15 @@ API_VERSION = "1.0.0"
 class Service:
     """What the routes of a server share; `app.state.service`."""
 
-    settings: ServeSettings
     games: ServedGames
     metrics: Metrics
     sessions: Sessions
 
     @classmethod
     def of(cls, settings: ServeSettings) -> Service:
-        """Load word lists and keys.
-
-        Raises:
-            WordListError: If a word list is missing or wrong.
-            ConfigError: If a variable that holds a key is not set.
-        """
+        """Load word lists and keys."""
         metrics = Metrics()
-        return cls(settings, ServedGames(settings), metrics, Sessions(settings, metrics, refused))
+        return cls(ServedGames(settings), metrics, Sessions(settings, metrics))
 
     def environment(self) -> WordleEnvironment:
         """Create an environment."""
@@ -72,56 +56,29 @@ class Service:
 
 
 def create_app(settings: ServeSettings) -> FastAPI:
-    """Create the application: OpenEnv's routes, health, readiness and metrics, and the page, to which `/` redirects.
-
-    Raises:
-        WordListError: If a word list is missing or wrong.
-        ConfigError: If a variable that holds a token or a key is not set.
-    """
+    """Create the application: OpenEnv's routes, health, readiness and metrics, and the page, to which `/` redirects."""
     service = Service.of(settings)
     app = FastAPI(
         title="wordle-rl",
         version=API_VERSION,
         description="Wordle as an OpenEnv environment.",
-        lifespan=partial(_lifespan, service),
     )
     app.state.service = service
     app.add_middleware(Gate, token=settings.token())
-    app.add_exception_handler(Refusal, _refused)
     make = partial(WordleEnvironment, service.games, service.metrics)
-    add_openenv_routes(app, make, WordleAction, WordleObservation, WordleState, NAME)
+    _add_openenv_routes(app, service, make, WordleAction, WordleObservation, WordleState, NAME)
     _add_own_routes(app, service)
-    textarena = create_textarena_app(service)
-    textarena.add_exception_handler(Refusal, _refused)
-    app.mount("/textarena", textarena)
+    app.mount("/textarena", create_textarena_app(service))
     app.mount("/watch", create_watch_app(settings))
     app.add_route("/", to_page, include_in_schema=False)
     return app
 
 
-@asynccontextmanager
-async def _lifespan(service: Service, _app: FastAPI) -> AsyncIterator[None]:
-    service.sessions.start()
-    try:
-        yield
-    finally:
-        await service.sessions.stop()
-        service.games.close()
-
-
 def _add_own_routes(app: FastAPI, service: Service) -> None:
-    @app.websocket("/ws")
-    async def play(socket: WebSocket) -> None:
-        """OpenEnv's session."""
-        environment = service.environment()
-        protocol = EnvironmentProtocol(environment, WordleAction)
-        await service.sessions.serve(socket, protocol.answer, environment.close)
-
     @app.websocket("/batch")
     async def play_many(socket: WebSocket) -> None:
         """Many games in one session."""
-        protocol = BatchProtocol(service.games, service.metrics)
-        await service.sessions.serve(socket, protocol.answer, protocol.close)
+        await service.sessions.serve(socket, BatchProtocol(service.games, service.metrics).answer)
 
     @app.get("/ready", tags=["Health"])
     async def ready() -> JSONResponse:
@@ -136,51 +93,37 @@ def _add_own_routes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
-async def _refused(_request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, Refusal)
-    return JSONResponse({"detail": error.as_json()}, error.status)
-
-
-def add_openenv_routes(
+def _add_openenv_routes(
     app: FastAPI,
+    service: Service,
     make: Callable[[], Environment[Any, Any, Any]],
     action: type[Action],
     observation: type[Observation],
     state: type[State],
     name: str,
 ) -> None:
-    """Add OpenEnv's HTTP routes without its WebSockets.
-
-    Args:
-        app: An application without WebSockets.
-        make: Creates an environment; openenv needs a class or a `partial`.
-        action: Type of its actions.
-        observation: Type of its observations.
-        state: Type of its state.
-        name: Name of the environment in the routes.
-    """
     # OpenEnv's WebSockets have no idle timeout, and an error ends the session; ours replace them. Its `/mcp` opens
     # sessions over HTTP, which are useless without tools, so allow only one.
     server = HTTPEnvServer(make, action, observation, max_concurrent_envs=1, env_name=name, state_cls=state)
     server.register_routes(app)
     app.router.routes[:] = [route for route in app.router.routes if not isinstance(route, WebSocketRoute)]
 
-
-def create_textarena_app(service: Service) -> FastAPI:
-    """Create the application to mount. It shares sessions, rules and words with the server, but not the wording."""
-    settings = in_textarena_words(service.settings)
-    games = service.games.with_settings(settings)
-    make = partial(TextArenaEnvironment, games, service.metrics, Reading(settings.textarena_reading))
-    app = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
-    add_openenv_routes(app, make, TextArenaAction, TextArenaObservation, TextArenaState, "textarena")
-
     @app.websocket("/ws")
     async def play(socket: WebSocket) -> None:
         """OpenEnv's session."""
-        environment = make()
-        protocol = EnvironmentProtocol(environment, TextArenaAction)
-        await service.sessions.serve(socket, protocol.answer, environment.close)
+        await service.sessions.serve(socket, EnvironmentProtocol(make(), action).answer)
 
+    @app.exception_handler(Refusal)
+    async def refused(_request: Request, error: Refusal) -> JSONResponse:
+        return JSONResponse({"detail": error.as_json()}, error.status)
+
+
+def create_textarena_app(service: Service) -> FastAPI:
+    """Create the application to mount. It shares sessions, rules and words with the server, but not the wording."""
+    games = service.games.with_settings(in_textarena_words(service.games.settings))
+    make = partial(TextArenaEnvironment, games, service.metrics)
+    app = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
+    _add_openenv_routes(app, service, make, TextArenaAction, TextArenaObservation, TextArenaState, "textarena")
     return app
 
 
@@ -204,10 +147,6 @@ class Gate:
 
     With a token, a request needs `Authorization: Bearer TOKEN`, or `Basic` with the token as password, for which a
     browser prompts its user. WebSockets opened by a page of another site are always refused, since browsers allow them.
-
-    Args:
-        app: The application.
-        token: The token. None: none is needed.
     """
 
     def __init__(self, app: ASGIApp, token: SecretStr | None) -> None:
@@ -216,16 +155,24 @@ class Gate:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
-        if scope["type"] not in ("http", "websocket"):
+        denied = self._denied(scope) if scope["type"] in ("http", "websocket") else None
+        if denied is None:
             await self._app(scope, receive, send)
-            return
-        headers = Headers(scope=scope)
-        if scope["type"] == "websocket" and not _same_site(headers):
-            await _deny(scope, send, 403, "this WebSocket was opened by a page of another site")
-        elif self._token is not None and scope["path"] not in OPEN_PATHS and not self._bears_token(headers):
-            await _deny(scope, send, 401, "this server needs a token; send Authorization: Bearer TOKEN")
+        elif scope["type"] == "websocket":
+            await WebSocket(scope, receive, send).send_denial_response(denied)
         else:
-            await self._app(scope, receive, send)
+            await denied(scope, receive, send)
+
+    def _denied(self, scope: Scope) -> Response | None:
+        headers = Headers(scope=scope)
+        # Browsers send the origin of the page that opens a WebSocket; programs send none.
+        origin = headers.get("origin")
+        if scope["type"] == "websocket" and origin is not None and urlsplit(origin).netloc != headers.get("host"):
+            return JSONResponse({"message": "this WebSocket was opened by a page of another site"}, 403)
+        if self._token is None or scope["path"] in OPEN_PATHS or self._bears_token(headers):
+            return None
+        message = "this server needs a token; send Authorization: Bearer TOKEN"
+        return JSONResponse({"message": message}, 401, {"WWW-Authenticate": 'Basic realm="wordle-rl", charset="UTF-8"'})
 
     def _bears_token(self, headers: Headers) -> bool:
         scheme, _, value = headers.get("authorization", "").partition(" ")
@@ -238,20 +185,3 @@ class Gate:
         elif scheme.lower() != "bearer":
             return False
         return hmac.compare_digest(given, self._token or b"")  # in constant time
-
-
-def _same_site(headers: Headers) -> bool:
-    # Browsers send the origin of the page; programs send none.
-    origin = headers.get("origin")
-    return origin is None or urlsplit(origin).netloc == headers.get("host")
-
-
-async def _deny(scope: Scope, send: Send, status: int, message: str) -> None:
-    # Works before a WebSocket upgrade as well, where a normal response is not possible.
-    body = json.dumps({"message": message}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b'Basic realm="wordle-rl", charset="UTF-8"'))
-    kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    await send({"type": f"{kind}.start", "status": status, "headers": headers})
-    await send({"type": f"{kind}.body", "body": body})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 from typing import Annotated
 
@@ -24,7 +23,7 @@ def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSett
         from wordle_rl.serve.server import run_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serve needs {error.name}: {INSTALL}") from None
-    if not _is_loopback(settings.host) and not settings.token_variable:
+    if settings.host not in ("127.0.0.1", "::1", "localhost") and not settings.token_variable:
         console.messages.print(f"note: anyone who reaches {settings.host} can play; --token-variable asks for a token")
     app = create_app(settings)
     drain = app.state.service.sessions.drain
@@ -33,13 +32,6 @@ def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSett
 
 def _say(text: str) -> None:
     console.out.print(text, highlight=False)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def watch(

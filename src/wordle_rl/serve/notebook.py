@@ -2,17 +2,14 @@
 
 Reading is strict. `lenient=True` reads like the original, for comparisons only: it finds guesses in thinking and prose,
 and marks of an earlier turn. `generate_rollout_completions`, which TRL used to have in `trl.experimental.openenv`, uses
-private parts of TRL: `GRPOTrainer._generate_single_turn`, `generation_config`, `vllm_generation` and its
-`generation_kwargs`. A test checks that they exist.
+a private part of TRL: `GRPOTrainer._generate_single_turn`. A test checks that it exists.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from copy import deepcopy
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypedDict
 
 from wordle_rl.prompt import Guess, Message, parse_reply
 from wordle_rl.prompt.reply import with_opened_thought
@@ -51,12 +48,7 @@ def extract_guess(text: str, *, lenient: bool = False) -> str:
     A strict completion is one word in brackets after optional thinking, and nothing else. Thinking is not searched, and
     prose is not a guess. The game judges length and spelling.
 
-    Args:
-        text: The completion; it can close a thought that the prompt opened.
-        lenient: Take the first five letters in brackets anywhere, or else the first five letters of the text.
-
-    Returns:
-        The guess in lower case and brackets; `NO_GUESS` if there is none.
+    With `lenient`, take the first five letters in brackets anywhere, or else the first five letters of the text.
 
     Examples:
         >>> extract_guess("<think>[slate] or [crane]?</think>[Crane]")
@@ -71,14 +63,10 @@ def extract_guess(text: str, *, lenient: bool = False) -> str:
 
 
 def extract_wordle_feedback(observation: _Observation, *, lenient: bool = False) -> str:
-    """Return the letters and marks with which the game answered the last message.
+    """Return letters, marks and guesses left of the game's answer to the last message, a line each.
 
-    Args:
-        observation: Anything with `messages`, newest last.
-        lenient: Take the marks of an earlier turn if the last message got none, or if the game ended with it.
-
-    Returns:
-        Letters, marks and the guesses left, a line each; empty if the last message was refused.
+    They are empty if that message was refused. With `lenient`, take the marks of an earlier turn if the last message
+    got none, or if the game ended with it.
     """
     if lenient:
         contents = [message.content.strip() for message in observation.messages if _FEEDBACK in message.content]
@@ -111,9 +99,6 @@ def _lenient_guess(text: str) -> str:
     return f"[{letters[:_LENIENT_LENGTH]}]" if len(letters) >= _LENIENT_LENGTH else _LENIENT_NO_GUESS
 
 
-_NAMES = {"max_tokens": "max_new_tokens"}
-"""Settings whose name in vLLM differs from that in transformers."""
-
 Prompt = str | Sequence[int] | Sequence[Message]
 """A rendered prompt, its token ids, or messages to render."""
 
@@ -130,37 +115,19 @@ class Completion(TypedDict):
     text: str
 
 
-def generate_rollout_completions(
-    trainer: GRPOTrainer,
-    prompts: Sequence[Prompt],
-    *,
-    generation_overrides: Mapping[str, Any] | None = None,
-    as_chat: bool | None = None,
-) -> list[Completion]:
+def generate_rollout_completions(trainer: GRPOTrainer, prompts: Sequence[Prompt]) -> list[Completion]:
     """Sample one completion per prompt in one call, with vLLM if the trainer has it, otherwise with the model.
 
-    Args:
-        trainer: TRL's trainer, as passed to a `rollout_func`.
-        prompts: Token ids are used as they are, so that the history of a multi-turn game is never tokenized again. Text
-            is tokenized without special tokens, since a rendered chat already has them.
-        generation_overrides: Sampling settings for this call, by vLLM's names: `max_tokens`, `temperature`, `top_k`.
-        as_chat: Whether prompts are messages. None: detect it.
-
-    Raises:
-        ValueError: If a prompt is empty, `as_chat` does not match, or `n` is not 1.
+    Token ids are used as they are, so that the history of a multi-turn game is never tokenized again. Text is tokenized
+    without special tokens, since a rendered chat already has them.
     """
     if not prompts:
         return []
-    overrides = dict(generation_overrides or {})
-    if overrides.pop("n", 1) != 1:
-        raise ValueError("generate_rollout_completions samples one completion per prompt; repeat prompts instead of n")
     tokenizer: PreTrainedTokenizerBase = trainer.processing_class  # type: ignore[assignment]  # processors are for images
-    prompt_ids = [_ids(tokenizer, prompt, as_chat) for prompt in prompts]
-    with _overridden(trainer, overrides):
-        completion_ids, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, num_generations=1)
+    prompt_ids = [_ids(tokenizer, prompt) for prompt in prompts]
+    completion_ids, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, num_generations=1)
     if logprobs is None:
-        temperature = float(overrides.get("temperature", trainer.temperature))
-        logprobs = completion_logprobs(trainer, prompt_ids, completion_ids, temperature)
+        logprobs = completion_logprobs(trainer, prompt_ids, completion_ids, float(trainer.temperature))
     texts = tokenizer.batch_decode(completion_ids, skip_special_tokens=True)
     return [
         Completion(prompt_ids=prompt, completion_ids=list(completion), logprobs=list(scores), text=text)
@@ -171,23 +138,15 @@ def generate_rollout_completions(
 def completion_logprobs(
     trainer: GRPOTrainer, prompt_ids: Sequence[list[int]], completion_ids: Sequence[list[int]], temperature: float
 ) -> list[list[float]]:
-    """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary.
-
-    Args:
-        trainer: Its model stays in its mode.
-        prompt_ids: One prompt per completion.
-        completion_ids: The completions.
-        temperature: Divide logits by this.
-    """
+    """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary."""
     import torch  # here, so that the functions above need no torch
 
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
     was_training = model.training
     model.eval()
     all_logprobs = []
-    for prompt, completion in zip(
-        prompt_ids, completion_ids, strict=True
-    ):  # one at a time: logits of a batch are large
+    for prompt, completion in zip(prompt_ids, completion_ids, strict=True):
+        # One at a time: logits of a batch are large.
         ids = torch.tensor([[*prompt, *completion]], device=model.device)  # (1, P + T)
         with torch.no_grad():
             logits: Tensor = model(input_ids=ids, logits_to_keep=len(completion) + 1).logits[0, :-1]  # (T, V)
@@ -197,13 +156,10 @@ def completion_logprobs(
     return all_logprobs
 
 
-def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, as_chat: bool | None) -> list[int]:
-    is_chat = not isinstance(prompt, str) and bool(prompt) and isinstance(prompt[0], Mapping)
-    if as_chat is not None and as_chat != is_chat:
-        raise ValueError(f"as_chat is {as_chat}, but the prompt is {'messages' if is_chat else 'text or token ids'}")
+def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt) -> list[int]:
     if isinstance(prompt, str):
         ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
-    elif is_chat:
+    elif prompt and isinstance(prompt[0], Mapping):
         messages: list[dict[str, str]] = [dict(message) for message in prompt]  # type: ignore[arg-type]
         ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_dict=False)
     else:
@@ -211,26 +167,3 @@ def _ids(tokenizer: PreTrainedTokenizerBase, prompt: Prompt, as_chat: bool | Non
     if not ids:
         raise ValueError("a prompt is empty; give at least one token")
     return list(ids)
-
-
-@contextmanager
-def _overridden(trainer: GRPOTrainer, overrides: Mapping[str, Any]) -> Iterator[None]:
-    if not overrides:
-        yield
-        return
-    holder: Any
-    if trainer.use_vllm:
-        holder, name = trainer.vllm_generation, "generation_kwargs"
-        changed: Any = {**holder.generation_kwargs, **overrides}
-    else:
-        holder, name = trainer, "generation_config"
-        changed = deepcopy(trainer.generation_config)
-        unknown = changed.update(**{_NAMES.get(key, key): value for key, value in overrides.items()})
-        if unknown:
-            raise ValueError(f"transformers has no sampling setting {sorted(unknown)}; leave it out")
-    kept = getattr(holder, name)
-    setattr(holder, name, changed)
-    try:
-        yield
-    finally:
-        setattr(holder, name, kept)

@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.prompt import Style
 
-SplitPart = Literal["train", "val", "test"]
-"""A part of the answers."""
 _Word = Annotated[str, Field(min_length=1, max_length=32)]
 
 
@@ -67,7 +65,9 @@ class ResetOptions(BaseModel):
 
     seed: int | None = Field(default=None, ge=0, le=2**63 - 1, description="Determines what is not named")
     episode_id: str | None = Field(default=None, min_length=1, max_length=255, description="Name of the episode")
-    split: SplitPart | None = Field(default=None, description="Part of the answers the secret is from")
+    split: Literal["train", "val", "test"] | None = Field(
+        default=None, description="Part of the answers the secret is from"
+    )
     index: int | None = Field(default=None, ge=0, description="Number of the task in its split")
     words: str | None = Field(default=None, max_length=255, description="Name of a word list that the server offers")
     hard_mode: bool | None = Field(default=None, description="Every revealed hint must be used")
@@ -80,13 +80,7 @@ class ResetOptions(BaseModel):
 
 
 class WordleClient(EnvClient[WordleAction, WordleObservation, WordleState]):
-    """A session on a server.
-
-    Args:
-        base_url: Address of the server.
-        token: Token of the server, if it needs one.
-        options: See openenv's `EnvClient`.
-    """
+    """A session on a server; for more options see openenv's `EnvClient`."""
 
     def __init__(self, base_url: str | None = None, *, token: str | None = None, **options: Any) -> None:
         headers = dict(options.pop("headers", None) or {})

@@ -1,20 +1,39 @@
-"""OpenEnv's messages on a WebSocket, text in and text out, and the refusals of the server.
+"""The messages of a session, text in and text out, and the refusals of the server.
 
-The messages are those of openenv's own endpoint, so its clients work here. On an invalid message that endpoint closes
+On `/ws` they are those of openenv's own endpoint, so its clients work here. On an invalid message that endpoint closes
 the connection or does not answer; here the message is refused and the session continues.
+
+On `/batch` they have lists instead of single values:
+
+    {"type": "reset", "data": {"games": [{"seed": 1}, {"split": "train", "index": 5, "style": "compact"}]}}
+    {"type": "step", "data": {"games": [0, 1], "messages": ["<guess>crane</guess>", "<guess>slate</guess>"]}}
+    {"type": "close"}
+
+`games` of a reset has the options of each game, and replaces all games of the session. `games` of a step has numbers of
+running games, each at most once. Both are answered by `{"type": "observations", "data": {"observations": […],
+"rewards": […], "dones": […]}}` in the same order. A step with a wrong number is refused, and no game takes a turn.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from http import HTTPStatus
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.serialization import serialize_observation
 from openenv.core.env_server.types import Action, Observation, WSErrorCode
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
+
+from wordle_rl.serve.openenv_client import ResetOptions
+
+if TYPE_CHECKING:
+    from wordle_rl.serve.sessions import Metrics
+    from wordle_rl.serve.tasks import NewGame, ServedGames
+
+MAX_BATCH_GAMES = 4096
+"""Most games of a session on `/batch`."""
 
 
 class Reason(StrEnum):
@@ -29,8 +48,6 @@ class Reason(StrEnum):
     """A reply before the first reset."""
     GAME_OVER = "game_over"
     """A reply after the end of the game."""
-    CLOSED = "closed"
-    """The session was closed."""
     UNKNOWN_TASK = "unknown_task"
     """A split or an index that does not exist."""
     HELD_OUT = "held_out"
@@ -53,7 +70,6 @@ _CODES = {
     Reason.UNKNOWN_TYPE: (WSErrorCode.UNKNOWN_TYPE, HTTPStatus.BAD_REQUEST),
     Reason.NO_GAME: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT),
     Reason.GAME_OVER: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT),
-    Reason.CLOSED: (WSErrorCode.SESSION_ERROR, HTTPStatus.GONE),
     Reason.UNKNOWN_TASK: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.NOT_FOUND),
     Reason.HELD_OUT: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.FORBIDDEN),
     Reason.BAD_OPTION: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -65,79 +81,51 @@ _CODES = {
 
 
 class Refusal(Exception):
-    """A request that is answered by an error; the message can be shown to a player.
-
-    Attributes:
-        reason: The kind of error.
-        details: More fields of the answer.
-    """
+    """A request that is answered by an error with more fields in `details`; a player may read the message."""
 
     def __init__(self, reason: Reason, message: str, **details: Any) -> None:
         super().__init__(message)
-        self.reason = reason
-        self.details = details
-
-    @property
-    def code(self) -> WSErrorCode:
-        """OpenEnv's code of the kind."""
-        return _CODES[self.reason][0]
-
-    @property
-    def status(self) -> int:
-        """HTTP status of the kind."""
-        return int(_CODES[self.reason][1])
+        self.reason, self.details = reason, details
+        self.code, self.status = _CODES[reason]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the `data` of an error message: `message`, `code`, `reason`, and the details."""
+        """Return the `data` of an error message."""
         return {"message": str(self), "code": self.code.value, "reason": self.reason.value, **self.details}
 
-
-def refusal_of(error: ValidationError, what: str) -> Refusal:
-    """Build a refusal that names the wrong fields, without their contents."""
-    faults = error.errors(include_url=False, include_context=False, include_input=False)
-    named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
-    said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
-    return Refusal(Reason.BAD_MESSAGE, f"{what}: {said}", errors=named)
+    def as_text(self) -> str:
+        """Encode OpenEnv's error message."""
+        return _encoded("error", self.as_json())
 
 
+ModelT = TypeVar("ModelT", bound=BaseModel)
 ActionT = TypeVar("ActionT", bound=Action)
 
 
-def encode(message: dict[str, Any]) -> str:
-    """Encode a message as JSON."""
-    return to_json(message).decode()
+def checked(kind: type[ModelT], values: dict[str, Any]) -> ModelT:
+    """Validate the fields of a request; a `Refusal` names the wrong ones, without their contents."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
+        said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
+        raise Refusal(Reason.BAD_MESSAGE, f"wrong fields: {said}", errors=named) from None
 
 
-def refused(refusal: Refusal) -> str:
-    """Encode a refusal as OpenEnv's error message."""
-    return encode({"type": "error", "data": refusal.as_json()})
-
-
-def read_message(text: str) -> dict[str, Any]:
-    """Parse a JSON object.
-
-    Raises:
-        Refusal: If the text is something else.
-    """
+def _read(text: str) -> tuple[Any, dict[str, Any]]:
+    # The type and the data of a message.
     try:
         message = from_json(text, allow_inf_nan=False)
     except ValueError:
         raise Refusal(Reason.BAD_JSON, "the message is not valid JSON; send an object as text") from None
-    if not isinstance(message, dict):
-        raise Refusal(Reason.BAD_MESSAGE, "the message is not a JSON object; send one with a type")
-    return message
-
-
-def data_of(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the `data` of a message; an empty object if there is none.
-
-    Raises:
-        Refusal: If it is not an object.
-    """
-    data = message.get("data", {})
+    data = message.get("data", {}) if isinstance(message, dict) else None
     if not isinstance(data, dict):
-        raise Refusal(Reason.BAD_MESSAGE, "data is not a JSON object; send one")
-    return data
+        raise Refusal(Reason.BAD_MESSAGE, 'the message is not {"type": …, "data": {…}}; send that')
+    return message.get("type"), data
+
+
+def _encoded(kind: str, data: dict[str, Any]) -> str:
+    return to_json({"type": kind, "data": data}).decode()
 
 
 class EnvironmentProtocol(Generic[ActionT]):
@@ -147,30 +135,101 @@ class EnvironmentProtocol(Generic[ActionT]):
         self._environment, self._action = environment, action
 
     async def answer(self, text: str) -> str | None:
-        """Answer a message; None if the client closes the session.
-
-        Raises:
-            Refusal: If the answer is an error.
-        """
-        message = read_message(text)
-        kind = message.get("type")
+        """Answer a message; None if the client closes the session."""
+        kind, data = _read(text)
+        observation: Observation
         match kind:
             case "step":
-                return _observed(await self._environment.step_async(self._read_action(data_of(message))))
+                observation = await self._environment.step_async(checked(self._action, data))
             case "reset":
-                return _observed(await self._environment.reset_async(**data_of(message)))
+                observation = self._environment.reset(**data)  # takes microseconds
             case "state":
-                return encode({"type": "state", "data": self._environment.state.model_dump(mode="json")})
+                return _encoded("state", self._environment.state.model_dump(mode="json"))
             case "close":
                 return None
-        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step, state or close")
-
-    def _read_action(self, data: dict[str, Any]) -> ActionT:
-        try:
-            return self._action.model_validate(data)
-        except ValidationError as error:
-            raise refusal_of(error, "invalid action") from None
+            case _:
+                raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step, state or close")
+        return _encoded("observation", serialize_observation(observation))
 
 
-def _observed(observation: Observation) -> str:
-    return encode({"type": "observation", "data": serialize_observation(observation)})
+class BatchReset(BaseModel):
+    """Options of the games to begin."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    games: list[ResetOptions] = Field(min_length=1)
+
+
+class BatchStep(BaseModel):
+    """Replies to running games, by number."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    games: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
+    messages: list[str] = Field(min_length=1)
+
+
+class BatchProtocol:
+    """Protocol of a session with many games."""
+
+    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
+        self._games, self._metrics = games, metrics
+        self._playing: list[NewGame] = []
+
+    async def answer(self, text: str) -> str | None:
+        """Answer a message; None if the client closes the session."""
+        kind, data = _read(text)
+        match kind:
+            case "step":
+                return await self._step(checked(BatchStep, data))
+            case "reset":
+                return self._reset(checked(BatchReset, data).games)
+            case "close":
+                return None
+        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step or close")
+
+    def _reset(self, asked: list[ResetOptions]) -> str:
+        if len(asked) > MAX_BATCH_GAMES:
+            raise Refusal(
+                Reason.BAD_OPTION, f"{len(asked)} games are too many; a session has at most {MAX_BATCH_GAMES}"
+            )
+        self._playing = [self._games.new_game(options) for options in asked]
+        self._metrics.games_begun.inc(len(asked))
+        return _observed(self._playing, [None] * len(asked))
+
+    async def _step(self, step: BatchStep) -> str:
+        played = self._running(step)
+        for game, message in zip(played, step.messages, strict=True):
+            game.env.step(message)
+        if any(game.asks_solver for game in played):
+            rewards = await self._games.in_solver_thread(_rewards_of, played)
+        else:
+            rewards = _rewards_of(played)
+        for game in played:
+            self._metrics.turn(game.env)
+        return _observed(played, rewards)
+
+    def _running(self, step: BatchStep) -> list[NewGame]:
+        numbers = step.games
+        if not self._playing:
+            raise Refusal(Reason.NO_GAME, "no game has begun; send reset first")
+        if len(numbers) != len(step.messages):
+            raise Refusal(
+                Reason.BAD_MESSAGE, f"{len(numbers)} games and {len(step.messages)} messages; give one for each"
+            )
+        if len(set(numbers)) < len(numbers) or max(numbers) >= len(self._playing):
+            raise Refusal(Reason.BAD_MESSAGE, f"give each of games 0 to {len(self._playing) - 1} at most once")
+        over = [number for number in numbers if self._playing[number].env.stop_reason is not None]
+        if over:
+            raise Refusal(Reason.GAME_OVER, f"game {over[0]} is over; leave it out", games=over[:100])
+        return [self._playing[number] for number in numbers]
+
+
+def _rewards_of(games: list[NewGame]) -> list[float]:
+    return [game.rewards.next() for game in games]
+
+
+def _observed(games: list[NewGame], rewards: list[float] | list[None]) -> str:
+    seen = [game.observed(is_new=reward is None) for game, reward in zip(games, rewards, strict=True)]
+    dones = [game.env.stop_reason is not None for game in games]
+    return _encoded("observations", {"observations": seen, "rewards": rewards, "dones": dones})

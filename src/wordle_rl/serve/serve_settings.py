@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 import tyro
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr
 
 from wordle_rl.config import ConfigError, FixedRewardSettings, GameSettings, WordSettings
-
-HeldOutPart = Literal["val", "test"]
-"""A part of the answers whose secrets are held out."""
 
 
 class ServeSettings(FixedRewardSettings):
@@ -24,9 +21,7 @@ class ServeSettings(FixedRewardSettings):
     """More word lists that a session can choose by name."""
     game: GameSettings = GameSettings()
     """Rules and wording; a session can choose another style, and hard mode."""
-    split: Literal["train", "val", "test"] = "train"
-    """Default split of a session."""
-    allow_held_out: tuple[HeldOutPart, ...] = ()
+    allow_held_out: tuple[Literal["val", "test"], ...] = ()
     """Held-out parts that sessions can play and list; of the others they only see the number of secrets."""
     reveal_secret: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
     """Show the secret in the last observation of a game."""
@@ -51,39 +46,21 @@ class ServeSettings(FixedRewardSettings):
     """Environment variable with the key of task ids; empty: a new key, and so new ids, at every start."""
     max_sessions: int = Field(4096, ge=1)
     """Most open sessions; more are refused."""
-    max_batch_games: int = Field(4096, ge=1)
-    """Most games of a session on the batched route."""
     idle_timeout_s: float = Field(1800.0, gt=0)
     """Close a session after this many seconds without a message."""
-    ping_interval_s: float = Field(20.0, gt=0)
-    """Seconds between pings of an open connection."""
     ping_timeout_s: float = Field(20.0, gt=0)
-    """Seconds to wait for the answer to a ping before the connection counts as lost."""
+    """Seconds between pings, and to wait for the answer to one before the connection counts as lost."""
     max_message_bytes: int = Field(1_048_576, ge=1024)
     """Longest message; a longer one closes its connection."""
     shutdown_timeout_s: float = Field(10.0, ge=0)
     """Seconds that turns in progress have to finish when the server stops."""
 
-    @model_validator(mode="after")
-    def _default_split_is_allowed(self) -> Self:
-        if self.split != "train" and self.split not in self.allow_held_out:
-            raise ValueError(f"split {self.split!r} is held out; add it to allow_held_out, or leave it at 'train'")
-        return self
-
     def token(self) -> SecretStr | None:
-        """Return the token that requests must send; None if none is needed.
-
-        Raises:
-            ConfigError: If its variable is empty or not set.
-        """
+        """Return the token that requests must send; None if none is needed."""
         return SecretStr(_read(self.token_variable, "token_variable")) if self.token_variable else None
 
     def id_key(self) -> bytes:
-        """Return the key of task ids.
-
-        Raises:
-            ConfigError: If its variable is empty or not set.
-        """
+        """Return the key of task ids."""
         if not self.id_key_variable:
             return os.urandom(32)
         return _read(self.id_key_variable, "id_key_variable").encode()

@@ -1,4 +1,4 @@
-"""The server process: sockets, limits of the operating system, and a shutdown that finishes turns in progress."""
+"""The server process: its socket, and a shutdown that finishes turns in progress."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 BACKLOG = 4096
 """Connections that can wait to be accepted."""
-_SPARE_FILES = 256
 
 
 class SessionServer(uvicorn.Server):
@@ -46,11 +45,7 @@ class SessionServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, dead_after_s: float) -> socket.socket:
-    """Open a listening socket; connections are dropped if a peer reads nothing for `dead_after_s` seconds.
-
-    Raises:
-        ConfigError: If the address cannot be used.
-    """
+    """Open a listening socket; connections are dropped if a peer reads nothing for `dead_after_s` seconds."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except OSError as error:
@@ -69,20 +64,6 @@ def listen(host: str, port: int, dead_after_s: float) -> socket.socket:
     return listener
 
 
-def allow_connections(count: int) -> None:
-    """Raise the limit of open files of this process for `count` connections.
-
-    Raises:
-        ConfigError: If the system does not allow it.
-    """
-    wanted = count + _SPARE_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        if hard != resource.RLIM_INFINITY and hard < wanted:
-            raise ConfigError(f"max_sessions {count} needs {wanted} open files, but the system allows {hard}; lower it")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def run_server(
     app: Starlette,
     settings: ServeSettings,
@@ -91,17 +72,12 @@ def run_server(
 ) -> None:
     """Serve until a signal stops the process.
 
-    Args:
-        app: The application. It is made without openenv if it only has the page, since openenv takes seconds to import.
-        settings: Address and limits.
-        say: Gets the address once the server answers.
-        drain: Ends the open sessions when the server stops.
-
-    Raises:
-        ConfigError: If it cannot listen, or a setting cannot be satisfied.
+    `say` gets the address once the server answers; `drain` ends the open sessions when it stops.
     """
-    allow_connections(settings.max_sessions)
-    listener = listen(settings.host, settings.port, settings.ping_interval_s + settings.ping_timeout_s)
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):  # macOS allows no unlimited number
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))  # each session takes one
+    listener = listen(settings.host, settings.port, 2 * settings.ping_timeout_s)
     host, port = listener.getsockname()[:2]
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     # After a clean shutdown uvicorn raises the signal again. Ignore it, or SIGTERM would look like a crash.
@@ -126,7 +102,7 @@ def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
         ws="websockets-sansio",
         ws_per_message_deflate=False,
         ws_max_size=settings.max_message_bytes,
-        ws_ping_interval=settings.ping_interval_s,
+        ws_ping_interval=settings.ping_timeout_s,
         ws_ping_timeout=settings.ping_timeout_s,
         timeout_graceful_shutdown=max(1, round(settings.shutdown_timeout_s)),
         log_level="warning",

@@ -1,4 +1,4 @@
-"""Open sessions of a server: capacity, idle timeout, and shutdown.
+"""Open sessions of a server: capacity, idle timeout, shutdown, and what Prometheus is told of them.
 
 A session is a WebSocket with a function that answers its messages. This file does not know the messages.
 """
@@ -9,23 +9,56 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 
-from starlette.websockets import WebSocket, WebSocketDisconnect, WebSocketState
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
+from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from wordle_rl.serve.metrics import Metrics
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.game import Outcome
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 
-_SWEEPS_PER_TIMEOUT = 4
-_LONGEST_SWEEP_S = 5.0
 _CLOSE_TIMEOUT_S = 5.0
-_SERVICE_RESTART, _TRY_AGAIN_LATER, _GOING_AWAY = 1012, 1013, 1001
+_GOING_AWAY, _SERVICE_RESTART, _TRY_AGAIN_LATER = 1001, 1012, 1013
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0)
 
 Answer = Callable[[str], Awaitable[str | None]]
 """Answers the text of a message; returns None to close the session."""
+
+
+class Metrics:
+    """Counters in a registry of the server's own, so that two in one process count separately. None names a word."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        self.sessions_open = Gauge("wordle_sessions_open", "Open sessions.", registry=registry)
+        self.sessions = Counter("wordle_sessions", "Sessions opened.", registry=registry)
+        self.games_begun = Counter("wordle_games_begun", "Games begun.", registry=registry)
+        self.games_ended = Counter("wordle_games_ended", "Games ended.", ["stop_reason"], registry=registry)
+        self.turns = Counter("wordle_turns", "Turns played.", ["outcome"], registry=registry)
+        self.refusals = Counter("wordle_refusals", "Requests refused.", ["reason"], registry=registry)
+        self.message_seconds = Histogram(
+            "wordle_message_seconds", "Time from a message to its answer.", registry=registry, buckets=_SECONDS
+        )
+        # Name every kind at once: a rate needs a 0 before the first event.
+        for counter, kinds in ((self.games_ended, StopReason), (self.turns, Outcome), (self.refusals, Reason)):
+            for kind in kinds:
+                counter.labels(kind.value)
+
+    def turn(self, env: WordleEnv) -> None:
+        """Count the turn just played, and the game if it ended."""
+        self.turns.labels(env.turns[-1].outcome.value).inc()
+        if env.stop_reason is not None:
+            self.games_ended.labels(env.stop_reason.value).inc()
+
+    def text(self) -> bytes:
+        """Return all metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
 
 
 @dataclass(eq=False)
@@ -34,24 +67,15 @@ class Session:
 
     socket: WebSocket
     task: asyncio.Task[object]
-    last_message: float = field(default_factory=time.monotonic)
     busy: bool = False
-    is_cut: bool = False
 
 
 class Sessions:
-    """The open sessions of a server.
+    """The open sessions of a server."""
 
-    Args:
-        settings: Capacity and timeouts.
-        metrics: Counts sessions and refusals.
-        refuse: Encodes a refusal in the protocol.
-    """
-
-    def __init__(self, settings: ServeSettings, metrics: Metrics, refuse: Callable[[Refusal], str]) -> None:
-        self._settings, self._metrics, self._refuse = settings, metrics, refuse
+    def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
+        self._settings, self._metrics = settings, metrics
         self._open: set[Session] = set()
-        self._sweeper: asyncio.Task[None] | None = None
         self.is_draining = False
 
     def __len__(self) -> int:
@@ -62,113 +86,77 @@ class Sessions:
         """True if no more sessions are accepted."""
         return len(self._open) >= self._settings.max_sessions
 
-    async def serve(self, socket: WebSocket, answer: Answer, close: Callable[[], None]) -> None:
-        """Answer the messages of a connection in order until it ends.
-
-        Args:
-            socket: The connection, not accepted yet.
-            answer: Answers a message. If it raises a `Refusal`, that is sent and the session continues.
-            close: Called once after the session.
-        """
+    async def serve(self, socket: WebSocket, answer: Answer) -> None:
+        """Answer the messages of a connection in order until it ends. After a `Refusal` the session continues."""
         await socket.accept()
+        if self.is_draining or self.is_full:
+            await self._refuse_session(socket)
+            return
         task = asyncio.current_task()
         assert task is not None
-        session = Session(socket, task)
-        if refusal := self._cannot_open():
-            await self._end(session, refusal, _SERVICE_RESTART if self.is_draining else _TRY_AGAIN_LATER)
-            close()
-            return
-        self._open.add(session)
-        self._metrics.session_opens()
+        self._open.add(session := Session(socket, task))
+        self._metrics.sessions_open.inc()
+        self._metrics.sessions.inc()
         try:
-            while (text := await self._next_text(session)) is not None:
-                if not await self._answer_one(session, text, answer):
-                    break
-            if socket.client_state is WebSocketState.CONNECTED and socket.application_state is WebSocketState.CONNECTED:
-                await socket.close()
+            while await self._next_answer(session, answer):
+                pass
+        except TimeoutError:
+            seconds = self._settings.idle_timeout_s
+            refusal = Refusal(Reason.IDLE, f"no message for {seconds:g} seconds; open another session")
+            await self._end(socket, refusal, _GOING_AWAY)
         except (WebSocketDisconnect, RuntimeError) as error:
             # Starlette raises RuntimeError for a socket that is already closed.
             logger.debug("connection lost: %s", type(error).__name__)
         except asyncio.CancelledError:
-            if not session.is_cut:
+            if not self.is_draining:
                 raise
+            refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; connect again later")
+            await self._end(socket, refusal, _SERVICE_RESTART)
         finally:
             self._open.discard(session)
-            self._metrics.session_closes()
-            close()
+            self._metrics.sessions_open.dec()
 
-    def _cannot_open(self) -> Refusal | None:
-        if self.is_draining:
-            return Refusal(Reason.SHUTTING_DOWN, "the server is stopping; try again later")
-        if self.is_full:
-            most = self._settings.max_sessions
-            return Refusal(
-                Reason.FULL,
-                f"all {most} sessions are taken; try again later",
-                active_sessions=len(self._open),
-                max_sessions=most,
-            )
-        return None
-
-    async def _next_text(self, session: Session) -> str | None:
-        message = await session.socket.receive()
+    async def _next_answer(self, session: Session, answer: Answer) -> bool:
+        # Wait for a message and answer it; False if the session is over.
+        async with asyncio.timeout(self._settings.idle_timeout_s):
+            message = await session.socket.receive()
         if message["type"] != "websocket.receive":
-            return None
-        session.last_message = time.monotonic()
-        session.busy = True
-        text = message.get("text")
-        return text if text is not None else ""
-
-    async def _answer_one(self, session: Session, text: str, answer: Answer) -> bool:
-        # False if the session must end.
+            return False
+        begun, session.busy = time.monotonic(), True
         try:
-            said = await answer(text)
+            said = await answer(message.get("text") or "")
         except Refusal as refusal:
-            self._metrics.refusal(refusal.reason)
-            said = self._refuse(refusal)
+            self._metrics.refusals.labels(refusal.reason.value).inc()
+            said = refusal.as_text()
         except Exception:  # an error in one message must not end sessions; the log has the traceback
             logger.exception("a message could not be answered")
-            self._metrics.refusal(Reason.FAILED)
-            said = self._refuse(Refusal(Reason.FAILED, "the server failed on this message; see its log"))
-        if said is not None:
-            await session.socket.send_text(said)
-            self._metrics.answered(time.monotonic() - session.last_message)
+            self._metrics.refusals.labels(Reason.FAILED.value).inc()
+            said = Refusal(Reason.FAILED, "the server failed on this message; see its log").as_text()
+        if said is None:
+            await session.socket.close()
+            return False
+        await session.socket.send_text(said)
+        self._metrics.message_seconds.observe(time.monotonic() - begun)
         session.busy = False
-        return said is not None
+        return True
 
-    async def _end(self, session: Session, refusal: Refusal, code: int) -> None:
-        # Send the reason and close the session; cut it off if the peer does not read.
-        self._metrics.refusal(refusal.reason)
-        try:
+    async def _refuse_session(self, socket: WebSocket) -> None:
+        if self.is_draining:
+            refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; try again later")
+            await self._end(socket, refusal, _SERVICE_RESTART)
+            return
+        most = self._settings.max_sessions
+        taken = {"active_sessions": len(self._open), "max_sessions": most}
+        refusal = Refusal(Reason.FULL, f"all {most} sessions are taken; try again later", **taken)
+        await self._end(socket, refusal, _TRY_AGAIN_LATER)
+
+    async def _end(self, socket: WebSocket, refusal: Refusal, code: int) -> None:
+        # Send the reason and close the session. A peer that does not read is left to uvicorn after a while.
+        self._metrics.refusals.labels(refusal.reason.value).inc()
+        with suppress(TimeoutError, WebSocketDisconnect, RuntimeError):
             async with asyncio.timeout(_CLOSE_TIMEOUT_S):
-                await session.socket.send_text(self._refuse(refusal))
-                await session.socket.close(code, refusal.reason.value)
-        except TimeoutError:
-            session.is_cut = True
-            session.task.cancel()
-        except (WebSocketDisconnect, RuntimeError) as error:
-            logger.debug("connection lost while it was closed: %s", type(error).__name__)
-
-    # --- idle sessions, and the end of all ---------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Start looking for idle sessions; needs a running event loop."""
-        self._sweeper = asyncio.create_task(self._sweep())
-
-    async def stop(self) -> None:
-        """Stop looking for idle sessions."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.gather(self._sweeper, return_exceptions=True)
-
-    async def _sweep(self) -> None:
-        timeout = self._settings.idle_timeout_s
-        while True:
-            await asyncio.sleep(min(timeout / _SWEEPS_PER_TIMEOUT, _LONGEST_SWEEP_S))
-            oldest = time.monotonic() - timeout
-            refusal = Refusal(Reason.IDLE, f"no message for {timeout:g} seconds; open another session")
-            idle = [session for session in self._open if session.last_message < oldest]
-            await asyncio.gather(*(self._end(session, refusal, _GOING_AWAY) for session in idle))
+                await socket.send_text(refusal.as_text())
+                await socket.close(code, refusal.reason.value)
 
     async def drain(self) -> None:
         """Accept no more sessions, let turns in progress finish, then end all sessions."""
@@ -176,5 +164,8 @@ class Sessions:
         deadline = time.monotonic() + self._settings.shutdown_timeout_s
         while any(session.busy for session in self._open) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)
-        refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; connect again later")
-        await asyncio.gather(*(self._end(session, refusal, _SERVICE_RESTART) for session in list(self._open)))
+        # A session ends itself, so only one task writes to its socket.
+        if tasks := [session.task for session in self._open]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT_S + 1)

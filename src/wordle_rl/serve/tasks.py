@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import random
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
-from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.config import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Prompter
@@ -25,28 +25,19 @@ from wordle_rl.train.starts import random_given
 from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words import WordList
 
+ResultT = TypeVar("ResultT")
+
 SPLIT_TYPES = {"train": "train", "val": "validation", "test": "test"}
 """Parts of the answers, and OpenEnv's type of each."""
 
 
-class Difficulty(StrEnum):
-    """Difficulty of a secret by the guesses that the solver's best tree needs."""
-
-    EASY = "easy"
-    """At most three guesses."""
-    MEDIUM = "medium"
-    """Four guesses."""
-    HARD = "hard"
-    """Five or more guesses, or not found."""
-
-    @classmethod
-    def of(cls, num_guesses: int) -> Difficulty:
-        """Classify a number of guesses."""
-        return cls.EASY if num_guesses <= 3 else cls.MEDIUM if num_guesses == 4 else cls.HARD
+def difficulty_of(num_guesses: int) -> str:
+    """Classify a secret by the guesses that the solver's best tree needs."""
+    return "easy" if num_guesses <= 3 else "medium" if num_guesses == 4 else "hard"
 
 
 class WordTasks:
-    """The tasks of a word list, with the methods of OpenEnv's TaskProvider.
+    """The tasks of a word list.
 
     Args:
         context: The list, its split, and its solver, for difficulties. A task's index is its place in its part.
@@ -57,21 +48,18 @@ class WordTasks:
     def __init__(self, context: GameContext, key: bytes, allowed: Collection[str]) -> None:
         self.context, self._key = context, key
         self._open = {"train", *allowed}
+        self._mark = f"{context.words.fingerprint}:{context.split.seed}"
 
     def secret(self, task: BoardTask) -> str:
         """Return the secret of a task; only the game may see it."""
         return self._part(task.split)[task.index]
 
     def pick(self, split: str, index: int | None, seed: int) -> BoardTask:
-        """Return the task of an index, or of a seed without an index.
-
-        Raises:
-            Refusal: If there is no such task, or the part is held out.
-        """
+        """Return the task of an index, or of a seed without an index."""
         self._check_open(split)
         count = self.num_tasks(split)
         if index is None:
-            digest = hashlib.sha256(f"{self._split_mark}:{split}:{seed}".encode()).digest()
+            digest = hashlib.sha256(f"{self._mark}:{split}:{seed}".encode()).digest()
             index = int.from_bytes(digest[:8], "big") % count
         if not 0 <= index < count:
             raise Refusal(Reason.UNKNOWN_TASK, f"split {split!r} has tasks 0 to {count - 1}, not {index}")
@@ -79,63 +67,36 @@ class WordTasks:
 
     def task_id(self, task: BoardTask) -> str:
         """Return an opaque id: a keyed hash of the place, which reveals nothing without the key."""
-        place = f"{self._split_mark}:{task.split}:{task.index}"
+        place = f"{self._mark}:{task.split}:{task.index}"
         return hmac.new(self._key, place.encode(), hashlib.sha256).hexdigest()[:32]
 
     def list_splits(self) -> list[dict[str, Any]]:
         """List the parts with type, number of tasks, and whether they can be played here."""
         return [
-            {"name": name, "type": kind, "num_tasks": len(self._part(name)), "playable": name in self._open}
+            {"name": name, "type": kind, "num_tasks": self.num_tasks(name), "playable": name in self._open}
             for name, kind in SPLIT_TYPES.items()
         ]
 
     def num_tasks(self, split: str) -> int:
-        """Return the number of tasks of a part, held out or not.
-
-        Raises:
-            Refusal: If there is no such part.
-        """
+        """Return the number of tasks of a part, held out or not."""
         return len(self._part(split))
 
-    def list_tasks(self, split: str) -> list[dict[str, Any]]:
-        """All tasks of a part.
-
-        Raises:
-            Refusal: If there is no such part, or it is held out here.
-        """
-        return self.get_task_range(split)
-
-    def get_task(self, split: str, index: int) -> dict[str, Any]:
-        """One task.
-
-        Raises:
-            Refusal: If there is no such task, or the part is held out here.
-        """
-        return self._described(self.pick(split, index, 0))
-
-    def get_task_range(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
-        """Tasks `start` to `stop`, as a slice takes them.
-
-        Raises:
-            Refusal: If there is no such part, or it is held out here.
-        """
+    def tasks(self, split: str, start: int | None = None, stop: int | None = None) -> list[dict[str, Any]]:
+        """Describe tasks `start` to `stop` of a part, as a slice takes them."""
         self._check_open(split)
         return [
-            self._described(BoardTask(split=split, index=index)) for index in range(self.num_tasks(split))[start:stop]
+            self.described(BoardTask(split=split, index=index)) for index in range(self.num_tasks(split))[start:stop]
         ]
 
-    def _described(self, task: BoardTask) -> dict[str, Any]:
+    def described(self, task: BoardTask) -> dict[str, Any]:
+        """Describe a task without its secret; the first time this builds the solver's tree, which takes seconds."""
         difficulty = self._difficulties[self.secret(task)]
-        return {"id": self.task_id(task), "split": task.split, "index": task.index, "difficulty": difficulty.value}
+        return {"id": self.task_id(task), "split": task.split, "index": task.index, "difficulty": difficulty}
 
     @cached_property
-    def _difficulties(self) -> dict[str, Difficulty]:
-        tree = self.context.solver.tree()
-        return {secret: Difficulty.of(len(path) + (path[-1] != secret)) for secret, path in tree.paths.items()}
-
-    @property
-    def _split_mark(self) -> str:
-        return f"{self.context.words.fingerprint}:{self.context.split.seed}"
+    def _difficulties(self) -> dict[str, str]:
+        paths = self.context.solver.tree().paths  # without the secret itself where the tree does not reach it
+        return {secret: difficulty_of(len(path) + (path[-1] != secret)) for secret, path in paths.items()}
 
     def _part(self, split: str) -> tuple[str, ...]:
         if split not in SPLIT_TYPES:
@@ -153,35 +114,40 @@ _SYSTEM_RANDOM = random.SystemRandom()
 
 @dataclass(frozen=True)
 class NewGame:
-    """A new game.
-
-    Attributes:
-        env: The game.
-        rewards: Computes the reward of each turn.
-        rubric: Components and weights of the reward.
-        reward: Name of the rubric.
-        words: Name of the word list.
-        task_id: Opaque id of the task.
-        asks_solver: Whether a reward needs the solver, which takes milliseconds.
-    """
+    """A game of a session."""
 
     env: WordleEnv
     rewards: TurnRewards
     rubric: Rubric
     reward: str
+    """Name of the rubric."""
     words: str
+    """Name of the word list."""
     task_id: str
     asks_solver: bool
+    """Whether a reward needs the solver, which takes milliseconds."""
+    shows_secret: bool
+    """Whether to show the secret once the game is over."""
+
+    def observed(self, *, is_new: bool) -> dict[str, Any]:
+        """Return the fields of an observation without reward and done; a new game has no turn of the policy yet."""
+        env = self.env
+        turn = None if is_new else env.turns[-1]
+        return {
+            "messages": list(env.observation.messages),
+            "turns_left": env.observation.turns_left,
+            "outcome": turn and turn.outcome.value,
+            "guess": turn and turn.guess,
+            "marks": turn and turn.marks,
+            "stop_reason": env.stop_reason and env.stop_reason.value,
+            "secret": env.transcript().secret if env.stop_reason is not None and self.shows_secret else None,
+        }
 
 
 class ServedGames:
     """Word lists, rewards and wordings of a server.
 
     Word lists are read at once; solvers compute nothing until they are needed.
-
-    Raises:
-        WordListError: If a word list is missing or wrong.
-        ConfigError: If two lists have the same name, or the variable with the key of the ids is not set.
     """
 
     def __init__(self, settings: ServeSettings) -> None:
@@ -196,6 +162,7 @@ class ServedGames:
         self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
         """The single thread for solvers, whose memory is not thread-safe; started on demand."""
         self._prompters: dict[tuple[object, ...], Prompter] = {}
+        self._own_rubric = settings.rubric()
         self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
 
     def _offer(self, source: str, key: bytes) -> WordTasks:
@@ -208,12 +175,12 @@ class ServedGames:
         other.settings, other._prompters = settings, {}
         return other
 
-    def offered(self, name: str | None = None) -> WordTasks:
-        """Return the tasks of a word list; None: the default list.
+    async def in_solver_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
+        """Call a function in the solvers' thread while the event loop goes on."""
+        return await asyncio.get_running_loop().run_in_executor(self.solver_thread, function, *arguments)
 
-        Raises:
-            Refusal: If it is not offered.
-        """
+    def offered(self, name: str | None = None) -> WordTasks:
+        """Return the tasks of a word list; None: the default list."""
         name = self.default_words if name is None else name
         if name not in self._offers:
             raise Refusal(
@@ -222,14 +189,10 @@ class ServedGames:
         return self._offers[name]
 
     def new_game(self, options: ResetOptions) -> NewGame:
-        """Create the game of a reset.
-
-        Raises:
-            Refusal: If an option is not offered.
-        """
+        """Create the game of a reset."""
         offer = self.offered(options.words)
         seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
-        task = offer.pick(options.split or self.settings.split, options.index, seed)
+        task = offer.pick(options.split or "train", options.index, seed)
         secret = offer.secret(task)
         context = offer.context.for_part(task.split)
         prompter = self._prompter(context.words, options)
@@ -250,6 +213,7 @@ class ServedGames:
             words=offer.context.words.name,
             task_id=offer.task_id(task),
             asks_solver=any(component.asks_solver for component in rubric.components.values()),
+            shows_secret=self.settings.reveal_secret,
         )
 
     def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
@@ -257,26 +221,21 @@ class ServedGames:
         if key not in self._prompters:
             asked = {"style": options.style, "hard_mode": options.hard_mode}
             changes = {name: value for name, value in asked.items() if value is not None}
-            game: GameSettings = self.settings.game.model_copy(update=changes)
-            self._prompters[key] = game.prompter(words.word_length)
+            self._prompters[key] = self.settings.game.model_copy(update=changes).prompter(words.word_length)
         return self._prompters[key]
 
     def _given(
         self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
     ) -> tuple[str, ...]:
+        rules = prompter.rules
         if options.given is not None and options.max_given:
             raise Refusal(Reason.BAD_OPTION, "given and max_given both set the board; leave out one of them")
-        if options.given is not None:
-            return tuple(word.lower() for word in options.given)
+        if options.max_given >= rules.max_turns:
+            raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
         if not options.max_given:
-            return ()
-        if options.max_given >= prompter.rules.max_turns:
-            raise Refusal(
-                Reason.BAD_OPTION,
-                f"max_given {options.max_given} leaves none of {prompter.rules.max_turns} turns to play",
-            )
+            return tuple(word.lower() for word in options.given or ())
         rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
-        return random_given(words, secret, rng, options.max_given, hard_mode=prompter.rules.hard_mode)
+        return random_given(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
 
     def _rubric(self, name: str | None) -> tuple[str, Rubric]:
         if name is None:
@@ -285,11 +244,3 @@ class ServedGames:
         if name not in self._rubrics:
             raise Refusal(Reason.BAD_OPTION, f"this server has no reward of that name; use {', '.join(self._rubrics)}")
         return name, self._rubrics[name]
-
-    @cached_property
-    def _own_rubric(self) -> Rubric:
-        return self.settings.rubric()
-
-    def close(self) -> None:
-        """Stop the thread of the solvers, if it was started."""
-        self.solver_thread.shutdown(wait=True, cancel_futures=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Sequence
-from enum import StrEnum
 from typing import Any
 
 from openenv.core.client_types import StepResult
@@ -20,14 +19,15 @@ from openenv.core.rubrics import Rubric
 from pydantic import BaseModel, Field
 
 import wordle_rl
-from wordle_rl.env import WordleEnv
+from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Turn
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.textarena_texts import ENV_ID
-from wordle_rl.serve.environment import read_options
-from wordle_rl.serve.metrics import Metrics
-from wordle_rl.serve.protocol import Reason, Refusal
-from wordle_rl.serve.tasks import ServedGames
+from wordle_rl.serve.environment import Leaf, running
+from wordle_rl.serve.openenv_client import ResetOptions
+from wordle_rl.serve.protocol import Reason, Refusal, checked
+from wordle_rl.serve.sessions import Metrics
+from wordle_rl.serve.tasks import NewGame, ServedGames
 
 
 class TextArenaMessage(BaseModel):
@@ -88,38 +88,20 @@ class TextArenaState(State):
 _BRACKETED = re.compile(r"\[(\w+)\]")
 
 
-class Reading(StrEnum):
-    """How to read a message."""
-
-    STRICT = "strict"
-    """One word in brackets after optional thinking, and nothing else."""
-    LENIENT = "lenient"
-    """Like the original, for comparisons: the first bracketed word anywhere, even in thinking; a message without
-    brackets is one word."""
-
-
 class TextArenaGame:
-    """A game, played once.
+    """A game in TextArena's texts, played once.
 
-    Attributes:
-        prompt: The opening before the first turn, the name of the game afterwards.
-        history: All messages, including the opening and those of the player.
-        letters: Letters of the secret.
-        max_turns: Guesses of the game.
+    `prompt` is the opening before the first turn, the name of the game afterwards. `history` has all messages, the
+    opening and those of the player included.
 
     Args:
         env: The game, in style `textarena`, before the first turn.
-        reading: How to read messages.
-
-    Raises:
-        ValueError: If the game has another style, whose grammar would contradict the texts.
+        lenient: Read messages like the original, for comparisons: the first bracketed word anywhere, even in thinking;
+            a message without brackets is one word. Otherwise a guess is one word in brackets after optional thinking.
     """
 
-    def __init__(self, env: WordleEnv, reading: Reading = Reading.STRICT) -> None:
-        if not env.prompter.brackets:
-            raise ValueError(f"the game has style {env.prompter.style}; give one with style textarena")
-        self._env = env
-        self._reading = Reading(reading)
+    def __init__(self, env: WordleEnv, *, lenient: bool = False) -> None:
+        self.env, self._lenient = env, lenient
         self.letters, self.max_turns = env.prompter.word_length, env.prompter.rules.max_turns
         self.history = texts.opening(self.letters, self.max_turns)
         for count, turn in enumerate(env.turns, start=1):
@@ -128,97 +110,40 @@ class TextArenaGame:
         self.prompt = self.history.strip()
 
     @property
-    def done(self) -> bool:
-        """True once the game is over."""
-        return self._env.stop_reason is not None
-
-    @property
     def won(self) -> bool:
         """True if the secret was found."""
-        return self.done and self._env.transcript().won
-
-    @property
-    def stop_reason(self) -> str | None:
-        """Why the game ended, in one word; None while it runs."""
-        return self._env.stop_reason and self._env.stop_reason.value
-
-    @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The turns so far."""
-        return self._env.turns
+        return self.env.stop_reason is StopReason.SOLVED
 
     @property
     def board(self) -> dict[str, str]:
         """Marks of each scored guess, in order."""
-        return {turn.guess: turn.marks for turn in self.turns if turn.guess is not None and turn.marks is not None}
+        return {turn.guess: turn.marks for turn in self.env.turns if turn.guess is not None and turn.marks is not None}
 
     @property
     def turns_used(self) -> int:
         """Guesses used."""
-        return self.max_turns - self._env.observation.turns_left
-
-    @property
-    def secret(self) -> str:
-        """The secret.
-
-        Raises:
-            RuntimeError: If the game is still running.
-        """
-        return self._env.transcript().secret
+        return self.max_turns - self.env.observation.turns_left
 
     @property
     def reason(self) -> str:
-        """Why the game ended, with the secret.
-
-        Raises:
-            RuntimeError: If it is still running.
-        """
-        marks = next((turn.marks for turn in reversed(self.turns) if turn.marks is not None), "")
+        """Why the game ended, with the secret; a `RuntimeError` while it runs."""
+        secret = self.env.transcript().secret
+        marks = next((turn.marks for turn in reversed(self.env.turns) if turn.marks is not None), "")
         placed = (marks.count("G") + marks.count("Y") / 2) / self.letters
-        return texts.won() if self.won else texts.lost(self.secret, round(100 * placed))
+        return texts.won() if self.won else texts.lost(secret, round(100 * placed))
 
-    def step(self, message: str) -> Turn:
-        """Play one message.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
-        lenient = self._reading is Reading.LENIENT
-        said = _bracketed(message) if lenient else message
+    def step(self, message: str) -> None:
+        """Play one message."""
+        reply = said = message
+        if self._lenient:
+            # As the original's wrapper passes a message on, and as its game reads it.
+            said = message if "[" in message or "]" in message else f"[{message}]"
+            reply = found[0] if (found := _BRACKETED.search(said)) else ""
         known = self.board
-        self._env.step(_first_word(said) if lenient else said)
-        turn = self.turns[-1]
-        left = self._env.observation.turns_left
+        self.env.step(reply)
+        turn, left = self.env.turns[-1], self.env.observation.turns_left
         self.history += texts.played(said, turn, left, repeated=turn.guess in known, letters=self.letters)
         self.prompt = texts.ENV_ID
-        return turn
-
-
-def _bracketed(message: str) -> str:
-    """Return a message as the original's wrapper passes it on.
-
-    Examples:
-        >>> _bracketed("crane"), _bracketed("my guess: [crane]")
-        ('[crane]', 'my guess: [crane]')
-    """
-    return message if "[" in message or "]" in message else f"[{message}]"
-
-
-def _first_word(message: str) -> str:
-    found = _BRACKETED.search(message)
-    return f"[{found[1]}]" if found else ""
-
-
-class SignalRubric(Rubric):
-    """A leaf of the tree: one signal of the last turn, 0 to 1."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # openenv's
-        self.value = 0.0
-
-    def forward(self, action: Any, observation: Any) -> float:
-        """Return the signal."""
-        return self.value
 
 
 class SignalsRubric(Rubric):
@@ -230,7 +155,7 @@ class SignalsRubric(Rubric):
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
-        self.greens, self.yellows, self.repetitions, self.correct = (SignalRubric() for _ in range(4))
+        self.greens, self.yellows, self.repetitions, self.correct = (Leaf() for _ in range(4))
 
     def judge(self, turn: Turn, before: Sequence[Turn]) -> None:
         """Set the signals of a turn, given the turns before it."""
@@ -248,12 +173,6 @@ class SignalsRubric(Rubric):
             leaf(action, observation)
         return self.correct.value
 
-    def reset(self) -> None:
-        """Forget the last game."""
-        for leaf in (self.greens, self.yellows, self.repetitions, self.correct):
-            leaf.value, leaf.last_score = 0.0, None
-        self.last_score = None
-
 
 _GAME_ID = -1
 _PLAYER_ID = 0
@@ -262,97 +181,63 @@ _PLAYER_ID = 0
 class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, TextArenaState]):
     """Wordle in TextArena's words; the winning turn earns 1, any other 0.
 
-    A reset has the options of `WordleEnvironment`, except `style` and `reward`, which are fixed. The rubric holds the
-    signals of the last turn: `greens`, `yellows`, `repetitions`, `correct`.
-
-    Args:
-        games: What the server offers, in style `textarena`.
-        metrics: Counts turns and games.
-        reading: How to read messages.
+    A reset has the options of `WordleEnvironment`, except `style` and `reward`, which are fixed. The rubric of the last
+    game holds the signals of its last turn.
     """
 
     SUPPORTS_CONCURRENT_SESSIONS = True
     REQUIRES_SINGLE_THREAD_EXECUTOR = True
 
-    def __init__(self, games: ServedGames, metrics: Metrics, reading: Reading = Reading.STRICT) -> None:
-        self._signals = SignalsRubric()
-        super().__init__(rubric=self._signals)
-        self._games, self._metrics, self._reading = games, metrics, reading
-        self._game: TextArenaGame | None = None
+    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
+        super().__init__()
+        self._games, self._metrics = games, metrics
+        self._game: NewGame | None = None
+        self._shown: TextArenaGame | None = None
+        self.rubric = self._signals = SignalsRubric()
         self._episode_id: str | None = None
         self._step_count = 0
-        self._last_reward = 0.0
-        self._is_closed = False
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> TextArenaObservation:
-        """Begin a game.
-
-        Raises:
-            Refusal: If an option is not offered, or the session is closed.
-        """
-        self._check_open()
+        """Begin a game; see `ResetOptions`."""
         if fixed := kwargs.keys() & {"style", "reward"}:
             raise Refusal(Reason.BAD_OPTION, f"{sorted(fixed)} is fixed here; leave it out, or play at /ws")
-        options = read_options({"seed": seed, "episode_id": episode_id, **kwargs})
-        self._game = TextArenaGame(self._games.new_game(options).env, self._reading)
-        self._episode_id = options.episode_id or str(uuid.uuid4())
-        self._step_count, self._last_reward = 0, 0.0
-        self._signals.reset()
-        self._metrics.game_begins()
-        return self._observation(self._game, 0.0)
-
-    async def reset_async(
-        self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any
-    ) -> TextArenaObservation:
-        """Begin a game, in the event loop, since it takes microseconds."""
-        return self.reset(seed=seed, episode_id=episode_id, **kwargs)
+        options = checked(ResetOptions, {"seed": seed, "episode_id": episode_id, **kwargs})
+        self._game = self._games.new_game(options)
+        lenient = self._games.settings.textarena_reading == "lenient"
+        self._shown = TextArenaGame(self._game.env, lenient=lenient)
+        self.rubric = self._signals = SignalsRubric()
+        self._episode_id, self._step_count = options.episode_id or str(uuid.uuid4()), 0
+        self._metrics.games_begun.inc()
+        return self._observation(self._shown)
 
     def step(self, action: TextArenaAction, timeout_s: float | None = None, **kwargs: Any) -> TextArenaObservation:
-        """Play one message.
-
-        Raises:
-            Refusal: If there is no running game, or the session is closed.
-        """
-        self._check_open()
-        game = self._game
-        if game is None:
-            raise Refusal(Reason.NO_GAME, "no game has begun; send reset first")
-        if game.done:
-            raise Refusal(Reason.GAME_OVER, "the game is over; send reset for another")
-        before = game.turns
-        turn = game.step(action.message)
+        """Play one message."""
+        env, shown = running(self._game).env, self._shown
+        assert shown is not None
+        before = env.turns
+        shown.step(action.message)
         self._step_count += 1
-        self._last_reward = float(game.won)
-        observation = self._observation(game, self._last_reward)
-        self._signals.judge(turn, before)
+        observation = self._observation(shown)
+        self._signals.judge(env.turns[-1], before)
         self._signals(action, observation)
-        self._metrics.turn(turn.outcome.value, game.stop_reason)
+        self._metrics.turn(env)
         return observation
-
-    async def step_async(
-        self, action: TextArenaAction, timeout_s: float | None = None, **kwargs: Any
-    ) -> TextArenaObservation:
-        """Play one message, in the event loop, since it takes microseconds."""
-        return self.step(action)
 
     @property
     def state(self) -> TextArenaState:
-        """Board and counts; the secret only once the game is over.
-
-        Raises:
-            Refusal: If the session is closed.
-        """
-        self._check_open()
-        game = self._game
+        """Board and counts; the secret only once the game is over."""
+        game = self._shown
         if game is None:
             return TextArenaState(env_id=ENV_ID, num_players=1)
-        shows_secret = game.done and self._games.settings.reveal_secret
+        done = game.env.stop_reason is not None
         board: dict[str, Any] = {
             "guess_history": [[guess, list(marks)] for guess, marks in game.board.items()],
             "word_length": game.letters,
             "num_guesses": game.max_turns,
-            **({"secret_word": game.secret} if shows_secret else {}),
         }
+        info = {}
+        if done and self._games.settings.reveal_secret:
+            board["secret_word"], info["reason"] = game.env.transcript().secret, game.reason
         return TextArenaState(
             episode_id=self._episode_id,
             step_count=self._step_count,
@@ -360,36 +245,25 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
             num_players=1,
             max_turns=game.max_turns,
             turn=game.turns_used,
-            last_reward=self._last_reward,
-            last_info={"reason": game.reason} if shows_secret else {},
-            raw_state={"turn": game.turns_used, "done": game.done, "game_state": board},
+            last_reward=float(game.won),
+            last_info=info,
+            raw_state={"turn": game.turns_used, "done": done, "game_state": board},
         )
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Name, description and version."""
         return EnvironmentMetadata(
-            name=ENV_ID,
-            description="Wordle in the words of TextArena",
-            version=wordle_rl.__version__,
+            name=ENV_ID, description="Wordle in the words of TextArena", version=wordle_rl.__version__
         )
 
-    def close(self) -> None:
-        """End the session; later requests are refused."""
-        self._is_closed = True
-        self._game = None
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            raise Refusal(Reason.CLOSED, "the session is closed; open another")
-
-    def _observation(self, game: TextArenaGame, reward: float) -> TextArenaObservation:
+    def _observation(self, game: TextArenaGame) -> TextArenaObservation:
         return TextArenaObservation(
             prompt=game.prompt,
             messages=[TextArenaMessage(sender_id=_GAME_ID, content=game.history, category="MESSAGE")],
             current_player_id=_PLAYER_ID,
             legal_players=[_PLAYER_ID],
-            reward=reward,
-            done=game.done,
+            reward=float(game.won),
+            done=game.env.stop_reason is not None,
             metadata={"env_id": ENV_ID, "turn": game.turns_used},
         )
 

@@ -90,7 +90,7 @@ def train_grpo(
     open_policy = open_policy or (learner.policy if engine is None else engine.policy)
     with (
         held_interrupt() as stop,
-        opened_trackers(run, report_to, "grpo", directory, setup.prompter) as trackers,
+        opened_trackers(run, report_to, "grpo", directory) as trackers,
     ):
         log = GameLog(own_run, trackers if is_first() else ())
         rollouts = GroupRollouts(

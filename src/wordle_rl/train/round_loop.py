@@ -181,7 +181,7 @@ class Rounds:
         """
         with (
             held_interrupt() as stop,
-            opened_trackers(self.run, self._report_to, self.name, self.directory, self.setup.prompter) as trackers,
+            opened_trackers(self.run, self._report_to, self.name, self.directory) as trackers,
         ):
             if method.needs_reference:
                 self.learner.remember_start()  # before the weights of a round are loaded

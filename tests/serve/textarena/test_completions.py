@@ -50,40 +50,20 @@ def test_token_ids_are_taken_as_they_are_and_text_is_tokenized_without_additions
 
 
 def test_log_probabilities_are_the_models_at_the_temperature_of_sampling(trainer: GRPOTrainer) -> None:
-    for overrides, temperature in ({}, 0.7), ({"temperature": 1.3}, 1.3):
-        prompts = [PROMPT, "another one, longer?<|reply|>"]
-        for output in generate_rollout_completions(trainer, prompts, generation_overrides=overrides):
-            ids = torch.tensor([output["prompt_ids"] + output["completion_ids"]])
-            with torch.no_grad():
-                logprobs = (trainer.model.eval()(ids).logits[0, :-1] / temperature).log_softmax(-1)
-            first = len(output["prompt_ids"]) - 1
-            expected = [float(logprobs[first + i, token]) for i, token in enumerate(output["completion_ids"])]
-            assert output["logprobs"] == pytest.approx(expected, abs=1e-5)
+    for output in generate_rollout_completions(trainer, [PROMPT, "another one, longer?<|reply|>"]):
+        ids = torch.tensor([output["prompt_ids"] + output["completion_ids"]])
+        with torch.no_grad():
+            logprobs = (trainer.model.eval()(ids).logits[0, :-1] / 0.7).log_softmax(-1)
+        first = len(output["prompt_ids"]) - 1
+        expected = [float(logprobs[first + i, token]) for i, token in enumerate(output["completion_ids"])]
+        assert output["logprobs"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_settings_of_sampling_hold_for_one_call(trainer: GRPOTrainer) -> None:
-    before = trainer.generation_config.to_dict()
-    (short,) = generate_rollout_completions(trainer, [PROMPT], generation_overrides={"max_tokens": 1})
-    assert len(short["completion_ids"]) == 1
-    assert trainer.generation_config.to_dict() == before
-    with pytest.raises(ValueError, match="no sampling setting"):
-        generate_rollout_completions(trainer, [PROMPT], generation_overrides={"speed": 3})
-    assert trainer.generation_config.to_dict() == before
-
-
-def test_vllm_is_asked_where_the_trainer_has_it() -> None:
-    """Its log-probabilities are handed on, and settings for one call go where TRL looks for them."""
-    asked = []
-
+def test_the_sampled_tokens_and_log_probabilities_of_vllm_are_handed_on() -> None:
     def answer(prompt_ids, images, multimodal_fields, num_generations):
-        asked.append((prompt_ids, num_generations, dict(engine.generation_kwargs)))
+        assert (prompt_ids, num_generations) == ([[5], [6, 7]], 1)
         return [[9, 10] for _ in prompt_ids], [[-0.5, -0.25] for _ in prompt_ids]
 
-    engine = SimpleNamespace(generation_kwargs={"seed": 1})
-    trainer = SimpleNamespace(
-        use_vllm=True, vllm_generation=engine, processing_class=make_tokenizer(), _generate_single_turn=answer
-    )
-    outputs = generate_rollout_completions(trainer, [[5], [6, 7]], generation_overrides={"max_tokens": 3})
-    assert asked == [([[5], [6, 7]], 1, {"seed": 1, "max_tokens": 3})]
-    assert [output["logprobs"] for output in outputs] == [[-0.5, -0.25]] * 2
-    assert engine.generation_kwargs == {"seed": 1}
+    trainer = SimpleNamespace(processing_class=make_tokenizer(), _generate_single_turn=answer)
+    outputs = generate_rollout_completions(trainer, [[5], [6, 7]])
+    assert [(output["completion_ids"], output["logprobs"]) for output in outputs] == [([9, 10], [-0.5, -0.25])] * 2

@@ -59,4 +59,11 @@ def test_the_command_writes_the_page(run: Path, tmp_path: Path, capsys) -> None:
     assert main(["watch", str(run), "--export", str(path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"page": str(path)}
     assert unpacked(path.read_text(encoding="utf-8"))["run"]["name"] == "run"
-    assert main(["watch", str(tmp_path / "nothing"), "--export", str(path)]) == 2
+
+
+@pytest.mark.parametrize("export", [False, True])
+def test_a_missing_run_directory_is_refused_before_anything_is_served(export: bool, tmp_path: Path, cli) -> None:
+    code, _, err = cli("watch", tmp_path / "nothing", *(["--export", tmp_path / "page.html"] if export else []))
+    assert code == 2
+    assert "nothing" in err
+    assert not (tmp_path / "page.html").exists()

@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, SamplingSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.env import PlayedTurn
 from wordle_rl.evaluate.players import make_player, open_model, reply_bound, words_of
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.directory import is_model, weights_mark
@@ -47,17 +46,9 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class Seat:
-    """A player for one game.
+    """A player for one game. Hold `lock` while it samples: two games can share a model.
 
-    Attributes:
-        label: Name of the player.
-        sampler: The player; hold `lock` while it samples.
-        prompter: Wording and rules.
-        words: The word list.
-        split: Its split.
-        solver: The solver of the word list.
-        lock: Keeps two games from using a model at once.
-        probabilities: Finds the likeliest guesses, if the player is a local model.
+    A local model has `probabilities`, which find its likeliest guesses.
     """
 
     label: str
@@ -71,21 +62,15 @@ class Seat:
 
 
 class Players:
-    """The players of a page.
-
-    Args:
-        runs: Directory of runs, or one run, with models to watch.
-        context: Words, wording and solver of players that are not models.
-        others: More players for `make_player`: model directories, `openai:MODEL`.
-        base_url: Address of `openai:MODEL`.
-    """
+    """The players of a page: built-in ones in `context`, models of the runs, and `others` by name."""
 
     def __init__(
         self, runs: Path, context: GameContext, others: Sequence[str] = (), base_url: str | None = None
     ) -> None:
         self._runs, self._context = runs, context
         self._others, self._base_url = tuple(others), base_url
-        self._open: OrderedDict[str, _OpenModel] = OrderedDict()
+        # By directory and mark of its weights, so that changed ones are read again.
+        self._opened = lru_cache(MAX_MODELS)(_load)
         self._solvers = {context.words.fingerprint: context.solver}
         self._lock = threading.Lock()
 
@@ -95,23 +80,15 @@ class Players:
         return {**models, **{other: other for other in self._others}, **_LABELS}
 
     def seat(self, identity: str, temperature: float, seed: int) -> Seat:
-        """Return a player for one game; load a model that is not in memory or has changed since.
-
-        Args:
-            identity: One of `ids`.
-            temperature: Temperature of a model; 0: greedy.
-            seed: Seed of the player.
-
-        Raises:
-            ConfigError: If there is no such player, or it cannot be loaded.
-        """
+        """Return one of `ids` for one game; load a model that is not in memory or has changed since."""
         if identity not in self.ids():
             raise ConfigError(f"unknown player {identity!r}; use {', '.join(self.ids())}")
         name = str(self._models().get(identity, identity))
         if not is_model(name):
             return self._without_weights(name, temperature, seed)
+        directory = Path(name)
         with self._lock:
-            opened = self._opened(identity, Path(name))
+            opened = self._opened(directory, weights_mark(trained_model(directory) or directory))
         from wordle_rl.policy.transformers import TransformersSampler
 
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=opened.max_completion_tokens)
@@ -123,11 +100,7 @@ class Players:
         )  # fmt: skip
 
     def solver_of(self, source: str) -> Solver:
-        """Return the solver of a word list; each list has only one.
-
-        Raises:
-            WordListError: If there is no such list.
-        """
+        """Return the solver of a word list; each list has only one."""
         words = load_words(source)
         return self._solvers.setdefault(words.fingerprint, Solver(words))
 
@@ -151,48 +124,28 @@ class Players:
         )
         return Seat(player.label, player.sampler, player.prompter, context.words, context.split, context.solver)
 
-    def _opened(self, identity: str, directory: Path) -> _OpenModel:
-        mark = weights_mark(trained_model(directory) or directory)
-        kept = self._open.pop(identity, None)
-        if kept is None or kept.mark != mark:
-            kept = _load(directory, mark)
-        self._open[identity] = kept
-        while len(self._open) > MAX_MODELS:
-            self._open.popitem(last=False)
-        return kept
-
 
 @dataclass(frozen=True)
 class _OpenModel:
-    mark: str
     context: GameContext
     probabilities: GuessProbabilities
     max_completion_tokens: int
     lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
 
 
-def _load(directory: Path, mark: str) -> _OpenModel:
+def _load(directory: Path, _mark: str) -> _OpenModel:
     opened = open_model(directory)
     from wordle_rl.policy.guess_probabilities import GuessProbabilities
 
     found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
-    return _OpenModel(mark, opened.context, found, reply_bound(str(directory), None))
+    return _OpenModel(opened.context, found, reply_bound(str(directory), None))
 
 
 Json = dict[str, Any]
 
 
 def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
-    """Play a game and describe it.
-
-    Args:
-        seat: The player.
-        secret: The secret.
-        reviewer: Reviewer of the player's word list.
-
-    Yields:
-        One `start`, a `turn` for each reply, then `end` with the secret, or `error`.
-    """
+    """Play a game and yield one `start`, a `turn` for each reply, then `end` with the secret, or `error`."""
     game = open_game(0, InitialState(secret), seat.words, seat.prompter, seat.sampler.codec)
     rules = seat.prompter.rules
     yield {
@@ -248,7 +201,9 @@ def _described(game: ActiveGame, reviewer: Reviewer) -> Json:
     feedback = env.observation.messages[-1]["content"] if env.observation.messages else ""
     return {
         "turn": len(turns),
-        **described_reply(played),
+        "reply": played.reply,
+        "thinking": played.parsed.thinking if isinstance(played.parsed, Guess) else "",
+        **({} if isinstance(played.parsed, Guess) else {"failure": played.parsed.reason.value}),
         "guess": played.turn.guess,
         "marks": played.turn.marks,
         "outcome": played.turn.outcome.value,
@@ -260,10 +215,3 @@ def _described(game: ActiveGame, reviewer: Reviewer) -> Json:
         "best": review.best,
         "best_bits": review.best_bits,
     }
-
-
-def described_reply(played: PlayedTurn) -> Json:
-    """Describe a reply: its thinking, or why it has no guess."""
-    if isinstance(played.parsed, Guess):
-        return {"reply": played.reply, "thinking": played.parsed.thinking}
-    return {"reply": played.reply, "thinking": "", "failure": played.parsed.reason.value}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,23 +23,20 @@ Board = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class TurnReview:
-    """A turn as the solver sees it.
-
-    Attributes:
-        candidates: Number of answers that fit the board before the guess.
-        left: Number of answers that fit after it.
-        bits: Information of the guess, in bits; None if it was not scored.
-        best: The solver's guess on that board; None if no answer fits.
-        best_bits: Its information, not always the maximum, since the solver plays for few guesses.
-        some: The first candidates after the guess, in alphabetical order.
-    """
+    """A turn as the solver sees it."""
 
     candidates: int
+    """Number of answers that fit the board before the guess."""
     left: int
+    """Number of answers that fit after it."""
     bits: float | None
+    """Information of the guess, in bits; None if it was not scored."""
     best: str | None
+    """The solver's guess on that board; None if no answer fits."""
     best_bits: float | None
+    """Its information, not always the maximum, since the solver plays for few guesses."""
     some: tuple[str, ...]
+    """The first candidates after the guess, in alphabetical order."""
 
 
 class Reviewer:
@@ -50,11 +48,7 @@ class Reviewer:
         self._lock = threading.Lock()
 
     def __call__(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
-        """Review every turn of a game.
-
-        Raises:
-            SolverError: If a scored guess or its marks do not fit the word list.
-        """
+        """Review every turn of a game."""
         with self._lock:
             return list(self._reviews(turns, max_turns))
 
@@ -94,18 +88,12 @@ def _scored(turn: Turn) -> tuple[str, str]:
 
 
 def parse_board(text: str, word_length: int) -> list[Turn]:
-    """Parse turns such as `salet.XGXGX,buror.,round.YYYXX`; a guess without marks was not scored.
-
-    Raises:
-        ValueError: If the text has another form.
-    """
+    """Parse turns such as `salet.XGXGX,buror.,round.YYYXX`; a guess without marks was not scored."""
     turns = []
     for part in text.split(",") if text else ():
-        guess, dot, marks = part.partition(".")
-        well_formed = dot and (not guess or (guess.isascii() and guess.isalpha())) and len(guess) <= MAX_TURNS
-        if not well_formed or (
-            marks and (len(marks) != word_length or len(guess) != len(marks) or set(marks) - set("GYX"))
-        ):
+        found = re.fullmatch(r"([A-Za-z]{0,64})\.([GYX]*)", part)
+        guess, marks = found.groups() if found else ("", "")
+        if not found or (marks and not len(marks) == len(guess) == word_length):
             raise ValueError(f"{part[:40]!r} is not a turn; write guess.marks,guess.marks with marks G, Y and X")
         turns.append(Turn(guess.lower() or None, marks or None, Outcome.SCORED if marks else Outcome.MALFORMED))
     if len(turns) > MAX_TURNS:

@@ -105,15 +105,10 @@ def version_of(path: Path) -> str:
 
 
 def read_lines(path: Path, after: int) -> Json:
-    """Read games from a file of lines.
+    """Read games from a file of lines, from an offset on; 0: the newest TAIL_BYTES.
 
-    Args:
-        path: The file.
-        after: Offset of the first line. 0: the newest TAIL_BYTES.
-
-    Returns:
-        `{"games", "next", "size", "skipped", "faults"}`: rows with their `id`, the next offset, the size of the file,
-        the bytes skipped at its beginning, and messages about invalid lines.
+    Return `{"games", "next", "size", "skipped", "faults"}`: rows with their `id`, the next offset, size of the file,
+    the bytes skipped at its beginning, and messages about invalid lines.
     """
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -128,7 +123,10 @@ def read_lines(path: Path, after: int) -> Json:
         start = offset
         while offset - start < CHUNK_BYTES and (line := file.readline()).endswith(b"\n"):
             try:
-                games.append({"id": offset, **read_row(line)})
+                row = json.loads(line.decode(), parse_constant=lambda _: None)
+                games.append({"id": offset, **checked_row(row)})
+            except RecursionError:
+                faults.append(f"{path.name}, byte {offset}: is nested too deeply")
             except ValueError as error:
                 faults.append(f"{path.name}, byte {offset}: {error}")
             offset += len(line)
@@ -136,11 +134,7 @@ def read_lines(path: Path, after: int) -> Json:
 
 
 def read_evaluation(path: Path) -> Json:
-    """Read all games of an evaluation, in the form of `read_lines` with a `player`.
-
-    Raises:
-        RunError: If the file is not an evaluation.
-    """
+    """Read all games of an evaluation, in the form of `read_lines` with a `player`."""
     stored = read_object(path)
     records = stored.get("records")
     if not isinstance(records, list):
@@ -172,27 +166,8 @@ def every_game(source: Source) -> Iterator[Json]:
         after = chunk["next"]
 
 
-def read_row(line: bytes) -> Json:
-    """Parse a game from a line of JSON.
-
-    Raises:
-        ValueError: If it is not a game.
-    """
-    try:
-        row = json.loads(line.decode(), parse_constant=lambda _: None)
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"not valid JSON ({error})") from None
-    return checked_row(row)
-
-
 def checked_row(row: object) -> Json:
-    """Check that a game has the fields that a page relies on.
-
-    Raises:
-        ValueError: If one is missing or has another type.
-    """
+    """Check that a game has the fields that a page relies on, or raise a `ValueError`."""
     if not isinstance(row, dict):
         raise ValueError(f"holds {type(row).__name__}, expected a JSON object")
     if not isinstance(row.get("secret"), str) or not isinstance(row.get("turns"), list):

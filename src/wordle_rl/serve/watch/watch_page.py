@@ -38,12 +38,7 @@ class Page:
 
 
 def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and play") -> Page:
-    """Render the page.
-
-    Args:
-        exported: Games and words, see `export.exported_run`. None: the page asks its server.
-        title: Heading.
-    """
+    """Render the page with the games of `exported_run`; None: the page asks its server."""
     script = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
     style = (files("wordle_rl.report") / "static" / "page.css").read_text(encoding="utf-8") + _asset("watch.css")
     policy = _policy(script, connects=exported is None)
@@ -102,11 +97,6 @@ def export_run(run: Path, path: Path) -> Path:
     """Write the page with all sample games and evaluations of a run.
 
     If it is WATCH_PAGE beside the run's report, the report is written again with links to the games.
-
-    Raises:
-        ConfigError: If the directory is not a run.
-        WordListError: If the word list of the run is missing.
-        RunError: If the run is damaged, or the file cannot be written.
     """
     exported = exported_run(run)
     write_text_atomically(path, render_page(exported, exported["run"]["name"]).html)

@@ -94,13 +94,7 @@ class ReplayView {
   controls(game) {
     const move = (label, turn, name) => button(label, () => this.turnTo(turn), { "aria-label": name, disabled: turn < 1 || turn > game.turns.length || turn === this.turn });
     return make("div", { class: "controls" }, move("«", 1, "first turn"), move("‹", this.turn - 1, "turn before"), make("span", { "aria-live": "polite" }, `turn ${this.turn} of ${game.turns.length}`),
-      move("›", this.turn + 1, "next turn"), move("»", game.turns.length, "last turn"), button("Play", () => this.roll(game)), button("Copy link", () => copyLink(this.go.address({ game: game.id, turn: this.turn }))));
-  }
-  async roll(game) {
-    for (let turn = 1; turn <= game.turns.length && this.game === game && !byId("replay").hidden; turn++) {
-      this.turnTo(turn);
-      await new Promise((go) => setTimeout(go, 900));
-    }
+      move("›", this.turn + 1, "next turn"), move("»", game.turns.length, "last turn"));
   }
   turnRow(game, turn, index, review) {
     const isNow = index + 1 === this.turn;
@@ -135,14 +129,4 @@ const PARTS_OF = new WeakMap();
 function partsOf(summary) {
   if (!PARTS_OF.has(summary)) PARTS_OF.set(summary, new Map(Object.entries(summary.split).flatMap(([part, words]) => words.map((word) => [word, part]))));
   return (game) => PARTS_OF.get(summary).get(game.secret);
-}
-
-async function copyLink(address) {
-  const link = new URL(address, location.href).href;
-  try {
-    await navigator.clipboard.writeText(link);
-    say("Link copied.");
-  } catch {
-    window.prompt("The link:", link); // a page of a file may not write to the clipboard
-  }
 }
