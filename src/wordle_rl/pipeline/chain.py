@@ -71,8 +71,8 @@ class Pipeline:
             fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
             raise ConfigError(f"this run has no stage {until}, only {', '.join(chain)}; {fix}")
         chain = chain[: chain.index(until) + 1]
-        todo = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
-        for warning in todo.warnings if is_first() else ():
+        ahead, warnings = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
+        for warning in warnings:
             work.console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
         wait_for_all()  # all processes have checked the directory before the first one changes it
         if is_first() and is_run(directory) and not self._overwrite:
@@ -83,17 +83,17 @@ class Pipeline:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
-                work.open(Run.create(directory, config, work.context.split, adds=bool(todo)))
+                work.open(Run.create(directory, config, work.context.split, adds=bool(ahead)))
                 work.keep_validation()
                 for sentence in repair_logs(directory):
                     work.console.print(sentence, markup=False, highlight=False)
-                if not todo:
+                if not ahead:
                     done = f"{directory} is finished; pass --overwrite to start over"
                     work.console.print(done, markup=False, highlight=False)
             wait_for_all()
             self._overwrite = False  # from here on, the directory belongs to this run
             work.remember()
-            if todo.traces or todo.sft:
+            if {"traces", "sft"} & ahead:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             stages: dict[RunStage, Callable[[RunWork], None]] = {
                 "traces": make_traces,
