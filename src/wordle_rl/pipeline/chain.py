@@ -36,10 +36,6 @@ class Pipeline:
         console: Shows progress.
         overwrite: Remove an earlier run in the directory first, once all checks have passed.
         pusher: Pushes checkpoints and the trained model to the hub. None: push nothing.
-
-    Raises:
-        ConfigError: If settings contradict each other.
-        RunError: If the directory holds a different run.
     """
 
     def __init__(
@@ -60,9 +56,6 @@ class Pipeline:
 
         Returns:
             The results in the first process, if `until` is the report; otherwise None.
-
-        Raises:
-            ConfigError: If the chain has no such stage.
         """
         started = time.perf_counter()
         work, config, directory = self._work, self._work.config, self._work.directory
@@ -73,7 +66,7 @@ class Pipeline:
         chain = chain[: chain.index(until) + 1]
         ahead, warnings = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
         for warning in warnings:
-            work.console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+            work.tell(f"warning: {warning}")
         wait_for_all()  # all processes have checked the directory before the first one changes it
         if is_first() and is_run(directory) and not self._overwrite:
             stored_config(directory / "config.json")  # raises for an unreadable run before anything is written
@@ -86,10 +79,10 @@ class Pipeline:
                 work.open(Run.create(directory, config, work.context.split, adds=bool(ahead)))
                 work.keep_validation()
                 for sentence in repair_logs(directory):
-                    work.console.print(sentence, markup=False, highlight=False)
+                    work.tell(sentence)
                 if not ahead:
                     done = f"{directory} is finished; pass --overwrite to start over"
-                    work.console.print(done, markup=False, highlight=False)
+                    work.tell(done)
             wait_for_all()
             self._overwrite = False  # from here on, the directory belongs to this run
             work.remember()
@@ -120,6 +113,6 @@ def _tell_what_is_taken_over(work: RunWork) -> None:
     found = [name for name in taken if (work.directory / name).exists()]
     if found:
         holds = " and ".join(found)
-        work.console.print(f"{work.directory} already has {holds}: using them as they are", markup=False)
+        work.tell(f"{work.directory} already has {holds}: using them as they are")
     if doubt := leak_warning(Path(work.config.model.path), work.context.split):
-        work.console.print(f"model.path {doubt}", markup=False)
+        work.tell(f"model.path {doubt}")

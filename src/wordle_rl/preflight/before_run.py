@@ -29,10 +29,6 @@ def check_before_run(
 
     Returns:
         The stages that are left to do (`traces`, `sft`, the name of the algorithm, `eval`), and warnings.
-
-    Raises:
-        ConfigError: One line that names all problems.
-        RunError: If the directory is a file, or what would be removed is not a run.
     """
     check_place(directory)
     if overwrite:
