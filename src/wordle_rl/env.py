@@ -98,9 +98,6 @@ class WordleEnv:
         prompter: Wording, conversation shape, grammar and rules.
         given: Prefix guesses, on the board when play begins. All must be listed, none may be the secret, and at least
             one turn must remain.
-
-    Raises:
-        ValueError: If the secret or a prefix guess is not allowed.
     """
 
     def __init__(self, secret: str, words: WordList, prompter: Prompter, given: Sequence[str] = ()) -> None:
@@ -141,11 +138,7 @@ class WordleEnv:
         return tuple(self._conversation)
 
     def step(self, reply: str, *, num_tokens: int | None = None, overlong: bool = False) -> Observation:
-        """Play one reply and return the observation.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
+        """Play one reply and return the observation."""
         if self.stop_reason is not None:
             raise self._is_over()
         game, prompter = self._game, self.prompter
@@ -165,23 +158,14 @@ class WordleEnv:
         return self.observation
 
     def preview(self, reply: str) -> Turn:
-        """Return the outcome of a reply without playing it. For reward code; a policy must not see it.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
+        """Return the outcome of a reply without playing it. For reward code; a policy must not see it."""
         if self.stop_reason is not None:
             raise self._is_over()
         parsed = self.prompter.parse(reply)
         return self._game.preview(parsed.word if isinstance(parsed, Guess) else None)
 
     def truncate(self, reason: StopReason) -> Observation:
-        """End the game for a reason outside the rules.
-
-        Raises:
-            RuntimeError: If the game is over.
-            ValueError: If only the rules may give this reason.
-        """
+        """End the game for a reason outside the rules."""
         if self.stop_reason is not None:
             raise self._is_over()
         if reason in (StopReason.SOLVED, StopReason.OUT_OF_TURNS):
@@ -189,11 +173,7 @@ class WordleEnv:
         return self._stop(reason)
 
     def transcript(self) -> Transcript:
-        """Return the record of the finished game.
-
-        Raises:
-            RuntimeError: If the game is still running, since the record holds the secret.
-        """
+        """Return the record of the finished game."""
         if self.stop_reason is None:
             raise RuntimeError("the game is still running; its transcript would give the secret away")
         return Transcript(self._secret, self.prompter.rules, tuple(self._played), self.stop_reason)

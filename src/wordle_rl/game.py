@@ -22,9 +22,6 @@ def score_guess(secret: str, guess: str) -> str:
         'YYGGX'
         >>> score_guess("abide", "speed")
         'XXYXY'
-
-    Raises:
-        ValueError: If the two words differ in length.
     """
     if len(secret) != len(guess):
         raise ValueError(f"a guess of {len(guess)} letters cannot be scored against {len(secret)} letters")
@@ -79,11 +76,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules of one game.
-
-    Raises:
-        ValueError: If `max_turns` is below 1, `max_refusals` is negative, or `dictionary` is unknown.
-    """
+    """Rules of one game."""
 
     max_turns: int = 6
     dictionary: Dictionary = Dictionary.STRICT
@@ -188,11 +181,7 @@ class Game:
         return self.won or self.turns_used >= self.rules.max_turns
 
     def play(self, guess: str | None) -> Turn:
-        """Play a guess. None stands for a reply without a guess.
-
-        Raises:
-            RuntimeError: If the game is over.
-        """
+        """Play a guess. None stands for a reply without a guess."""
         if self.over:
             raise RuntimeError("the game is over; start a new one")
         outcome = self._outcome(guess)

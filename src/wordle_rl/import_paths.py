@@ -38,9 +38,6 @@ def resolve(path: str, setting: str, refusal: type[ValueError], *, takes: str | 
         setting: Name of the setting, for the error message.
         refusal: Error class to raise.
         takes: Arguments of the later call, such as `turn_rewards, scale=`. None skips the check.
-
-    Raises:
-        ValueError: A `refusal`, if the module or attribute does not exist or does not take these arguments.
     """
     shown = f"{setting} {path!r}"
     if not is_import_path(path):
@@ -65,11 +62,7 @@ def resolve(path: str, setting: str, refusal: type[ValueError], *, takes: str | 
 
 
 def check_call(function: Callable[..., Any], shown: str, refusal: type[ValueError], takes: str) -> None:
-    """Check that a function can be called with these arguments, written as in `turn_rewards, scale=`.
-
-    Raises:
-        ValueError: A `refusal` that begins with `shown`.
-    """
+    """Check that a function can be called with these arguments, written as in `turn_rewards, scale=`."""
     names = takes.split(", ") if takes else []
     try:
         signature = inspect.signature(function)

@@ -213,11 +213,7 @@ async def play_tokens(
 
 
 def groups_of(trajectories: Sequence[Trajectory], group_size: int) -> list[list[Trajectory]]:
-    """Cut a batch, in order, into groups of trajectories that share a secret and an initial state.
-
-    Raises:
-        ValueError: If the batch does not divide into groups, or a group mixes initial states.
-    """
+    """Cut a batch, in order, into groups of trajectories that share a secret and an initial state."""
     if group_size < 1 or len(trajectories) % group_size:
         raise ValueError(f"{len(trajectories)} trajectories do not divide into groups of {group_size}")
     groups = [list(trajectories[i : i + group_size]) for i in range(0, len(trajectories), group_size)]
@@ -236,9 +232,6 @@ def pass_at(num_games: int, num_wins: int, k: int) -> float:
     Examples:
         >>> [round(pass_at(8, 2, k), 3) for k in (1, 2, 8)]
         [0.25, 0.464, 1.0]
-
-    Raises:
-        ValueError: If there are fewer games than k, or fewer than wins.
     """
     if not 0 <= num_wins <= num_games or not 1 <= k <= num_games:
         raise ValueError(f"{num_wins} wins of {num_games} games give no pass@{k}; k must be 1 to the number of games")

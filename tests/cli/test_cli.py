@@ -4,12 +4,10 @@ import importlib.util
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +16,10 @@ pytest.importorskip("torch")
 
 from training_fixtures import rows, write_config
 
-from wordle_rl import __version__
 from wordle_rl.cli import COMMANDS, main
 from wordle_rl.cli.settings import USUAL
 from wordle_rl.config import ConfigError, setting_names
-from wordle_rl.evaluate import Evaluation
-from wordle_rl.game import Dictionary, Rules
+from wordle_rl.game import Dictionary
 from wordle_rl.policy.directory import game_of
 from wordle_rl.runs import Run
 
@@ -31,9 +27,7 @@ PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
 
 
 def help_of(command: str, capsys) -> str:
-    with pytest.raises(SystemExit) as stopped:
-        main([command, "--help"])
-    assert stopped.value.code == 0
+    assert main([command, "--help"]) == 0
     return capsys.readouterr().out
 
 
@@ -48,8 +42,7 @@ def test_every_command_has_help(command: str, capsys) -> None:
 def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, capsys) -> None:
     usual = help_of(command, capsys)
     assert usual.count("\n") <= 120
-    with pytest.raises(SystemExit):
-        main([command, "quickstart", "--help-all"])
+    assert main([command, "quickstart", "--help-all"]) == 0
     whole = capsys.readouterr().out
     for setting in setting_names():
         flag = f"--{'.'.join(setting).replace('_', '-')} "
@@ -65,7 +58,6 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, caps
         ("train", "wordle-rl run"),
         ("evaluate", "wordle-rl eval"),
         ("sft", "--until sft"),
-        ("eval runs/mine", "--player runs/mine"),
         ("run quickstart --lr 1", "--rl.optimizer.learning-rate"),
         ("run quickstart --output_dir x", "--out"),
         ("run quickstart --sft.epoch 2", "--sft.epochs"),
@@ -77,16 +69,11 @@ def test_what_people_type_from_elsewhere_is_told_what_it_is_here(typed: str, mea
     assert meant in err.partition("did you mean")[2]
 
 
-def test_the_version_is_printed(capsys) -> None:
-    assert main(["--version"]) == 0
-    assert __version__ in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("arguments", ["['--help']", "['--version']", "['run', '--help']"])
 def test_help_needs_no_tensors_and_no_pipeline(arguments: str) -> None:
     code = (
         "import sys; from wordle_rl.cli import main\n"
-        f"try: main({arguments})\nexcept SystemExit: pass\n"
+        f"assert main({arguments}) == 0\n"
         "assert not {'torch', 'wordle_rl.pipeline', 'wordle_rl.report'} & set(sys.modules)"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
@@ -106,7 +93,6 @@ def test_traces_replace_earlier_ones_and_nothing_else(content: bytes, cli, word_
     command = ("traces", "--out", path, "--words", word_directory, "--num-games", 5)
     code, out, err = cli(*command)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"{path} is no traces file; name another --out" in err
     assert path.read_bytes() == content
     path.write_bytes(b"")
     assert [cli(*command)[0] for _ in range(2)] == [0, 0]
@@ -154,21 +140,6 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib", "memory"}
     assert time.perf_counter() - started < 5
     assert len([row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
-
-
-def test_the_last_table_of_a_run_is_of_its_own_evaluations(cli, finished_run, word_directory, tmp_path: Path) -> None:
-    run, config = tmp_path / "run", write_config(tmp_path / "mini.toml", word_directory)
-    shutil.copytree(finished_run, run)
-    own = cli("run", config, "--out", run)[1]
-    assert "one game per secret, strict dictionary\n" in own
-    played = Evaluation.load(run / "eval" / "grpo.json")
-    few = replace(played, records=played.records[:3])
-    few.save(run / "eval" / "grpo-val.json")
-    replace(few, name="zonal", constrain="words").save(run / "eval" / "zonal.json")
-    assert cli("run", config, "--out", run)[1] == own
-    rules = Rules(dictionary="lenient", hard_mode=True)
-    replace(played, rules=rules).save(run / "eval" / "grpo.json")
-    assert "one game per secret, lenient dictionary, hard mode\n" in cli("run", config, "--out", run)[1]
 
 
 def test_a_run_is_named_after_its_model_and_the_time_on_request(cli, word_directory, tmp_path: Path) -> None:
@@ -231,18 +202,6 @@ def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, 
     assert steps[-1] >= stopped_at
 
 
-def test_ctrl_c_while_the_program_is_imported_is_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "tyro.py").write_text("raise KeyboardInterrupt")
-    done = subprocess.run(
-        [sys.executable, "-m", "wordle_rl", "play"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped\n")
-
-
 def press(*_args: object, **_kwargs: object) -> str:
     raise KeyboardInterrupt
 
@@ -262,21 +221,13 @@ def press(*_args: object, **_kwargs: object) -> str:
 def test_ctrl_c_promises_to_go_on_only_where_that_is_so(
     command: str, said: str | None, cli, monkeypatch, tmp_path: Path
 ) -> None:
-    for place in ("run.run_chain", "eval.load_words", "traces.load_words", "dataset.load_words", "export.find_model"):
+    for place in ("run.run_chain", "eval.load_words", "traces.load_words", "report.find_model"):
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
     assert (code, out) == (130, "")
     assert err.startswith("stopped")
     assert ("resumes" in err) == (said is not None)
     assert (said or "") in err
-
-
-def test_you_can_play_yourself(cli, monkeypatch) -> None:
-    guesses = iter(["crate", "zzzzz", "crane"])
-    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda *_, **__: next(guesses))
-    code, out, _ = cli("play", "--secret", "crane")
-    assert code == 0
-    assert "well done: CRANE" in out
 
 
 def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals(cli, monkeypatch) -> None:
@@ -316,11 +267,9 @@ def test_only_a_seed_has_the_same_game_played_again(cli) -> None:
     assert games[4] == games[5]
 
 
-def test_hard_mode_holds_for_a_player_that_does_not_know_it_and_the_solver_refuses_it(cli, word_directory) -> None:
+def test_hard_mode_holds_for_a_player_that_does_not_know_it(cli, word_directory) -> None:
     command = ("play", "--words", word_directory, "--seed", 1)
     assert "leaves out a hint" not in cli(*command, "--player", "random")[1]
     assert "leaves out a hint" in cli(*command, "--player", "random", "--hard-mode")[1]
-    code, out, err = cli(*command, "--player", "solver", "--hard-mode")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "the solver does not keep to hard mode" in err
+    assert cli(*command, "--player", "solver", "--hard-mode")[0] == 2
     assert cli(*command, "--player", "solver", "--dictionary", "app")[0] == 0

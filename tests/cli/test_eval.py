@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from scripted_evaluations import play_script
 
-from wordle_rl.cli.eval import EvalRequest
+from wordle_rl.cli.eval import EvalRequest, power_line
 from wordle_rl.config import WordSettings
 from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
@@ -52,49 +54,38 @@ def into_file(cli, word_directory: Path, tmp_path: Path):
     return run
 
 
-def test_another_players_evaluation_is_written_over_only_if_asked_for(into_file, tmp_path: Path) -> None:
-    assert into_file("solver")[0] == 0
-    before = (tmp_path / "x.json").read_bytes()
-    code, out, err = into_file("random")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "x.json holds an evaluation of solver, this would be one of random" in err
-    assert (tmp_path / "x.json").read_bytes() == before
-    assert into_file("solver")[0] == 0, "the same command goes on working"
-    assert into_file("random", "--overwrite")[0] == 0
-    assert Evaluation.load(tmp_path / "x.json").player == "random"
-
-
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"fingerprint": "0" * 64}, "other words"),
-        ({"rules": Rules(max_turns=5)}, "other rules"),
-        ({"constrain": "words"}, "another constraint"),
+        ({"player": "random"}, "player"),
+        ({"fingerprint": "0" * 64}, "fingerprint"),
+        ({"rules": Rules(max_turns=5)}, "rules"),
+        ({"constrain": "words"}, "constrain"),
     ],
 )
-def test_an_evaluation_under_other_conditions_is_not_written_over(
+def test_an_evaluation_under_other_conditions_is_written_over_only_if_asked_for(
     change: dict[str, object], named: str, into_file, tmp_path: Path
 ) -> None:
     assert into_file("solver")[0] == 0
+    assert into_file("solver")[0] == 0, "the same command goes on working"
     replace(Evaluation.load(tmp_path / "x.json"), **change).save(tmp_path / "x.json")  # type: ignore[arg-type]
     before = (tmp_path / "x.json").read_bytes()
-    code, _, err = into_file("solver")
-    assert code == 2
+    code, out, err = into_file("solver")
+    assert (code, out, err.count("\n")) == (2, "", 1)
     assert named in err
     assert (tmp_path / "x.json").read_bytes() == before
+    assert into_file("solver", "--overwrite")[0] == 0
+    assert Evaluation.load(tmp_path / "x.json").player == "solver"
 
 
 def test_games_that_would_not_be_played_again_are_not_written_over(into_file, tmp_path: Path) -> None:
     assert into_file("solver", "--max-games", 4)[0] == 0
     before = (tmp_path / "x.json").read_bytes()
-    code, out, err = into_file("solver", "--max-games", 3)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "this would be one of solver, without 1 of its games; name another --out, or pass --overwrite" in err
-    code, _, err = into_file("solver", "--max-games", 4, "--split-seed", 5)
-    assert code == 2
-    assert "of its games" in err
+    for fewer in (("--max-games", 3), ("--max-games", 4, "--split-seed", 5)):
+        code, _, err = into_file("solver", *fewer)
+        assert code == 2
+        assert "of its games" in err
     assert (tmp_path / "x.json").read_bytes() == before
-    assert into_file("solver", "--max-games", 4)[0] == 0
     assert into_file("solver", "--max-games", 5)[0] == 0, "none of the games is lost"
 
 
@@ -105,19 +96,9 @@ def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_director
     kept = Evaluation.load(tmp_path / "x.json").conditions
     assert (kept.temperature, kept.top_p, kept.max_completion_tokens) == (1.0, 1.0, 12)
     assert (kept.engine, kept.seed) == ("transformers", 3)
-    code, _, err = cli(*command)
-    assert code == 2
-    assert "with temperature 0 instead of 1;" in err
-    assert "with seed 4 instead of 3;" in cli(*command, "--temperature", 1, "--seed", 4)[2]
+    assert "temperature 0 instead of 1" in cli(*command)[2]
+    assert "seed 4 instead of 3" in cli(*command, "--temperature", 1, "--seed", 4)[2]
     assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
-    greedy = ("--max-games", 2, "--max-completion-tokens", 64, "--out", tmp_path / "greedy.json")
-    cli("eval", "--player", finished_run, "--words", word_directory, *greedy)
-    out = cli("compare", tmp_path / "x.json", tmp_path / "greedy.json", "--names", "a", "b")[1]
-    assert (
-        "a and b were asked under different conditions: temperature 1 and 0, max_completion_tokens 12 and 64"
-        in " ".join(out.split())
-    )
-    assert cli("compare", tmp_path / "x.json", finished_run / "eval" / "sft.json")[0] == 0
 
 
 def test_some_of_all_secrets_have_figures_of_each_part_and_none_of_all(cli, word_directory, tmp_path: Path) -> None:
@@ -186,3 +167,13 @@ def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory
     assert {record.secret for record in Evaluation.load(tmp_path / "asked.json").records} != held_out
     secret = sorted(held_out)[0]
     assert cli("play", "--player", run, "--secret", secret)[0] == 0
+
+
+def test_two_rates_are_compared_and_an_evaluation_says_what_its_largest_part_can_show(cli) -> None:
+    assert json.loads(cli("power", "60", "70", "--json")[1])["games_each"] == games_needed(0.6, 0.7)
+    figures = play_script([("crane", ["crane"]), ("grape", ["grape"])]).figures()
+    few, many = replace(figures, num_games=20, win_rate=0.6), replace(figures, num_games=200, win_rate=0.6)
+    assert f"{100 * smallest_difference(0.4, 200):.1f} points" in power_line({"train": few, "test": many})
+    assert "no difference" in power_line({"all": figures}), "two games"
+    repeated = replace(many, pass_at={"1": (0.5, 0.4, 0.6)})
+    assert power_line({"all": repeated}) == "", "games of a secret are no new words"

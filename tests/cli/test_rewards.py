@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from wordle_rl.reward import PRESETS
 
 FEW = ("--attack", "--secrets", "1", "--steps", "1", "--answers", "20")
@@ -39,17 +37,3 @@ def test_a_reward_of_ones_own_that_pays_form_alone_is_refused(cli, word_director
     assert code == 2
     assert "form.toml" in out
     assert "earns as much as honest play" in " ".join(err.split())
-
-
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("spars",), "unknown reward 'spars'; name a config file, or one of sparse"),
-        (("missing.toml",), "no config file or preset missing.toml"),
-        (("sparse", "--attack", "--secrets", "0"), "must be at least 1"),
-    ],
-)
-def test_wrong_names_and_sizes_are_one_line(arguments: tuple[str, ...], told: str, cli) -> None:
-    code, _, err = cli("rewards", *arguments)
-    assert code == 2
-    assert told in " ".join(err.split())

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from wordle_rl.cli import main, preflight, run
+from wordle_rl.cli import main, run
 from wordle_rl.cli.settings import take_settings
 from wordle_rl.config import ConfigError, RunConfig, load_config
 
@@ -36,7 +36,7 @@ def read(monkeypatch, capsys):
     def command(*arguments: object) -> tuple[RunConfig | None, str]:
         asked: list[RunConfig] = []
         monkeypatch.setattr(run, "run_chain", lambda config, *_: asked.append(config))
-        monkeypatch.setattr(preflight, "look_at", lambda config, *_: asked.append(config))
+        monkeypatch.setattr(run, "look_at", lambda config, *_: asked.append(config))
         capsys.readouterr()
         code = main([str(argument) for argument in arguments])
         assert code == (0 if asked else 2)
@@ -83,9 +83,6 @@ def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(r
     assert f"{path}: sft.batch_size: " in told
     assert f"{path}: unknown setting grpo.groupsize (did you mean grpo.group_size?)" in told
     assert "; grpo.epsilon: " in told
-    with pytest.raises(ConfigError) as caught:
-        load_config(path, {("seed",): 1, ("sft", "batch_size"): 1, ("grpo", "steps"): "many"})
-    assert caught.value.setting == "grpo.steps"
 
 
 def test_a_setting_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: Path) -> None:
@@ -132,13 +129,13 @@ def test_a_setting_of_rl_may_be_named_by_the_algorithm(read, file: Path) -> None
         ("--grpo.nosuch 3", "grpo.nosuch"),
         ("--sft.epochs.more 3", "sft.epochs.more"),
         ("--sft.epochs", "sft.epochs"),
-        ("--grpo.interpolation-alphas [0.5", "grpo.interpolation_alphas"),
+        ("--grpo.interpolation-alphas [0.5", "grpo.interpolation-alphas"),
+        ("--grpo 3", "grpo"),
     ],
 )
 def test_a_setting_that_cannot_be_read_is_refused_by_its_name(words: str, setting: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError, match=setting):
         take_settings(words.split())
-    assert caught.value.setting == setting
 
 
 def test_the_settings_that_a_run_stores_are_taken_with_others(read, file: Path, tmp_path: Path) -> None:
@@ -147,10 +144,6 @@ def test_the_settings_that_a_run_stores_are_taken_with_others(read, file: Path, 
     path.write_text(json.dumps(stored.stored()))
     assert read("run", path)[0] == stored
     assert read("run", "--seed", 5, path)[0] == stored.model_copy(update={"seed": 5})
-    path.write_text(json.dumps({**stored.stored(), "older": 1}))
-    assert "earlier development version" in read("run", path)[1]
-    path.write_text(json.dumps(stored.stored()))
-    assert "earlier development version" not in read("run", path, "--seed", -1)[1], "the option is at fault"
 
 
 def test_a_run_directory_is_named_for_its_preset_or_file(monkeypatch, file: Path) -> None:

@@ -4,10 +4,14 @@ import json
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
-from refused import names
+from refused import names, refusal
 
 from wordle_rl.config import (
+    ALGORITHM_NAMES,
+    PRESETS_DIRECTORY,
     ConfigError,
     RunConfig,
     Section,
@@ -15,7 +19,7 @@ from wordle_rl.config import (
     stored_config,
 )
 
-CONFIGS = sorted((Path(__file__).parents[2] / "src" / "wordle_rl" / "config" / "presets").rglob("*.toml"))
+CONFIGS = sorted(PRESETS_DIRECTORY.glob("*.toml"))
 
 
 def sections(root: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
@@ -26,21 +30,16 @@ def sections(root: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
     return found
 
 
-def load(tmp_path: Path, text: str) -> RunConfig:
+def load(tmp_path: Path, text: str, **options: object) -> RunConfig:
     path = tmp_path / "run.toml"
     path.write_text(text)
-    return load_config(path)
+    return load_config(path, {tuple(name.split("__")): value for name, value in options.items()})
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_every_shipped_config_loads(path: Path) -> None:
+def test_every_preset_loads_and_is_read_back_the_same_from_a_run(path: Path, tmp_path: Path) -> None:
     config = load_config(path)
     assert config != RunConfig()
-
-
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
-def test_a_stored_config_is_read_back_the_same(path: Path, tmp_path: Path) -> None:
-    config = load_config(path)
     (tmp_path / "config.json").write_text(json.dumps(config.stored()))
     assert load_config(tmp_path / "config.json") == config
 
@@ -54,29 +53,21 @@ def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[
         setattr(section(), next(iter(section.model_fields)), None)
 
 
-def test_a_misspelt_key_is_named_with_the_one_that_was_meant(tmp_path: Path) -> None:
-    for text, setting, meant in (
+@pytest.mark.parametrize(
+    ("text", "setting", "meant"),
+    [
         ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
         ("[sft.optimizer]\nlearningrate = 0.1\n", "sft.optimizer.learningrate", "sft.optimizer.learning_rate"),
         ("[grpo.optimizer]\nlearningrate = 0.1\n", "grpo.optimizer.learningrate", "grpo.optimizer.learning_rate"),
-        (
-            "[distill.optimizer]\nlearningrate = 0.1\n",
-            "distill.optimizer.learningrate",
-            "distill.optimizer.learning_rate",
-        ),
+        ("[dpo.optimizer]\nlearningrate = 0.1\n", "dpo.optimizer.learningrate", "dpo.optimizer.learning_rate"),
         ("[trace]\nnum_games = 3\n", "trace", "traces"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            load(tmp_path, text)
-        assert caught.value.setting == setting
-        assert f"run.toml: unknown setting {setting} (did you mean {meant}?)" in str(caught.value)
-
-
-def test_all_faults_are_told_at_once(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, "seed = 'x'\n[grpo]\ngroup_size = 0\n[sft]\nbatchsize = 2\n")
-    for name in ("seed", "grpo.group_size", "sft.batchsize"):
-        assert name in str(caught.value)
+    ],
+)
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(
+    text: str, setting: str, meant: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting} \(did you mean {meant}\?"):
+        load(tmp_path, text)
 
 
 IMPOSSIBLE = {
@@ -130,6 +121,9 @@ IMPOSSIBLE = {
     "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
     "boards that nobody starts from": ("[rl.starts]\nfile = 'x'\n[grpo]\nsteps = 0", "rl.starts.file"),
     "seed beyond 32 bits": ("seed = 4294967296", "seed"),
+    "more games than memory": ("[traces]\nnum_games = 999999999999", "traces.num_games"),
+    "more layers than memory": ("[model]\nnum_layers = 999999999999", "model.num_layers"),
+    "a larger group than memory": ("[grpo]\ngroup_size = 999999999999", "grpo.group_size"),
 }
 """What goes wrong -> a file, and the setting that its refusal names."""
 
@@ -139,15 +133,7 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
     text, setting = IMPOSSIBLE[case]
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
-    assert names(caught.value, setting), (caught.value.setting, str(caught.value))
-
-
-@pytest.mark.parametrize("name", ["traces.num_games", "model.num_layers", "grpo.group_size", "dpo.batch_size"])
-def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None:
-    section, setting = name.split(".")
-    with pytest.raises(ConfigError) as caught:
-        load(tmp_path, f"[{section}]\n{setting} = 999999999999")
-    assert caught.value.setting == name
+    assert names(caught.value, setting), str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -162,31 +148,10 @@ def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Pat
     assert load(tmp_path, text).grpo.by_sequence
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"no config file .*nowhere\.toml"):
-        load_config(tmp_path / "nowhere.toml")
-
-
-@pytest.mark.parametrize("content", [b"[grpo", b"seed = = 1", b"\xff\xfe\x00"])
-def test_a_file_that_is_no_toml_is_named(content: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "bad.toml"
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"bad\.toml"):
-        load_config(path)
-
-
 @pytest.mark.parametrize(("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"seed": 7}')])
 def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, encoding="utf-8-sig")
     assert load_config(tmp_path / name) == RunConfig(seed=7)
-
-
-@pytest.mark.parametrize("damage", ["[]", "{", '{"grpo": 3}', '{"seed": "x"}', '{"later": 1}'])
-def test_stored_settings_that_cannot_be_used_are_named_in_one_line(damage: str, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text(damage)
-    with pytest.raises(ConfigError, match=r"config\.json") as caught:
-        stored_config(tmp_path / "config.json")
-    assert "\n" not in str(caught.value)
 
 
 def test_what_is_only_read_need_not_go_together(tmp_path: Path) -> None:
@@ -201,3 +166,98 @@ def test_single_games_whose_boards_are_labelled_may_be_greedy(tmp_path: Path) ->
     assert load(tmp_path, "algorithm = 'distill'\n[distill]\ntemperature = 0").rl.temperature == 0
     hindsight = "algorithm = 'expert_iteration'\n[expert_iteration]\nlabels = 'mistakes'\ngroup_size = 1\n"
     assert load(tmp_path, hindsight + "temperature = 0\n[game]\nthinking = 'off'").rl.temperature == 0
+
+
+SEVERAL = """
+[rl]
+group_size = 6
+temperature = 0.7
+optimizer = { max_grad_norm = 0.9 }
+[grpo]
+group_size = 8
+[grpo.reward]
+weights = { quick_regret = -6.0 }
+[distill]
+temperature = 0.5
+optimizer = { learning_rate = 5e-4 }
+[dpo]
+batch_size = 2
+"""
+"""What a section of an algorithm says of [rl] counts for that algorithm, and options above all."""
+
+
+def test_the_section_of_an_algorithm_counts_for_it_alone(tmp_path: Path) -> None:
+    found = {name: load(tmp_path, SEVERAL, algorithm=name).training for name in ALGORITHM_NAMES}
+    assert {name: each.group_size for name, each in found.items()} == dict.fromkeys(found, 6) | {"grpo": 8}
+    assert [each.sampling.temperature for each in found.values()] == [0.7, 0.7, 0.7, 0.5]
+    assert [each.optimizer.max_grad_norm for each in found.values()] == [0.9] * 4, "the rest of a section stays"
+    assert [each.optimizer.learning_rate for each in found.values()] == [3e-5, 3e-5, 3e-5, 5e-4]
+    assert found["grpo"].reward.weights == {"quick_regret": -6.0}
+    assert found["dpo"].batch_size == 2
+
+
+def test_an_option_counts_more_than_both_sections(tmp_path: Path) -> None:
+    found = load(tmp_path, SEVERAL, rl__group_size=4, rl__temperature=0.9)
+    assert (found.training.group_size, found.training.sampling.temperature) == (4, 0.9)
+    assert found.training.optimizer.max_grad_norm == 0.9
+
+
+@pytest.mark.parametrize("name", ALGORITHM_NAMES)
+def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or_not(name: str, tmp_path: Path) -> None:
+    for text, setting in (
+        (f"[{name}.optimizer]\nlearning_rate = 0", f"{name}.optimizer.learning_rate"),
+        (f"[{name}]\ngroup_sise = 2", f"{name}.group_sise"),
+    ):
+        with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting}"):
+            load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "setting"),
+    [
+        ("[distill.reward]\npreset = 'solver'", {"algorithm": "grpo"}, "distill.reward"),
+        ("[distill.reward]\npreset = 'solver'", {"algorithm": "distill"}, "distill.reward"),
+        ("[rl.reward]\npreset = 'solver'", {"algorithm": "distill"}, "rl.reward"),
+        ("[dpo]\nreward = {preset = 'solver'}", {"algorithm": "dpo", "dpo__judge": "regret"}, "rl.reward"),
+    ],
+)  # fmt: skip
+def test_a_setting_that_an_algorithm_does_not_follow_is_refused(
+    text: str, options: dict[str, str], setting: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(tmp_path, text, **options)
+    assert names(caught.value, setting)
+
+
+def test_a_file_for_several_algorithms_may_hold_what_only_some_follow(tmp_path: Path) -> None:
+    text = "[grpo.reward]\npreset = 'solver'\n[dpo]\nbatch_size = 2"
+    found = [load(tmp_path, text, algorithm=name).training.reward.preset for name in ALGORITHM_NAMES]
+    assert found == ["solver", None, None, None]
+
+
+# --- from anybody -----------------------------------------------------------------------------------------------------
+
+PIECES = [
+    "[rl]", "[grpo]", "[rl.reward]", "weights = { win = 1.0 }", "weights = 3", "seed = 1", 'seed = "x"', "seed = 1e999",
+    "algorithm = 'dpo'", "algorithm = 7", "[game", "a = [", "x = " + "[" * 4000, '"" = 1', "[[rl]]", "steps = nan",
+    "\x00", "\ufeff", "é = 1", "seed = 99999999999999999999999999", "grpo = 1", "[model]", 'path = "tiny"',
+    "[sft.lora]", "rl = []", '[words]\nsource = "../../etc/passwd"', "seed = 1979-05-27", "{", '{"seed": 1}', "}",
+    "null", '{"grpo": 3}', '{"later": 1}', "[" * 100_000,
+]  # fmt: skip
+CONTENT = st.one_of(
+    st.lists(st.sampled_from(PIECES), max_size=8).map("\n".join).map(str.encode),
+    st.binary(max_size=80),
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=CONTENT, name=st.sampled_from(["run.toml", "config.json"]))
+def test_any_bytes_are_settings_or_one_line_that_names_the_file(content: bytes, name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    for read in (load_config, stored_config):
+        if told := refusal(lambda read=read: read(path), ConfigError):
+            assert str(path) in told
+            assert len(told.splitlines()) == 1
+        else:
+            assert isinstance(read(path), RunConfig)

@@ -74,7 +74,7 @@ def test_a_validation_file_without_a_secret_to_select_by_is_refused(word_directo
             with pytest.raises(ConfigError, match=told):
                 look()
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ConfigError, match="validation_file is read by checkpoint selection; set validate_every_steps"):
+    with pytest.raises(ConfigError, match="set validate_every_steps"):
         settings(tmp_path, word_directory, grpo__validation_file=f"'{path}'")
 
 

@@ -39,21 +39,25 @@ TOLD = "Find 5 letters in 6 guesses. Reply: <guess>xylyl</guess>"
 def test_published_families_take_a_text_and_none(name: str, text: str, shape: Shape, small_words) -> None:
     codec, prompter = codec_of(name), Prompter(shape=shape, system_prompt=text)
     game = sample_game(small_words, prompter)
-    assert check_template(codec, game, prompter.thinking) == []
+    assert levels(check_template(codec, game, prompter.thinking)) == []
     assert "problem" not in levels(check_stops(codec, game, len(codec.tokenizer)))
     prompt = codec.tokenizer.decode(codec.prompt_ids(prompter.opening()))
     assert prompt.count(TOLD) == (1 if text else 0)
 
 
-def test_a_text_that_shows_no_reply_is_warned_of() -> None:
-    (finding,) = check_wording(Prompter(system_prompt="Guess a word."))
-    assert finding.level == "warning"
-    assert "neither <guess> and </guess> nor {example}" in finding.message
-    assert finding.message.startswith("game.system_prompt ")
-    brackets = check_wording(Prompter(Style.TEXTARENA, system_prompt="Say <guess>xylyl</guess>."))
-    assert "neither [ and ] nor {example}" in brackets[0].message
-    for text in (None, "", "Say {example}.", "Say <guess>, a word and </guess>."):
-        assert check_wording(Prompter(Style.COMPACT, system_prompt=text)) == []
+@pytest.mark.parametrize(
+    ("style", "text", "warns"),
+    [
+        (Style.ENGLISH, "Guess a word.", True),
+        (Style.TEXTARENA, "Say <guess>xylyl</guess>.", True),
+        (Style.COMPACT, None, False),
+        (Style.COMPACT, "", False),
+        (Style.COMPACT, "Say {example}.", False),
+        (Style.COMPACT, "Say <guess>, a word and </guess>.", False),
+    ],
+)
+def test_a_text_that_shows_no_reply_is_warned_of(style: Style, text: str | None, warns: bool) -> None:
+    assert levels(check_wording(Prompter(style, system_prompt=text))) == ["warning"] * warns
 
 
 def found_in(text: str, small_words, codec, **model: object) -> list[str]:

@@ -4,7 +4,6 @@ import importlib.util
 import json
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -62,28 +61,3 @@ def test_preflight_and_run_agree_on_every_refusal(case: str, cli, config: Path, 
     code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
     assert (code, err.strip()) == (2, f"error: {'; '.join(problems)}")
     assert not (tmp_path / "run").exists(), "it is refused before anything is written"
-
-
-def test_a_space_is_refused_where_the_hub_cannot_be_reached(cli, config: Path, tmp_path: Path, monkeypatch) -> None:
-    pytest.importorskip("pandas")
-
-    def whoami() -> None:
-        raise ConnectionError("no network")
-
-    trackio = ModuleType("trackio")
-    trackio.__file__ = "trackio/__init__.py"
-    monkeypatch.setitem(sys.modules, "trackio", trackio)
-    monkeypatch.setattr("huggingface_hub.HfApi", lambda: SimpleNamespace(whoami=whoami))
-    options = ("--report-to", "trackio:me/space")
-    assert cli("preflight", config, *options, "--groups", 0)[0] == 2
-    code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
-    assert code == 2
-    assert err.startswith("error: report_to trackio:me/space")
-    assert not (tmp_path / "run").exists(), "it is refused before anything is written"
-
-
-def test_a_run_that_works_has_no_problem_in_either(cli, config: Path, tmp_path: Path) -> None:
-    code, out, _ = cli("preflight", config, "--groups", 0, "--json")
-    assert code == 0
-    assert not [found for found in json.loads(out)["findings"] if found["level"] == "problem"]
-    assert cli("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 8)[0] == 0

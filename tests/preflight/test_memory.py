@@ -17,11 +17,19 @@ from transformers import (
 )
 
 import wordle_rl.runs.provenance as provenance_module
-from wordle_rl.config import GRPOSettings, ModelSettings, RunConfig
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.policy.kv_cache import GameCache, num_shared_layers
-from wordle_rl.policy.loading import load_numbers
+from wordle_rl.policy.loading import load_model, load_numbers
 from wordle_rl.policy.numbers import ModelNumbers
-from wordle_rl.preflight.memory import Work, cache_bytes, estimate, stage_works
+from wordle_rl.preflight.memory import (
+    MemoryEstimate,
+    Work,
+    cache_bytes,
+    check_memory,
+    estimate,
+    memory_of_stages,
+    unified_memory,
+)
 from wordle_rl.runs.provenance import main_memory_bytes
 
 GIB = 1024**3
@@ -34,7 +42,6 @@ def test_qwen3_4b_is_counted_from_its_configuration_alone(tmp_path: Path) -> Non
         head_dim=128, intermediate_size=9728, tie_word_embeddings=True, max_position_embeddings=40_960,
         dtype="bfloat16",
     ).save_pretrained(tmp_path)  # fmt: skip
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
     numbers = load_numbers(ModelSettings(path=str(tmp_path), dtype="auto"))
     layer = 2 * 2560 * 4096 + 2 * 2560 * 1024 + 3 * 2560 * 9728 + 2 * 2560 + 2 * 128
     assert numbers.num_parameters == numbers.num_trainable == 151_936 * 2560 + 36 * layer + 2560 == 4_022_468_096
@@ -47,11 +54,8 @@ def test_qwen3_4b_is_counted_from_its_configuration_alone(tmp_path: Path) -> Non
 
 
 def test_numbers_of_the_embedded_model_are_those_of_the_model_made() -> None:
-    from wordle_rl.policy.loading import load_model
-
     settings = ModelSettings(max_length=77)
-    numbers = load_numbers(settings)
-    made = load_model(settings, 0)[0]
+    numbers, made = load_numbers(settings), load_model(settings, 0)[0]
     assert numbers.num_parameters == sum(parameter.numel() for parameter in made.parameters())
     assert (numbers.context, numbers.weight_bytes, numbers.head_dim) == (77, 4, 32)
 
@@ -116,23 +120,23 @@ def test_the_cache_is_counted_as_our_sampler_holds_it(kind: str, tmp_path: Path)
     assert sum(kept) == held if kind == "all layers" else sum(kept) < held, "theirs drops what a window has passed"
 
 
-def works(config: RunConfig, **changes: object):
-    facts = {"teacher_length": 80, "game_length": 110, "num_secrets": 60, "bf16": {"sft": True, "grpo": False}}
-    return stage_works(config, **{**facts, "eager_attention": True, "tiled_sft": True, **changes})
+@pytest.mark.parametrize("judge", ["outcome", "regret"])
+def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with(judge: str) -> None:
+    settings = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4, "groups_per_round": 3}}
+    config = RunConfig.model_validate({**settings, "dpo": {"judge": judge}})
+    adapted = ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4)
+    found = memory_of_stages(config, adapted, 80, 110)["dpo"]
+    assert (found.reference, found.gradients) == (4000, 40)
+    games = 3 * 4 if judge == "outcome" else 512 * 8
+    assert found.cache == cache_bytes(adapted, 110, games)
 
 
-def test_dpo_keeps_the_model_it_began_with_beside_the_one_it_trains() -> None:
-    shared = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4, "groups_per_round": 3}}
-    section = {"judge": "outcome"}
-    bf16 = {"sft": False, "dpo": False}
-    work = works(RunConfig.model_validate({**shared, "dpo": section}), bf16=bf16)["dpo"]
-    assert (work.rows, work.cached_games) == (16, 12), "a pair is two rows"
-    assert estimate(SMALL, work).reference == 4000
-    adapted = estimate(ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4), work)
-    assert (adapted.reference, adapted.gradients) == (4000, 40), "it is a copy of all, adapters or not"
-    sampled = section | {"judge": "regret"}
-    work = works(RunConfig.model_validate({**shared, "dpo": sampled}), bf16=bf16)["dpo"]
-    assert work.cached_games == 512 * 8
+@pytest.mark.parametrize(
+    ("engine", "caches", "copies"), [("transformers", True, 0), ("vllm", False, 2000), ("http://box:8000", False, 0)]
+)
+def test_games_that_vllm_plays_keep_no_cache_in_the_trainer(engine: str, caches: bool, copies: int) -> None:
+    found = memory_of_stages(RunConfig.model_validate({"grpo": {"engine": engine}}), SMALL, 90, 90)["grpo"]
+    assert (found.cache > 0, found.cache_of_a_group > 0, found.engine_weights) == (caches, caches, copies)
 
 
 @pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])
@@ -145,13 +149,47 @@ def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path: Pa
     assert found == expected if expected else found > GIB // 2
 
 
-def test_games_that_vllm_plays_keep_no_cache_in_the_trainer_and_a_second_copy_of_the_weights() -> None:
-    config = RunConfig(grpo=GRPOSettings(engine="vllm"))
-    lengths = {"teacher_length": 90, "game_length": 90, "num_secrets": 5, "bf16": {"sft": False, "grpo": False}}
-    work = stage_works(config, **lengths, eager_attention=True, tiled_sft=False)["grpo"]
-    numbers = ModelNumbers(1000, 1000, 2, 2, 1, 8, 16, 32, 100, 4)
-    found = estimate(numbers, work)
-    assert (found.cache, found.cache_of_a_group, found.engine_weights) == (0, 0, 2000)
-    ours = stage_works(RunConfig(), **lengths, eager_attention=True, tiled_sft=False)["grpo"]
-    assert estimate(numbers, ours).cache > 0
-    assert estimate(numbers, ours).engine_weights == 0
+# --- a Mac ----------------------------------------------------------------------------------------------------------
+
+GEMMA_4B = {
+    "num_parameters": 3_912_887_808, "num_trainable": 32_788_480, "num_layers": 34, "num_heads": 8, "num_kv_heads": 4,
+    "head_dim": 256, "hidden_size": 2560, "intermediate_size": 10_240, "vocab_size": 262_208, "weight_bytes": 2,
+    "context": 131_072, "trainable_bytes": 4,
+}  # fmt: skip
+"""With adapters."""
+
+
+def on_a_mac(model: ModelNumbers, group_size: int = 2, micro_batch_size: int = 1):
+    settings = {
+        ("backend",): "mlx", ("max_completion_tokens",): 256, ("grpo", "groups_per_step"): 1,
+        ("rl", "group_size"): group_size, ("model", "micro_batch_size"): micro_batch_size, ("sft", "batch_size"): 1,
+        ("model", "gradient_checkpointing"): True,
+    }  # fmt: skip
+    config = load_config(None, settings)
+    return config, memory_of_stages(config, model, 1000, 2000)
+
+
+def problems(gib: float, found: tuple[RunConfig, dict[str, MemoryEstimate]]) -> list[str]:
+    return [each.message for each in check_memory(*found, unified_memory(gib)) if each.level == "problem"]
+
+
+def test_the_gpu_has_two_thirds_of_a_small_mac_and_three_quarters_of_a_large_one() -> None:
+    assert [unified_memory(gib).num_bytes for gib in (16, 48)] == [16 * GIB * 2 // 3, 36 * GIB]
+    with pytest.raises(ConfigError, match=r"--memory-gib 0 "):
+        unified_memory(0)
+
+
+def test_gemma_4b_trained_whole_is_refused_on_both_and_adapters_fit_the_larger_one() -> None:
+    adapted = ModelNumbers(**GEMMA_4B)
+    for gib, width in ((16, 2), (48, 4)):
+        whole = {**GEMMA_4B, "num_trainable": GEMMA_4B["num_parameters"], "weight_bytes": width, "trainable_bytes": 0}
+        assert any(message.startswith("sft ") for message in problems(gib, on_a_mac(ModelNumbers(**whole))))
+    assert problems(48, on_a_mac(adapted)) == []
+    assert problems(16, on_a_mac(adapted, group_size=16, micro_batch_size=8)) != []
+
+
+def test_a_larger_group_is_what_fills_it() -> None:
+    sizes = {size: on_a_mac(ModelNumbers(**GEMMA_4B), group_size=size)[1]["grpo"].total for size in (2, 4, 8)}
+    per_game = 2 * 2 * 34 * 4 * 256 * 2 * 2000  # twice a key and a value per token, layer and head, in 16 bits
+    assert sizes[4] - sizes[2] == 2 * per_game
+    assert sizes[8] - sizes[4] == 4 * per_game

@@ -6,10 +6,9 @@ from wordle_rl.config import ConfigError
 
 
 def names(error: ConfigError, setting: str) -> bool:
-    """True if an error in one line names a setting, as `error.setting` or in its text."""
+    """True if an error in one line names a setting, or its section and then the setting."""
     section, _, own = setting.rpartition(".")
-    named = error.setting == setting or setting in str(error) or (section == error.setting and own in str(error))
-    return named and "\n" not in str(error)
+    return (setting in str(error) or (section in str(error) and own in str(error))) and "\n" not in str(error)
 
 
 def refusal(read: Callable[[], object], *errors: type[Exception]) -> str:

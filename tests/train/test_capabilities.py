@@ -26,9 +26,8 @@ def test_a_setting_asks_for_its_capability(changes, capability, setting) -> None
     config = RunConfig(**changes)
     assert needs(config)[capability][0] == setting
     check_capabilities(config, "it", ALL)
-    with pytest.raises(ConfigError, match=setting) as refusal:
+    with pytest.raises(ConfigError, match=setting):
         check_capabilities(config, "it", ALL - {capability})
-    assert refusal.value.setting == setting
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,8 @@ from training_fixtures import rows, small_model, weights_of
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.train.weight_sync as server_module
-from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
+from wordle_rl.config import ConfigError, GRPOTraining
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.preflight.memory import stage_works
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_sharded_play
 from wordle_rl.train.grpo_rollouts import GroupRollouts
@@ -150,16 +149,6 @@ def test_a_server_is_weighed_as_an_engine_and_takes_no_memory_of_the_training() 
     served, here, own = (GRPOTraining(engine=name) for name in ("http://box:8000", "vllm", "transformers"))
     assert [settings.importance_cap for settings in (served, here, own)] == [2, 2, 0]
     assert [settings.server for settings in (served, here, own)] == ["http://box:8000", "", ""]
-    works = {
-        name: stage_works(
-            RunConfig.model_validate({"grpo": {"engine": name}}),
-            teacher_length=50, game_length=50, num_secrets=1, bf16={"sft": False, "grpo": False},
-            eager_attention=False, tiled_sft=False,
-        )["grpo"]
-        for name in ("http://box:8000", "vllm", "transformers")
-    }  # fmt: skip
-    assert [work.engine for work in works.values()] == [False, True, False]
-    assert [work.cached_games > 0 for work in works.values()] == [False, False, True]
 
 
 def test_sharded_weights_may_be_sent_to_a_server() -> None:

@@ -1,6 +1,6 @@
 """The `wordle-rl` command: a table of commands, each a function whose signature gives its options.
 
-arguments.py     parse a command's arguments; report wrong ones in one line
+arguments.py     parse a command's arguments
 settings.py      `--section.key value`: settings of a run, and their help
 console.py       where commands print
 
@@ -49,8 +49,8 @@ GROUPS = {
     },
     "Train": {
         "run": Command("cli.run:run", "Teacher games, SFT, RL, evaluation, report", resumes=True),
-        "preflight": Command("cli.preflight:preflight", "Check that a run will work before you train"),
-        "doctor": Command("cli.doctor:doctor", "Say why a run does not learn, and which page helps"),
+        "preflight": Command("cli.run:preflight", "Check that a run will work before you train"),
+        "doctor": Command("cli.run:doctor", "Say why a run does not learn, and which page helps"),
     },
     "Games as data": {
         "traces": Command("cli.traces:traces", "Have a teacher play games", resumes=True),
@@ -59,12 +59,12 @@ GROUPS = {
     "Measure": {
         "eval": Command("cli.eval:eval_player", "Let any player play secrets, and measure its games", resumes="--out"),
         "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
-        "power": Command("cli.doctor:power", "How many games show a difference of two win rates"),
+        "power": Command("cli.compare:power", "How many games show a difference of two win rates"),
         "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for reward hacking"),
     },
     "Share": {
         "report": Command("cli.report:report", "A run's page, model cards, audit and figures"),
-        "export": Command("cli.export:export", "Write a whole model from an adapter or shards, or push to the hub"),
+        "export": Command("cli.report:export", "Write a whole model from an adapter or shards, or push to the hub"),
         "serve": Command("serve.commands:serve", "Serve Wordle to other trainers (OpenEnv, TextArena)"),
         "conformance": Command("conformance.command:conformance", "Check a Wordle environment from outside"),
     },
@@ -111,6 +111,8 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         # The reader of our output, such as `head`, is gone. Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except SystemExit as stop:  # tyro has printed help, or what is wrong
+        return stop.code if isinstance(stop.code, int) else 1
     except (UserError, OSError) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
@@ -148,7 +150,7 @@ def _hint(name: str) -> str:
 def _stopped(command: Command, arguments: Sequence[str]) -> str:
     resumes = command.resumes
     if isinstance(resumes, str):
-        resumes = any(word.partition("=")[0] == resumes for word in arguments) and "random" not in arguments
+        resumes = any(word.partition("=")[0] == resumes for word in arguments)
     if not resumes:
         return "stopped"
     without = " without --overwrite" if "--overwrite" in arguments else ""

@@ -1,4 +1,4 @@
-"""`compare`: show evaluations side by side."""
+"""`compare`: show evaluations side by side. `power`: how many games show a difference."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
 from wordle_rl.evaluate.controls import controls_at
+from wordle_rl.evaluate.stats import StatsError, games_needed
 from wordle_rl.report import terminal
 from wordle_rl.report.plots import win_rate_plot
 from wordle_rl.runs import write_text_atomically
@@ -41,8 +42,6 @@ def compare(
         svg: Also plot the win rates with their intervals to this file; for checkpoints, over the training steps.
         top: Number of secrets to show, those that differ most. 0 shows none.
     """
-    if top < 0:
-        raise ConfigError(f"--top {top} is negative; give 1 or more, or 0 to show no secrets")
     runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
@@ -58,14 +57,12 @@ def compare(
     if svg is not None:
         title = f"wins of {shared.num_games:,} games, % (95 %)"
         write_text_atomically(svg, win_rate_plot(shared.runs, title))
-    if as_json:
-        console.print_json(asdict(shared))
-        return
     if len(evaluations) == 2:
-        console.out.print(terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs}))
-        console.out.print(terminal.comparison_table(shared, max_rows=top))
+        figures = terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs})
+        tables = [figures, terminal.comparison_table(shared, max_rows=max(0, top))]
     else:
-        console.out.print(terminal.multi_comparison_table(shared, max_rows=top))
+        tables = [terminal.multi_comparison_table(shared, max_rows=max(0, top))]
+    console.show(asdict(shared), tables, as_json)
 
 
 def files_at(path: Path) -> list[Path]:
@@ -92,3 +89,25 @@ def _standing_rows(found: MultiComparison) -> list[dict[str, Any]]:
             row[column] = None if pair is None else getattr(pair, names.get(column, column))
         rows.append(row)
     return rows
+
+
+def power(
+    rates: Annotated[tuple[float, float], tyro.conf.Positional],
+    alpha: float = 0.05,
+    chance: float = 0.8,
+    as_json: Json = False,
+) -> None:
+    """Count the games that two players must play before a difference of their win rates shows.
+
+    Args:
+        rates: Two win rates, in percent.
+        alpha: Chance of a false positive (two-sided test). Usually 0.05.
+        chance: Power: the chance that a true difference shows. Usually 0.8.
+    """
+    try:
+        needed = games_needed(rates[0] / 100, rates[1] / 100, alpha=alpha, power=chance)
+    except StatsError as error:
+        raise ConfigError(str(error)) from None
+    terms = f"two-sided, {100 * alpha:g} %, power {100 * chance:g} %"
+    told = f"{needed:,} games each show {rates[0]:g} % against {rates[1]:g} % ({terms}); fewer on the same secrets"
+    console.show({"rates": list(rates), "alpha": alpha, "power": chance, "games_each": needed}, [told], as_json)

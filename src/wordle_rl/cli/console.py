@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -18,3 +19,12 @@ messages = Console(stderr=True, markup=False, highlight=False)
 def print_json(value: Any) -> None:
     """Print JSON and nothing else on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def show(value: Any, lines: Iterable[object], as_json: bool) -> None:
+    """Print a result: the value as JSON, or the lines and tables that tell it."""
+    if as_json:
+        print_json(value)
+        return
+    for line in lines:
+        out.print(line)

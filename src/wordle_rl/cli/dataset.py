@@ -113,8 +113,6 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
 
 
 def _summarise(asked: DatasetRequest) -> None:
-    if asked.top < 1:
-        raise ConfigError(f"--top {asked.top} shows no secret; give at least 1", "top")
     split = split_secrets(load_words(asked.words), asked.split_seed)
     games = list(_games(Path(asked.games)))
     teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
@@ -124,24 +122,19 @@ def _summarise(asked: DatasetRequest) -> None:
     num_games, num_wins, num_errors = (
         sum(row[name] for row in teachers) for name in ("num_games", "num_wins", "num_errors")
     )
-    if asked.as_json:
-        totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
-        secrets = {row["secret"] for row in rows}
-        console.print_json({**totals, "num_secrets": len(secrets), "teachers": teachers, "words": rows})
-        return
+    totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
+    totals["num_secrets"] = len({row["secret"] for row in rows})
     won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
-    if len(teachers) > 1 or num_errors:
-        console.out.print(_summary_table(teachers, "teacher", "teachers"))
-    console.out.print(_summary_table(rows[: asked.top], "secret", f"{num_games:,} games, {won}"))
+    tables = [_summary_table(teachers, "teacher", "teachers")] if len(teachers) > 1 or num_errors else []
+    tables.append(_summary_table(rows[: max(0, asked.top)], "secret", f"{num_games:,} games, {won}"))
+    console.show({**totals, "teachers": teachers, "words": rows}, tables, asked.as_json)
 
 
 def _codec_of(asked: DatasetRequest) -> ChatCodec | None:
     if asked.model is None:
         return None
     if asked.form != "instruction":
-        raise ConfigError(
-            f"--model {asked.model} needs --format instruction; messages are the same for every model", "model"
-        )
+        raise ConfigError(f"--model {asked.model} needs --format instruction; messages are the same for every model")
     from wordle_rl.policy.loading import load_codec
 
     return load_codec(ModelSettings(path=asked.model))[0]
@@ -179,7 +172,7 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     if turns is None:  # as recorded with the traces
         turns = (SettingsFile(traces).game_turns() if traces.is_file() else None) or Rules().max_turns
     if turns < 1:
-        raise ConfigError(f"--game-turns {turns} leaves no game; give at least 1", "game_turns")
+        raise ConfigError(f"--game-turns {turns} leaves no game; give at least 1")
     if asked.max_turns is not None and asked.max_turns > turns:
         raise ConfigError(
             f"--max-turns {asked.max_turns} is more than the {turns} guesses of a game; lower it, or pass "
@@ -207,23 +200,18 @@ def _write(asked: DatasetRequest, out: Path) -> None:
         boards = _boards(found, split, solver, asked.starts_player, asked.max_prefix_guesses, turns)
     codec = _codec_of(asked)
     counts = write_dataset(games, found, split, prompter, limits, out, form=asked.form, codec=codec, boards=boards)
-    if asked.as_json:
-        console.print_json(counts)
-        return
-    for name, number in counts["rows"].items():
-        console.out.print(f"{number:>8,} rows  {out}_{name}.jsonl")
-    if counts["repeated"]:
-        console.out.print(f"{counts['repeated']:>8,} of the SFT rows are duplicates")
-    for reason, number in counts["rejected"].items():
-        console.out.print(f"{number:>8,} games rejected: {reason}")
+    lines = [f"{number:>8,} rows  {out}_{name}.jsonl" for name, number in counts["rows"].items()]
+    lines += [f"{counts['repeated']:>8,} of the SFT rows are duplicates"] if counts["repeated"] else []
+    lines += [f"{number:>8,} games rejected: {reason}" for reason, number in counts["rejected"].items()]
     if not counts["rows"]["sft_val"]:
-        console.out.print("no SFT rows for validation: no game has a validation secret")
+        lines.append("no SFT rows for validation: no game has a validation secret")
+    console.show(counts, lines, asked.as_json)
 
 
 def _validation_games(
     path: Path, words: WordList, split: Split, solver: Solver, limits: DatasetLimits, turns: int
 ) -> Iterator[GameRecord]:
-    """Yield the solver's games of the validation secrets, if the file holds only solver games and none of these."""
+    # The solver's games of the validation secrets, if the file holds only solver games and none of these.
     narrate = False  # the added games think aloud if the others do
     for trace in _games(path):
         if trace.teacher != "solver" or split.part_of(trace.secret) == "val":
@@ -238,7 +226,6 @@ def _validation_games(
 def _boards(
     words: WordList, split: Split, solver: Solver, player: str, most: int, turns: int
 ) -> Iterator[dict[str, Any]]:
-    """Yield one board per training secret."""
     try:
         settings = StartSettings(player=player, max_prefix_guesses=most)
     except ValueError as error:
@@ -256,14 +243,10 @@ def _import(asked: DatasetRequest) -> None:
     # Nothing is written unless some row is usable.
     turns = asked.game_turns or 6
     if asked.out is None or asked.rows is None:
-        raise ConfigError("--rows writes a file; name it with --out", "out")
+        raise ConfigError("--rows writes a file; name it with --out")
     found = load_words(asked.words)
     prompter = Prompter(thinking=asked.thinking, word_length=found.word_length, rules=Rules(max_turns=turns))
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
     counts = import_rows(asked.games, asked.out, asked.rows, found, split, prompter)
-    if asked.as_json:
-        console.print_json(counts)
-        return
-    console.out.print(f"{counts['rows']:>8,} rows  {asked.out}")
-    for reason, number in counts["skipped"].items():
-        console.out.print(f"{number:>8,} rows rejected: {reason}")
+    lines = [f"{number:>8,} rows rejected: {reason}" for reason, number in counts["skipped"].items()]
+    console.show(counts, [f"{counts['rows']:>8,} rows  {asked.out}", *lines], asked.as_json)

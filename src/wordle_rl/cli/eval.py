@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +58,7 @@ from wordle_rl.policy.directory import find_model, game_of, is_model, weights_ma
 from wordle_rl.policy.providers import bare_address
 from wordle_rl.policy.scripted import PLAYER_NAMES, RANDOM_PLAYERS, is_own_player
 from wordle_rl.preflight.template import check_wording
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import guesses_line, reward_table
 from wordle_rl.reward import named_schedule
@@ -154,46 +153,24 @@ class EvalRequest:
     as_json: Json = False
 
     def check(self) -> None:
-        """Validate the options before any game is played.
-
-        Raises:
-            ConfigError: If an option is out of range or conflicts with another, or a file cannot be written.
-            RunError: If `csv` holds anything but an earlier evaluation.
-        """
+        """Validate the options before any game is played."""
         check_seed(self.seed)
         for name, least in (("max_games", 0), ("games_per_secret", 1), ("max_batch_size", 1), ("prefix_turns", 0)):
             if getattr(self, name) < least:
-                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least {least}", name)
-        if self.player == "solver" and self.hard_mode:
-            raise ConfigError(
-                "the solver does not keep to hard mode: its best guess may leave out a hint; name a model", "hard_mode"
-            )
+                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least {least}")
         if self.games_per_secret > 1 and not self.draws:
             raise ConfigError(
                 f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
                 "sample with --temperature above 0",
-                "games_per_secret",
             )
         if self.prefix_choice != "consistent" and not self.prefix_turns:
-            raise ConfigError("--prefix-choice needs --prefix-turns, usually 4", "prefix_choice")
-        for path in (self.out, self.csv):
-            if path is None:
-                continue
-            nearest = next(parent for parent in path.absolute().parents if parent.exists())
-            if path.is_dir() or not nearest.is_dir() or not os.access(nearest, os.W_OK):
-                raise ConfigError(f"{path} cannot be written; name another file", "out")
-        if self.out is not None and self.out == self.csv:
-            raise ConfigError(f"--out and --csv both name {self.csv}; give each its own file", "csv")
+            raise ConfigError("--prefix-choice needs --prefix-turns, usually 4")
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
 
     @property
     def word_settings(self) -> WordSettings:
-        """Word list and split seed, by default those of the player's training.
-
-        Raises:
-            ConfigError: If there is no such player, or its word list is not available.
-        """
+        """Word list and split seed, by default those of the player's training."""
         settings = words_of(self.player, self.words)
         return settings if self.split_seed is None else settings.model_copy(update={"split_seed": self.split_seed})
 
@@ -213,16 +190,11 @@ class EvalRequest:
         )
 
     @property
-    def leaves_sampling(self) -> bool:
-        """True if an endpoint samples with its own default settings."""
-        return self.temperature is None
-
-    @property
     def draws(self) -> bool:
         """True if the player may play the same secret differently the next time."""
         if self.player in RANDOM_PLAYERS or is_own_player(self.player):
             return True
-        return self.player != "solver" and (self.leaves_sampling or bool(self.temperature))
+        return self.player != "solver" and self.temperature != 0
 
     def parts(self, split: Split) -> tuple[SplitName, ...]:
         """Return the parts to play. A limit cuts every part to the same count, which would skew a figure of `all`."""
@@ -232,63 +204,47 @@ class EvalRequest:
         return ("train", "val", "held_out") if bounded else (self.split,)
 
     def chosen(self, split: Split, words: WordList) -> list[str]:
-        """Return the secrets to play, each as often as asked for.
-
-        Raises:
-            ConfigError: If there are none.
-        """
+        """Return the secrets to play, each as often as asked for."""
         if self.secrets is not None:
             found = named_secrets(self.secrets, words, self.max_games, split.seed)
             if found.left_out:
                 console.messages.print(f"{self.secrets}: left out {found.left_out}")
             return list(found.words) * self.games_per_secret
         if self.split == "strict" and not split.strict:
-            raise ConfigError("this split has no strict words; train with words.strict_fraction above 0", "split")
+            raise ConfigError("this split has no strict words; train with words.strict_fraction above 0")
         if self.split == "all":
             return split.of_each_part(self.max_games) * self.games_per_secret
         return list(split.named(self.split)[: self.max_games or None]) * self.games_per_secret
 
     def boards(self, secrets: Sequence[str], rules: Rules, solver: Solver) -> list[tuple[str, ...]] | None:
-        """Return the prefix guesses of each game, or None if every board starts empty.
-
-        Raises:
-            ConfigError: If no turn would be left to play.
-        """
+        """Return the prefix guesses of each game, or None if every board starts empty."""
         if not self.prefix_turns:
             return None
         if self.prefix_turns >= rules.max_turns:
-            raise ConfigError(
-                f"--prefix-turns {self.prefix_turns} leaves no turn of {rules.max_turns} to play; lower it",
-                "prefix_turns",
-            )
+            raise ConfigError(f"--prefix-turns {self.prefix_turns} leaves no turn of {rules.max_turns}; lower it")
         return prefix_boards(
             secrets, solver, self.prefix_turns, self.prefix_choice, self.seed, hard_mode=rules.hard_mode
         )
 
-    @property
-    def boards_name(self) -> str | None:
-        """Description of the prefix boards for the evaluation's conditions; None if every board starts empty."""
-        return f"0 to {self.prefix_turns} {self.prefix_choice} turns, seed {self.seed}" if self.prefix_turns else None
-
     def conditions(self, prompter: Prompter) -> EvalConditions:
         """Return the prompting and sampling conditions that the evaluation records."""
+        boards = f"0 to {self.prefix_turns} {self.prefix_choice} turns, seed {self.seed}" if self.prefix_turns else None
         seed = self.seed if self.draws else None
-        worded = EvalConditions.of(prompter)
+        worded = replace(EvalConditions.of(prompter), boards=boards, seed=seed)
         if self.player in PLAYER_NAMES or is_own_player(self.player):
-            return replace(worded, seed=seed)
+            return worded
         return worded.drawing(
             self.sampling,
-            endpoint_default_sampling=self.leaves_sampling,
+            endpoint_default_sampling=self.temperature is None,
             engine=self.engine if is_model(self.player) else None,
             seed=seed,
             constrained=self.constrain == "words",
         )
 
     def make(self, words: WordList, solver: Solver) -> Player:
-        """Create the player. Raises what `make_player` raises."""
+        """Create the player."""
         seed = self.seed
         # Shift the seed by the number of kept games, or the remaining games would repeat their samples.
-        seed = self.seed
         if self.out is not None and not self.overwrite and (self.temperature or is_own_player(self.player)):
             seed = seed_after(seed, num_kept(journal_path(self.out)))
         who = make_player(
@@ -298,7 +254,7 @@ class EvalRequest:
             self.sampling,
             solver=solver,
             base_url=self.base_url,
-            endpoint_default_sampling=self.leaves_sampling,
+            endpoint_default_sampling=self.temperature is None,
             patience=self.patience,
             seed=seed,
             engine=self.engine,
@@ -309,13 +265,10 @@ class EvalRequest:
 
 
 def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
-    """Lay the requested game settings over those of the player's model; None if nothing was requested.
-
-    Args:
-        player: Name as `make_player` takes it.
-        asked: Settings by name; None means not requested.
-    """
+    """Lay the game settings asked for (not None) over those of the player's model; None if there are none."""
     update = {name: value for name, value in asked.items() if value is not None}
+    if player == "solver" and update.get("hard_mode"):
+        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; name a model")
     if not update:
         return None
     own = game_of(find_model(Path(player))) if is_model(player) else None
@@ -333,12 +286,10 @@ def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
 
 
 def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts]:
-    """Return the request at the matched temperature, and the facts of this control."""
     if asked.engine != "transformers" or asked.constrain != "none" or not is_model(asked.player):
         raise ConfigError(
             "--match-entropy-of needs a model on this machine, sampled by transformers without --constrain; give its "
             "directory, and drop --engine and --constrain",
-            "match_entropy_of",
         )
     at_one = replace(asked, temperature=asked.temperature or 1.0)
     with console.messages.status("finding the temperature of equal entropy…"):
@@ -357,9 +308,6 @@ def checkpoints_of(run: Path) -> dict[str, Path]:
     """Return a run's models in training order: `start`, `step-20` and so on, `end`.
 
     `end` is the trained model. Checkpoint selection may have taken it from an earlier step than the last.
-
-    Raises:
-        ConfigError: If this is no run, or it kept no checkpoint.
     """
     steps = sorted((run / "grpo" / STEPS).glob("step-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
     if not is_run(run) or not steps:
@@ -372,26 +320,18 @@ def checkpoints_of(run: Path) -> dict[str, Path]:
 
 
 def evaluate_checkpoints(asked: EvalRequest) -> None:
-    """Evaluate every kept checkpoint of a run, and write one file each.
-
-    Raises:
-        ConfigError: If the run kept no checkpoint, or one cannot be evaluated.
-    """
+    """Evaluate every kept checkpoint of a run, and write one file each."""
     run = Path(asked.player)
     directory = asked.out or run / "eval" / STEPS
     if asked.csv is not None:
-        raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`", "csv")
+        raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`")
     for name, model in checkpoints_of(run).items():
         evaluate_player(replace(asked, player=str(model), name=name, out=directory / f"{name}.json"))
     console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
-    """Play the secrets, keep the games and show the figures.
-
-    Raises:
-        ConfigError: If an option is invalid, or no game could be played.
-    """
+    """Play the secrets, keep the games and show the figures."""
     asked.check()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
     settings = asked.word_settings
@@ -410,24 +350,31 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
         fingerprint=split.fingerprint,
         records=(),
         constrain=asked.constrain,
-        conditions=replace(asked.conditions(who.prompter), boards=asked.boards_name),
+        conditions=asked.conditions(who.prompter),
         reward_preset=asked.reward,
         control=control,
     )
     _check_replaced(asked, planned, secrets)
     scorer = Scorer(schedule.rubric(), solver) if schedule is not None else None
     served = isinstance(who.sampler, ConcurrentSampler)
-    # Each draw of a random player depends on all earlier draws, so it starts over and keeps no games.
-    keeps = asked.out is not None and who.label not in RANDOM_PLAYERS
-    with _journal(asked, _played_with(asked, who, split) if keeps else None) as journal:
+    with ExitStack() as held:
+        journal = None
+        # Each draw of a random player depends on all earlier draws, so it starts over and keeps no games.
+        if asked.out is not None and who.label not in RANDOM_PLAYERS:
+            played_with = _played_with(asked, planned, split, served=served)
+            journal = Journal(journal_path(asked.out), played_with, overwrite=asked.overwrite)
+            held.enter_context(closing(journal))
+            if journal.num_bytes_cut:
+                text = f"{repaired(journal.path, journal.num_bytes_cut)}; that game is played again"
+                console.messages.print(text, soft_wrap=True)
         evaluation = _play(asked, who, planned, secrets, words, solver, scorer, journal)
     if served and not asked.no_regret:
         with console.messages.status("measuring regret…"):
             evaluation = with_regret(evaluation, words, solver)
     failed = [record for record in evaluation.records if record.failed]
-    errors = Counter(record.error for record in failed)
+    errors = Counter(record.error for record in failed).most_common(1)
     if len(failed) == len(evaluation.records):
-        raise ConfigError(f"no game could be played: {errors.most_common(1)[0][0]}")
+        raise ConfigError(f"no game could be played: {errors[0][0]}")
     if asked.out is not None:
         evaluation.save(asked.out)
         if journal is not None and not served and not failed:
@@ -435,21 +382,14 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     if asked.csv is not None:
         save_csv(evaluation, split, asked.csv)
     show_figures(asked, evaluation, split)
-    if errors:
-        reason, count = errors.most_common(1)[0]
-        console.messages.print(
-            f"{len(failed):,} games could not be played and are not counted ({count:,}: {reason})",
-            soft_wrap=True,
-        )
-        if keeps:
-            console.messages.print("the same command plays them again")
+    for reason, count in errors:
+        again = "; the same command plays them again" if journal is not None else ""
+        told = f"{len(failed):,} games could not be played and are not counted ({count:,}: {reason}){again}"
+        console.messages.print(told, soft_wrap=True)
 
 
 def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[str]) -> None:
-    """Refuse to overwrite anything but an earlier evaluation of the same player and conditions.
-
-    The new evaluation may have more secrets than the old one, but not fewer.
-    """
+    # Replace only an earlier evaluation of the same player and conditions. It may gain secrets, but lose none.
     path = asked.out
     if path is None or asked.overwrite or not path.exists():
         return
@@ -458,70 +398,39 @@ def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[s
         before = Evaluation.load(path)
     except EvaluationError:
         raise ConfigError(f"{path} holds no readable evaluation; {fix}") from None
-    missing = set(occurrences(record.secret for record in before.records)) - set(occurrences(secrets))
-    differs = {
-        "": before.player != planned.player,
-        ", with other words": before.fingerprint != planned.fingerprint,
-        ", with another part of them": before.parts != planned.parts,
-        ", with other rules": before.rules.in_effect != planned.rules.in_effect,
-        ", with another constraint": before.constrain != planned.constrain,
-        f", without {len(missing):,} of its games": bool(missing),
-    }
-    changed = differences(before.conditions, planned.conditions)
-    differs |= {f", with {name} {now} instead of {was}": True for name, (was, now) in changed.items()}
-    if any(differs.values()):
-        how = "".join(text for text, there in differs.items() if there)
-        raise ConfigError(
-            f"{path} holds an evaluation of {before.player}, this would be one of {planned.player}{how}; {fix}"
-        )
+    names = ("player", "fingerprint", "parts", "constrain")
+    facts: dict[str, tuple[object, object]] = {name: (getattr(before, name), getattr(planned, name)) for name in names}
+    facts["rules"] = (before.rules.in_effect, planned.rules.in_effect)
+    facts.update(differences(before.conditions, planned.conditions))
+    told = [f"{name} {now} instead of {was}" for name, (was, now) in facts.items() if was != now]
+    if missing := set(occurrences(record.secret for record in before.records)) - set(occurrences(secrets)):
+        told.append(f"{len(missing):,} of its games missing")
+    if told:
+        raise ConfigError(f"{path} holds another evaluation, this one has {', '.join(told)}; {fix}")
 
 
-def _played_with(asked: EvalRequest, who: Player, split: Split) -> dict[str, Any]:
-    """Return everything the games depend on, to be stored with them. An address loses its user and query."""
-    here: dict[str, Any] = {}
-    if not isinstance(who.sampler, ConcurrentSampler):
-        label = who.label
+def _played_with(asked: EvalRequest, planned: Evaluation, split: Split, *, served: bool) -> dict[str, Any]:
+    # Everything the games depend on, to be stored with them. An address loses its user and query.
+    label, here = planned.player, {}
+    if not served:
         if is_own_player(label):
             weights = source_mark(label)
         else:  # a player that is no model has no weights; its name gives the mark of an absent directory
             weights = weights_mark(find_model(Path(label)) if is_model(label) else Path(label))
-        here = {"weights": weights, "engine": asked.engine, "seed": asked.seed, "regret": not asked.no_regret}
-    elif asked.draws and asked.seed:  # an endpoint never gets the seed, but it tells replications apart
-        here = {"seed": asked.seed}
-    further = {"secrets": asked.secrets, "boards": asked.boards_name, "reward": asked.reward}
-    drawing = asked.sampling.model_dump(exclude={"max_batch_size"})
-    if asked.leaves_sampling:
-        drawing |= {"temperature": None, "top_p": None}
-    system_prompt = who.prompter.system_prompt
+        here = {"weights": weights, "regret": not asked.no_regret}
     return {
-        "player": who.label,
+        "player": label,
         "base_url": bare_address(asked.base_url) if asked.base_url else None,
         "words": split.fingerprint,
         "split": asked.split,
         "split_seed": split.seed,
-        "style": str(who.prompter.style),
-        "shape": who.prompter.shape.value,
-        "thinking": who.prompter.thinking.value,
-        "lenient": who.prompter.lenient,
-        "system_prompt": None if system_prompt is None else name_of(system_prompt),
-        **asdict(who.prompter.rules),
-        **drawing,
+        "secrets": asked.secrets,
+        "reward": asked.reward,
         "constrain": asked.constrain,
+        **asdict(planned.rules),
+        **asdict(planned.conditions),
         **here,
-        **{name: value for name, value in further.items() if value is not None},
     }
-
-
-@contextmanager
-def _journal(asked: EvalRequest, settings: dict[str, Any] | None) -> Iterator[Journal | None]:
-    if asked.out is None or settings is None:
-        yield None
-        return
-    with closing(Journal(journal_path(asked.out), settings, overwrite=asked.overwrite)) as journal:
-        if journal.num_bytes_cut:
-            text = f"{repaired(journal.path, journal.num_bytes_cut)}; that game is played again"
-            console.messages.print(text, soft_wrap=True)
-        yield journal
 
 
 def _play(
@@ -534,10 +443,8 @@ def _play(
     scorer: Scorer | None,
     journal: Journal | None,
 ) -> Evaluation:
-    """Play the secrets that have no stored game yet.
-
-    The solver measures regret while games are played; for an endpoint's games that comes after.
-    """
+    # Only secrets that have no stored game yet are played. The solver measures regret meanwhile; for the games of an
+    # endpoint it does so afterwards.
     prefixes = asked.boards(secrets, who.prompter.rules, solver)
     kept = journal.kept(secrets) if journal is not None else []
     if kept:

@@ -75,8 +75,6 @@ def play(
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
         _play_yourself(chosen, WordleEnv(chosen, found, prompter), found)
         return
-    if player == "solver" and hard_mode:
-        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; name a model")
     # None leaves a model the dictionary and the mode of its training.
     game = game_for(player, {"dictionary": dictionary, "hard_mode": hard_mode or None})
     who = make_player(

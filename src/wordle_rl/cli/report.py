@@ -1,27 +1,31 @@
-"""`report`: a run's page, its model cards, the audit of its training games, and a plot of its wins."""
+"""`report`: a run's page, model cards, audit and plot of wins. `export`: a whole model, here or on the hub."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.cli.run import show_claims
-from wordle_rl.config import ConfigError
+from wordle_rl.config import BackendName, ConfigError
 from wordle_rl.evaluate.controls import keep_controls
 from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
+from wordle_rl.policy.base import find_backend
+from wordle_rl.policy.directory import find_model
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
+from wordle_rl.report.hub import push
 from wordle_rl.report.plots import wins_plot
 from wordle_rl.report.run_record import read_metrics
 from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.runs.audit import Audit
 from wordle_rl.runs.audit import audit as audit_run
+from wordle_rl.runs.lineage import lineage_of, save_lineage
 from wordle_rl.words import WordListError
 
 
@@ -53,23 +57,15 @@ def report(
     if audit:
         _audit(run, as_json)
     elif cards:
-        written = write_cards(run)
-        _print({"cards": [str(card) for card in written]}, [f"card: {card}" for card in written], as_json)
+        written = [str(card) for card in write_cards(run)]
+        console.show({"cards": written}, (f"card: {card}" for card in written), as_json)
     elif wins is not None:
         metrics = read_metrics(run) if run.is_file() else read_run(run).metrics
         name = (run.resolve().parent if run.is_file() else run.resolve()).name
         write_text_atomically(wins, wins_plot(metrics, f"{name}: wins in training"))
-        _print({"wins": str(wins)}, [f"wins: {wins}"], as_json)
+        console.show({"wins": str(wins)}, [f"wins: {wins}"], as_json)
     else:
         _page(run, control, as_json)
-
-
-def _print(found: dict[str, Any], lines: list[str], as_json: bool) -> None:
-    if as_json:
-        console.print_json(found)
-        return
-    for line in lines:
-        console.out.print(line)
 
 
 def _page(run: Path, control: tuple[Path, ...], as_json: bool) -> None:
@@ -83,19 +79,14 @@ def _page(run: Path, control: tuple[Path, ...], as_json: bool) -> None:
     path = write_report(run)
     if control and not as_json:
         show_claims(run)
-    _print({"report": str(path)}, [f"report: {path}"], as_json)
+    console.show({"report": str(path)}, [f"report: {path}"], as_json)
 
 
 def _audit(run: Path, as_json: bool) -> None:
     found = audit_run(run)
     shown = audit_shown(run)
-    if as_json:
-        console.print_json({"clean": found.clean, **asdict(found), "held_out": asdict(shown)})
-    else:
-        for name, count in found.num_secrets.items():
-            console.out.print(f"{count:>9,} training secrets in {name}")
-        for line in _audit_lines(found, shown) if found.clean else ():
-            console.out.print(line)
+    told = {"clean": found.clean, **asdict(found), "held_out": asdict(shown)}
+    console.show(told, _audit_lines(found, shown), as_json)
     if found.strict_leaks:
         word, name = found.strict_leaks[0][1], found.strict_leaks[0][0]
         raise ConfigError(f"training named strict words: {word} in {name}, {len(found.strict_leaks)} in all")
@@ -115,6 +106,10 @@ _SHOWN_LINES = {
 
 
 def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
+    for name, count in found.num_secrets.items():
+        yield f"{count:>9,} training secrets in {name}"
+    if not found.clean:
+        return
     yield "no validation or test secret is the secret of a training game"
     if found.num_strict:
         yield f"none of the {found.num_strict:,} strict words is named in any record of training"
@@ -125,3 +120,55 @@ def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
         yield f"{same:>9,} of the {won:,} held-out games that {name} won appear in the training games turn for turn"
     if not shown.complete:
         yield "more may have been shown: by conversations (traces.file), or earlier, to a model trained elsewhere"
+
+
+def export(
+    model: Annotated[Path, tyro.conf.Positional],
+    out: Path | None = None,
+    repo: str | None = None,
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto",
+    backend: BackendName = "torch",
+    private: bool = False,
+    dry_run: bool = False,
+    as_json: Json = False,
+) -> None:
+    """Make a trained model ready for others: a whole model directory (--out), or a hub repository (--repo).
+
+    An adapter is merged into its base model; the logits are compared before anything is written. FSDP checkpoint shards
+    are gathered. With --backend mlx, an MLX adapter or quantized MLX weights become one ordinary model.
+
+    Args:
+        model: A model directory, a run (its last model is taken), or a checkpoint such as
+            RUN/sft/checkpoints/checkpoint-100.
+        out: The new model directory.
+        repo: USER/NAME on the Hugging Face hub, created if missing. The model is pushed with its card, using the token
+            of HF_TOKEN or `hf auth login`.
+        dtype: Type of the stored weights. auto: that of the base model; float32 with MLX.
+        backend: Library that trained the model.
+        private: Create a new repository as private.
+        dry_run: With --repo: list the files and send nothing.
+    """
+    if (out is None) == (repo is None):
+        raise ConfigError("give exactly one of --out DIR and --repo USER/NAME")
+    if repo is not None:
+        files = push(model, repo, private=private, dry_run=dry_run)
+        line = f"{len(files)} files {'would be sent' if dry_run else 'sent'} to {repo}"
+        console.show({"repo": repo, "sent": not dry_run, "files": files}, [*files, line], as_json)
+        return
+    assert out is not None
+    try:
+        from wordle_rl.policy import export as torch_export
+    except ModuleNotFoundError as error:
+        raise ConfigError(f'export needs {error.name}: pip install "wordle-rl[train]"') from None
+    source, done = model, dict[str, float]()
+    if torch_export.is_sharded(model):
+        done["num_weights"] = torch_export.consolidate(model, out)
+        line = f"{done['num_weights']} weights"
+    else:
+        source = find_model(model)
+        merge = torch_export.merge if backend == "torch" else find_backend(backend).export
+        done["difference"] = merge(source, out, dtype)
+        line = f"logits differ by {done['difference']:.1e} standard deviations"
+    if (lineage := lineage_of(source)) is not None:
+        save_lineage(out, lineage)
+    console.show({"model": str(out), **done}, [f"model: {out}; {line}"], as_json)

@@ -15,9 +15,10 @@ from wordle_rl.config import ConfigError, load_config
 from wordle_rl.config.files import find_config
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
-from wordle_rl.reward.attack import Effort, Gameability, attack, words_for
+from wordle_rl.reward.attack import Effort, Gameability, words_for
+from wordle_rl.reward.attack import attack as search
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, load_words
+from wordle_rl.words import load_words
 
 
 def rewards(
@@ -55,27 +56,21 @@ def rewards(
     effort = Effort(secrets, steps, seed)
     listed = load_words(words)
     with console.messages.status("attacking…"):
-        found = {name: attacked(rubric, listed, answers, effort) for name, rubric in rubrics.items()}
-    if as_json:
-        console.print_json({name: {**asdict(each), "gap": each.gap} for name, each in found.items()})
-    else:
-        console.out.print(table_of(found))
-        for name, each in found.items():
-            console.out.print(f"{name}: the best policy for all secrets is {each.policy}")
+        found: dict[str, Gameability] = {}
+        for name, rubric in rubrics.items():
+            played = words_for(rubric, listed, answers)
+            solver = Solver(played, use_cache=played is listed)
+            found[name] = search(rubric, solver, Prompter(word_length=listed.word_length), effort)
+    told = {name: {**asdict(each), "gap": each.gap} for name, each in found.items()}
+    best = (f"{name}: the best policy for all secrets is {each.policy}" for name, each in found.items())
+    console.show(told, [_table_of(found), *best], as_json)
     if failed := [name for name, each in found.items() if not each.holds]:
         raise RewardError(
             f"{', '.join(failed)}: a policy that never wins earns as much as honest play; keep order, or raise `win`"
         )
 
 
-def attacked(rubric: Rubric, words: WordList, num_answers: int, effort: Effort) -> Gameability:
-    """Attack one reward on a word list of suitable size."""
-    played = words_for(rubric, words, num_answers)
-    return attack(rubric, Solver(played, use_cache=played is words), Prompter(word_length=words.word_length), effort)
-
-
-def table_of(found: dict[str, Gameability]) -> Table:
-    """Build a table with one row per reward."""
+def _table_of(found: dict[str, Gameability]) -> Table:
     table = Table(title="Rewards without winning")
     table.add_column("reward", overflow="fold")
     for title in ("honest play", "lowest win", "best loss", "floor", "gap", "replies", "false wins"):
@@ -88,7 +83,7 @@ def table_of(found: dict[str, Gameability]) -> Table:
 
 
 def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
-    """Return the rewards of a preset, curriculum or config file: one, or two if it switches during training."""
+    # One reward, or two if it switches during training.
     if name in PRESETS or name in CURRICULA:
         found = named_schedule(name)
         schedule = Schedule(found.start, found.end, found.threshold, keep_order)
@@ -102,10 +97,7 @@ def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
 
 def _show_weights(rubrics: dict[str, Rubric], as_json: bool) -> None:
     weights: dict[str, dict[str, Any]] = {name: dict(rubric.effective_weights) for name, rubric in rubrics.items()}
-    if as_json:
-        console.print_json(weights)
-        return
     table = Table("reward", "weights", title="Weights used")
     for name, used in weights.items():
         table.add_row(name, ", ".join(f"{part} {weight:g}" for part, weight in used.items() if weight))
-    console.out.print(table)
+    console.show(weights, [table], as_json)

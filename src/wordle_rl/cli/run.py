@@ -1,11 +1,11 @@
-"""`run`: the whole chain of stages, or part of it."""
+"""`run`: the chain of stages. `preflight`: check a run before you start it. `doctor`: say why it does not learn."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -15,13 +15,8 @@ from wordle_rl.cli.settings import Overrides
 from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config, stored_config
 from wordle_rl.runs.distributed import num_processes
 
-
-@dataclass(frozen=True)
-class PushTarget:
-    """Hub repository that a run is pushed to; `private` applies to a new repository."""
-
-    repo: str
-    private: bool
+if TYPE_CHECKING:
+    from wordle_rl.preflight.report import Preflight
 
 
 def run(
@@ -38,7 +33,6 @@ def run(
 
     Args:
         config: A preset such as quickstart, or a config file.
-        overrides: Settings that override the file's.
         out: The run directory. Default: runs/ and the name of the preset or file. A run with the same settings resumes
             where it stopped. {model} and {time} in the name stand for the model and the time of the call.
         overwrite: Remove an earlier run in that directory first.
@@ -46,20 +40,15 @@ def run(
         push_to: Push the model to this Hugging Face repository (USER/NAME) at every checkpoint (sft.save_steps,
             grpo.save_steps), and at the end with its card.
         private: Create a new repository as private.
-        as_json: Print the result as JSON.
     """
     directory = out or Path("runs") / Path(config).name.removesuffix(".toml").removesuffix(".json")
-    target = PushTarget(push_to, private) if push_to is not None else None
     wanted = load_config(config, overrides)
-    run_chain(wanted, _named(directory, wanted), overwrite, until, as_json, target)
-
-
-def _named(directory: Path, config: RunConfig) -> Path:
     if "{time}" in str(directory) and num_processes() > 1:
         # Each process would fill in its own time.
         raise ConfigError(f"--out {directory}: the processes of a launch start at different times; drop {{time}}")
-    model = Path(config.model.path).name
-    return Path(str(directory).replace("{model}", model).replace("{time}", f"{datetime.now():%Y%m%d-%H%M%S}"))
+    named = str(directory).replace("{model}", Path(wanted.model.path).name)
+    named = named.replace("{time}", f"{datetime.now():%Y%m%d-%H%M%S}")
+    run_chain(wanted, Path(named), overwrite, until, as_json, push_to, private)
 
 
 def run_chain(
@@ -68,29 +57,25 @@ def run_chain(
     overwrite: bool,
     until: RunStage,
     as_json: bool,
-    target: PushTarget | None = None,
+    push_to: str | None = None,
+    private: bool = False,
 ) -> None:
     """Run the chain, then print figures, two games and the path of the report."""
     from wordle_rl.pipeline import HubPusher, Pipeline
     from wordle_rl.runs.distributed import is_first
 
     pusher = None
-    if target is not None and is_first():
-        pusher = HubPusher(target.repo, _message, private=target.private)
+    if push_to is not None and is_first():
+        pusher = HubPusher(push_to, lambda line: console.messages.print(line, soft_wrap=True), private=private)
     results = Pipeline(config, directory, console.messages, overwrite=overwrite, pusher=pusher)(until)
     if not is_first():
         return
     if results is None:
         console.out.print(f"finished up to {until}: {directory}")
-        return
-    if as_json:
+    elif as_json:
         console.print_json(results)
-        return
-    _show_results(directory, results)
-
-
-def _message(line: str) -> None:
-    console.messages.print(line, soft_wrap=True)
+    else:
+        _show_results(directory, results)
 
 
 def show_claims(directory: Path) -> None:
@@ -141,3 +126,91 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     parts = ", ".join(f"{stage} {elapsed(s)}" for stage, s in seconds.items() if stage != "total")
     console.out.print(f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB")
     console.out.print(f"report: {directory / 'report.html'}")
+
+
+def preflight(
+    config: Annotated[str, tyro.conf.Positional],
+    overrides: Overrides,
+    groups: int = 4,
+    memory_gib: float | None = None,
+    as_json: Json = False,
+) -> None:
+    """Check that a run will work before you train: chat template, stop tokens, budgets, memory, a few games.
+
+    Nothing is trained. The exit code is 2 if the run cannot work; each reason is one line.
+
+    Args:
+        config: A preset such as quickstart, or a config file.
+        groups: Groups of games for the model to play. 0 plays none and needs no weights.
+        memory_gib: Memory of the Mac that will train, in GiB, such as 16 or 48; for backend mlx, or torch on a Mac.
+            Default: that of this machine.
+    """
+    look_at(load_config(config, overrides), max(0, groups), as_json, memory_gib)
+
+
+def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float | None = None) -> None:
+    """Check everything, then print the findings."""
+    from wordle_rl.preflight.report import preflight as look_before_run
+
+    with console.messages.status("looking at the model…"):
+        report = look_before_run(config, num_groups, memory_gib)
+    if as_json:
+        memory = {stage: {**asdict(e), "counted": e.counted, "total": e.total} for stage, e in report.memory.items()}
+        console.print_json({**asdict(report), "memory": memory})
+    else:
+        _show_preflight(config.model.path, report)
+    problems = sum(finding.level == "problem" for finding in report.findings)
+    if problems:
+        raise ConfigError(f"this run cannot work: {problems} problem{'' if problems == 1 else 's'}, listed above")
+
+
+def _show_preflight(path: str, report: Preflight) -> None:
+    from wordle_rl.report import terminal
+    from wordle_rl.runs.progress import in_percent
+
+    numbers, played = report.numbers, report.played
+    facts: dict[str, str] = {"model": path}
+    if numbers is not None:
+        facts["parameters"] = f"{numbers.num_parameters:,}, {numbers.num_trainable:,} of them trained"
+        facts["context"] = f"{numbers.context:,} tokens" if numbers.context else "unknown"
+    if report.picture:
+        facts["chat template"] = "; ".join(report.template_changes) or "unchanged"
+        facts["a turn ends with"] = f"{report.turn_end}; sampling stops at {', '.join(report.stop_tokens)}"
+        facts["longest guess"] = f"{report.longest_reply} tokens"
+        taught = f"; the teacher's {report.longest_teacher_game}" if report.longest_teacher_game else ""
+        facts["longest game"] = f"{report.longest_game} tokens{taught}"
+    if played is not None:
+        facts["games played"] = (
+            f"{played.num_games}: {in_percent(played.win_rate, 0)}% won, "
+            f"{in_percent(played.format_compliance, 0)}% of replies with a listed word, "
+            f"{in_percent(played.overlong_share, 0)}% cut, {played.mean_reply_tokens:.0f} tokens each, "
+            f"{in_percent(played.zero_variance_share, 0)}% zero-variance groups"
+        )
+    for name, value in facts.items():
+        console.out.print(f"{name:<17} {value}")
+    if report.device is not None:
+        console.out.print(terminal.memory_table(report.memory))
+        size = report.device.num_bytes
+        has = f"{size / 1024**3:.1f} GiB" if size else "an unknown size"
+        console.out.print(f"{report.device.name} has {has}")
+    if report.picture:
+        console.out.print(f"\ntrained tokens of a game, in brackets:\n{report.picture}\n")
+    for finding in report.findings:
+        console.out.print(f"{finding.level}: {finding.message}")
+
+
+def doctor(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> int:
+    """Find what goes wrong in a run's training: the symptom, the line that shows it, and the page that helps.
+
+    The exit code is 1 if anything was found.
+
+    Args:
+        run: A run directory, finished or still training.
+    """
+    from wordle_rl.report.doctor import diagnose, lines_of
+
+    found = diagnose(run)
+    findings = [{**asdict(finding), "page": finding.page} for finding in found.findings]
+    told = {"stage": found.stage, "steps": found.num_steps, "findings": findings}
+    console.show(told, lines_of(found), as_json)
+    return 1 if found.findings else 0

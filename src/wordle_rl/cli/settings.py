@@ -6,13 +6,12 @@ together.
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
+import textwrap
 import tomllib
-import types
 import typing
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import BaseModel
@@ -24,7 +23,6 @@ from wordle_rl.config.files import nearest_setting
 Overrides = Mapping[Setting, Any]
 """Run settings from the command line, by their names."""
 
-HELP = ("-h", "--help", "--help-all")
 _ELSEWHERE = {
     "lr": "--sft.optimizer.learning-rate or --rl.optimizer.learning-rate",
     "learning_rate": "--sft.optimizer.learning-rate or --rl.optimizer.learning-rate",
@@ -57,7 +55,7 @@ EXAMPLES = """\
 Examples:
   {program} quickstart                                  {what}
   {program} quickstart --rl.rounds 6 --seed 1           with other settings
-  {program} qwen3-1.7b --model.path DIR --out runs/own  a recipe for a pretrained model
+  {program} qwen3-1.7b --model.path DIR                 a recipe for a pretrained model
   {program} quickstart --algorithm grpo                 or dpo, distill
   {program} my.toml --rl.reward.weights.win 2           your own file
 """
@@ -67,127 +65,97 @@ def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[st
     """Split arguments into run settings and the rest.
 
     A flag needs no value. Write a list with commas or as in TOML, and an entry of a table as `--table.key value`.
-
-    Raises:
-        ConfigError: If a setting does not exist or has no value.
     """
     found: dict[Setting, Any] = {}
     rest: list[str] = []
     words = list(arguments)
     while words:
         word = words.pop(0)
-        if word == "--":
-            return found, rest + words
         name, equals, value = word.removeprefix("--").partition("=")
         key = name.replace("-", "_")
         if key in _ELSEWHERE and word.startswith("--"):
-            raise ConfigError(f"unknown setting --{name} (did you mean {_ELSEWHERE[key]}?)", key)
+            raise ConfigError(f"unknown setting --{name} (did you mean {_ELSEWHERE[key]}?)")
         if not word.startswith("--") or not ("." in key or key in RunConfig.model_fields):
             rest.append(word)
             continue
-        setting, field = _setting_of(name)
+        setting, field, is_entry = _setting_of(name)
         if not equals:
             takes_none = field.annotation is bool and not (words and words[0].lower() in ("true", "false"))
             if not takes_none and (not words or words[0].startswith("--")):
-                raise ConfigError(f"--{name} has no value; give one", ".".join(setting))
+                raise ConfigError(f"--{name} has no value; give one")
             value = "true" if takes_none else words.pop(0)
-        found[setting] = _value(value, field, ".".join(setting))
+        try:
+            found[setting] = _value(value, field, is_entry=is_entry)
+        except ConfigError as error:
+            raise ConfigError(f"--{name}: {error}") from None
     return found, rest
 
 
-def _setting_of(name: str) -> tuple[Setting, FieldInfo]:
-    """Find the setting of a dotted name. In a table, the rest of the name is the key."""
+def _setting_of(name: str) -> tuple[Setting, FieldInfo, bool]:
+    # In a table, such as rl.reward.weights, the rest of the name is the key of an entry.
     fields: Mapping[str, FieldInfo] = RunConfig.model_fields
-    parts = name.split(".")
-    keys = [part.replace("-", "_") for part in parts]
-    for place, key in enumerate(keys):
-        if place and keys[0] in ALGORITHM_NAMES:
-            fields = {**fields, **RLSettings.model_fields} if place == 1 else fields
+    parts = name.replace("-", "_").split(".")
+    for place, key in enumerate(parts):
+        if place == 1 and parts[0] in ALGORITHM_NAMES:
+            fields = {**fields, **RLSettings.model_fields}
         if key not in fields:
-            near = nearest_setting(tuple(keys[: place + 1]))
+            near = nearest_setting(tuple(parts[: place + 1]))
             hint = f" (did you mean --{near.replace('_', '-')}?)" if near else ""
-            raise ConfigError(f"unknown setting --{name}{hint}", ".".join(keys))
+            raise ConfigError(f"unknown setting --{name}{hint}")
         field = fields[key]
         if section := section_of(field.annotation):
             fields = section.model_fields
             continue
         rest = ".".join(parts[place + 1 :])
         if rest and typing.get_origin(field.annotation) is not dict:
-            raise ConfigError(f"unknown setting --{name}: {'.'.join(keys[: place + 1])} has no parts", ".".join(keys))
-        return (*keys[: place + 1], *([rest.replace("-", "_")] if rest else [])), field
-    raise ConfigError(f"--{name} is a section; name a setting in it, such as --{name}.{next(iter(fields))}", name)
+            raise ConfigError(f"unknown setting --{name}: {'.'.join(parts[: place + 1])} has no parts")
+        return (*parts[: place + 1], *([rest] if rest else [])), field, bool(rest)
+    raise ConfigError(f"--{name} is a section; name a setting in it, such as --{name}.{next(iter(fields))}")
 
 
-def _value(text: str, field: FieldInfo, name: str) -> Any:
+def _value(text: str, field: FieldInfo, *, is_entry: bool) -> Any:
     # Pydantic converts text itself, except for None, lists and tables.
-    kinds = typing.get_args(field.annotation) if _is_union(field.annotation) else (field.annotation,)
+    kinds = typing.get_args(field.annotation) or ()
     if text.lower() == "none" and type(None) in kinds:
         return None
-    origins = {typing.get_origin(kind) for kind in kinds}
-    is_table, is_list = dict in origins and len(name.split(".")) <= 3, tuple in origins
-    if is_list and not text.startswith("["):
-        return text.split(",") if text else []
-    if is_list or (is_table and text.startswith("{")):
+    if is_entry:  # of a table
+        return tomllib.loads(f"value = {text}")["value"] if re.fullmatch(r"-?[\d._e+-]+|true|false", text) else text
+    origins = {typing.get_origin(field.annotation), *map(typing.get_origin, kinds)}
+    if origins & {tuple, dict} and text.startswith(("[", "{")):
         try:
             return tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError as error:
-            raise ConfigError(f"--{name}: {text!r} cannot be read: {error}", name) from None
-    if dict in origins:  # an entry of a table
-        return tomllib.loads(f"value = {text}")["value"] if re.fullmatch(r"-?[\d._e+-]+|true|false", text) else text
+            raise ConfigError(f"{text!r} cannot be read: {error}") from None
+    if tuple in origins:
+        return text.split(",") if text else []
     return text
 
 
-def _is_union(annotation: Any) -> bool:
-    return isinstance(annotation, types.UnionType) or typing.get_origin(annotation) is typing.Union
-
-
-def show_help(function: Callable[..., Any], program: str, arguments: Sequence[str]) -> None:
-    """Print the help of a command with run settings: its own options, then the usual settings or all of them.
-
-    The defaults shown are those of the preset or file, if you name one.
-    """
-    given = [word for word in arguments if word not in HELP]
-    file = next((word for word in given if not word.startswith("-")), None)
+def show_settings(program: str, source: str | None, *, whole: bool) -> None:
+    """Print the usual settings or all of them, with the defaults of the preset or file, if you name one."""
     try:
-        defaults = load_config(file)
+        defaults = load_config(source)
     except ConfigError:
-        defaults, file = RunConfig(), None
-    docstring = inspect.getdoc(function) or ""
-    summary, _, described = docstring.partition("Args:")
-    lines = [f"usage: {program} [PRESET | CONFIG.toml] [OPTIONS] [--section.key VALUE ...]", "", summary.strip(), ""]
-    texts = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", described, flags=re.MULTILINE))
-    lines.append("Options:")
-    for parameter in inspect.signature(function).parameters.values():
-        if parameter.name in texts and parameter.name not in ("config", "overrides", "cluster"):
-            option = {"as_json": "json"}.get(parameter.name, parameter.name).replace("_", "-")
-            lines += _entry(f"--{option}", " ".join(texts[parameter.name].split()))
-    for parameter in inspect.signature(function, eval_str=True).parameters.values():
-        section = getattr(parameter.annotation, "__origin__", parameter.annotation)
-        for name, field in getattr(section, "model_fields", {}).items():
-            shown_as = f"--{name.replace('_', '-')} {_shown(field.get_default(call_default_factory=True))}"
-            lines += _entry(shown_as, " ".join((field.description or "").split()))
-    lines.append("")
-    whole = "--help-all" in arguments
-    lines.append(f"{'All' if whole else 'Usual'} settings{f', as in {file}' if file else ''}:")
-    for setting, field, value in _settings(defaults):
+        defaults, source = RunConfig(), None
+    settings = [*_settings(defaults)]
+    lines = ["", f"{'All' if whole else 'Usual'} settings{f', as in {source}' if source else ''}:"]
+    for setting, field, value in settings:
         if whole or ".".join(setting) in USUAL:
             text = " ".join((field.description or "").split())
             text = text if whole else re.split(r"(?<=[.:;]) ", text)[0].rstrip(";:.")
-            lines += _entry(f"--{'.'.join(setting).replace('_', '-')} {_shown(value)}", text)
+            shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+            name = f"--{'.'.join(setting).replace('_', '-')} {shown.lower() if isinstance(value, bool) else shown}"
+            described = textwrap.wrap(text, 68)
+            if len(name) <= 30:
+                lines.append(f"  {name:<30} {described.pop(0)}")
+            else:
+                lines.append(f"  {name}")
+            lines += (f"{'':33}{line}" for line in described)
     what = "the whole chain on two CPU cores, in minutes" if program.endswith("run") else "before you train"
     lines += ["", EXAMPLES.format(program=program, what=what)]
     if not whole:
-        lines.append(f"All {sum(1 for _ in _settings(defaults))} settings: {program} --help-all. Files: docs/runs.md.")
+        lines.append(f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md.")
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _entry(name: str, text: str) -> list[str]:
-    import textwrap
-
-    wrapped = textwrap.wrap(text, 68)
-    if len(name) <= 30:
-        return [f"  {name:<30} {wrapped[0] if wrapped else ''}", *(f"{'':33}{line}" for line in wrapped[1:])]
-    return [f"  {name}", *(f"{'':33}{line}" for line in wrapped)]
 
 
 def _settings(section: BaseModel, place: Setting = ()) -> Iterator[tuple[Setting, FieldInfo, Any]]:
@@ -197,9 +165,3 @@ def _settings(section: BaseModel, place: Setting = ()) -> Iterator[tuple[Setting
             yield from _settings(value, (*place, name))
         else:
             yield (*place, name), field, value
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, tuple | list):
-        return ",".join(map(str, value)) or "''"
-    return str(value).lower() if isinstance(value, bool) else str(value)

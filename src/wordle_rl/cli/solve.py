@@ -44,16 +44,14 @@ def solve(
             has exactly the words of that list.
         overwrite: With --save: replace another list of that name.
     """
-    if top < 0:
-        raise ConfigError(f"--top {top} is negative; give 1 or more, or 0 to list no opener", "top")
     found = import_words(words, overwrite=overwrite) if save else load_words(words)
     solver = Solver(found)
     secret = secret.lower() if secret is not None else None
     if secret is not None and secret not in solver.words.answer_index:
-        raise ConfigError(f"secret {secret!r} is not an answer of word list {solver.words.name!r}", "secret")
+        raise ConfigError(f"secret {secret!r} is not an answer of word list {solver.words.name!r}")
     if tree or secret is not None or opener:
         if entropies is not None:
-            raise ConfigError("--entropies is for the openers; drop --tree, --secret and --opener", "entropies")
+            raise ConfigError("--entropies is for the openers; drop --tree, --secret and --opener")
         _show_tree(solver, opener, secret, as_json)
         return
     if entropies is not None:
@@ -68,23 +66,21 @@ def solve(
             for scored in scored_all
         ]
         write_rows(entropies, rows, "--entropies")
-    facts, openers = _facts(found), solver.best_openers(top) if top else []
-    if as_json:
-        console.print_json({**facts, "openers": [asdict(scored) for scored in openers]})
-        return
+    facts, openers = _facts(found), solver.best_openers(top) if top > 0 else []
+    lines: list[object] = []
     for name, value in facts.items():
         if name != "notes" and value is not None:
             shown = ", ".join(f"{n:,} {part}" for part, n in value.items()) if isinstance(value, dict) else value
-            console.out.print(f"{name:<15} {shown}")
-    for note in facts["notes"]:
-        console.out.print(f"note: {note}")
+            lines.append(f"{name:<15} {shown}")
+    lines += (f"note: {note}" for note in facts["notes"])
     if openers:
         titles = ("opener", "bits", "words left on average", "at most")
         table = Table(*titles, title=f"{solver.words.name}: most informative openers")
         for scored in openers:
             left = (f"{scored.expected_remaining:.1f}", str(scored.largest_class))
             table.add_row(scored.guess, f"{scored.bits:.3f}", *left)
-        console.out.print(table)
+        lines.append(table)
+    console.show({**facts, "openers": [asdict(scored) for scored in openers]}, lines, as_json)
 
 
 def _facts(found: WordList) -> dict[str, Any]:
@@ -113,8 +109,4 @@ def _show_tree(solver: Solver, opener: str | None, secret: str | None, as_json: 
     summary: dict[str, Any] = {"words": solver.words.name, **tree.summary()}
     if secret is not None:
         summary["path"] = list(tree.path(secret))
-    if as_json:
-        console.print_json(summary)
-        return
-    for name, value in summary.items():
-        console.out.print(f"{name:<15} {value}")
+    console.show(summary, (f"{name:<15} {value}" for name, value in summary.items()), as_json)

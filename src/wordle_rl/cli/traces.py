@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Seed, StrictFraction, Words
-from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, TraceSettings, WordSettings, check_seed
+from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, TraceSettings, check_seed
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
@@ -51,15 +51,16 @@ def traces(
         csv: With `--teacher openai`: also write wordle_data_WORD.csv for every secret to this directory.
         split_seed: Seed of the split.
     """
+    check_seed(seed)
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
         if base_url is not None and llm.provider is not None:
             raise ConfigError("--provider and --base-url both name the endpoint; drop one of them")
-        asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
         if strict_fraction:
             raise ConfigError(
                 "--strict-fraction is for the solver's games; a run drops other games that name such words"
             )
+        asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
         _play_llm(out, words, asked, split_seed, seed, csv, as_json)
         return
     if kind != "solver":
@@ -70,12 +71,23 @@ def traces(
     solvers = GameSettings(max_turns=llm.game.max_turns)  # the solver has no prompts, so only the turns matter to it
     asked = llm if not own and llm.game != solvers else llm.model_copy(update={"game": GameSettings()})
     _refuse_others(asked, LLMTeacherSettings(), "openai")
-    if base_url is not None:
-        raise ConfigError("--base-url is for --teacher openai; drop it, or change the teacher")
-    if csv is not None:
-        raise ConfigError("--csv is for --teacher openai; for other games use `wordle-rl dataset FILE --csv TABLE`")
-    settings_of_words = WordSettings(source=words, split_seed=split_seed, strict_fraction=strict_fraction)
-    _play_here(out, settings_of_words, settings, llm.game, seed, as_json)
+    if base_url is not None or csv is not None or settings.file is not None:
+        raise ConfigError("--base-url and --csv are for --teacher openai, and --file for `run --traces.file`")
+    _check_replaced(out, settings.teacher.name)
+    listed = load_words(words)
+    split = split_secrets(listed, split_seed, strict_fraction=strict_fraction)
+    solver = Solver(listed.reserving(split.strict).named)
+    with show_progress(console.messages, "teacher plays", settings.num_games, transient=True) as advance:
+
+        def tell(done: int) -> None:
+            advance(done, settings.num_games, "")
+
+        if own:
+            secrets = draw_secrets(solver.words, split, settings, seed)
+            count = write_own_teacher_traces(out, solver.words, secrets, settings.teacher, llm.game, seed, tell)
+        else:
+            count = write_solver_traces(out, split, solver, settings, seed, tell, max_turns=llm.game.max_turns)
+    console.show({"file": str(out), "num_games": count}, [f"{count:,} games in {out}"], as_json)
 
 
 def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
@@ -84,52 +96,18 @@ def _refuse_others(given: BaseModel, default: BaseModel, teacher: str) -> None:
             raise ConfigError(f"{name} is a setting of --teacher {teacher}; drop it, or change the teacher")
 
 
-def _play_here(
-    path: Path, words: WordSettings, settings: TraceSettings, game: GameSettings, seed: int, as_json: bool
-) -> None:
-    check_seed(seed)
-    teacher = settings.teacher
-    if settings.file is not None:
-        raise ConfigError("--file is for a run that learns from existing games (traces.file); here games are made")
-    _check_traces(path)
-    if _holds_bought_games(path, teacher.name):
-        raise ConfigError(f"{path} holds another teacher's games, which may have cost money; name another --out")
-    found = load_words(words.source)
-    split = words.split_of(found)
-    solver = Solver(found.reserving(split.strict).named)
-    with show_progress(console.messages, "teacher plays", settings.num_games, transient=True) as advance:
-
-        def tell(done: int) -> None:
-            advance(done, settings.num_games, "")
-
-        if teacher.is_own:
-            secrets = draw_secrets(solver.words, split, settings, seed)
-            count = write_own_teacher_traces(path, solver.words, secrets, teacher, game, seed, tell)
-        else:
-            count = write_solver_traces(path, split, solver, settings, seed, tell, max_turns=game.max_turns)
-    if as_json:
-        console.print_json({"file": str(path), "num_games": count})
-    else:
-        console.out.print(f"{count:,} games in {path}")
-
-
-def _check_traces(path: Path) -> None:
-    # Overwrite only a file that begins with a game.
+def _check_replaced(path: Path, teacher: str) -> None:
+    # Replace only a file that begins with a game, and no game of a teacher other than the solver and this one.
     if not path.is_file():
         return
     try:
         next(read_traces(path), None)
     except ValueError:  # not a trace, not JSON, or not text
         raise ConfigError(f"{path} is no traces file; name another --out") from None
-
-
-def _holds_bought_games(path: Path, teacher: str) -> bool:
-    """Return True if a game of the file is by a teacher other than the solver and this one."""
-    if not path.is_file():
-        return False
     free = tuple(f'"teacher":"{name}"' for name in ("solver", teacher))
     with path.open(encoding="utf-8", errors="replace") as file:
-        return any('"teacher":' in line and not any(name in line for name in free) for line in file)
+        if any('"teacher":' in line and not any(name in line for name in free) for line in file):
+            raise ConfigError(f"{path} holds another teacher's games, which may have cost money; name another --out")
 
 
 def _play_llm(
@@ -141,26 +119,19 @@ def _play_llm(
     csv_directory: Path | None,
     as_json: bool,
 ) -> None:
-    check_seed(seed)
     try:
         from wordle_rl.teachers.collect import collect, describe
     except ModuleNotFoundError:
         raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
     found = load_words(source)
-    split = split_secrets(found, split_seed)
-    done = collect(path, found, split, settings, seed, csv_directory, console.messages)
-    tally = done.tally
-    if as_json:
-        console.print_json(
-            {"file": str(path), **asdict(tally), "cost": tally.cost(settings)}
-            | {"num_before": done.num_before, "num_missing": done.num_missing}
-            | {"tokens_before": done.spent_before.tokens, "cost_before": done.spent_before.cost(settings)}
-        )
-    else:
-        console.out.print(f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there")
-        console.out.print(describe(tally, settings))
+    done = collect(path, found, split_secrets(found, split_seed), settings, seed, csv_directory, console.messages)
+    tally, before = done.tally, done.spent_before
+    facts = {"file": str(path), **asdict(tally), "cost": tally.cost(settings), "num_before": done.num_before}
+    facts |= {"num_missing": done.num_missing, "tokens_before": before.tokens, "cost_before": before.cost(settings)}
+    added = f"{tally.num_games:,} games added to {path}, {done.num_before:,} were there"
+    console.show(facts, [added, describe(tally, settings)], as_json)
     if tally.over_budget:
-        earlier = f"; {done.spent_before.tokens:,} tokens of it by earlier calls" if done.spent_before.tokens else ""
+        earlier = f"; {before.tokens:,} tokens of it by earlier calls" if before.tokens else ""
         missing = f"{done.num_missing:,} games are still missing"
         console.messages.print(f"the budget is used up: {missing}{earlier}", soft_wrap=True)
     if tally.num_errors:

@@ -12,11 +12,11 @@ presets/        ready-made runs by name: `wordle-rl run quickstart`
 """
 
 # `name as name` marks an explicit re-export, for mypy and ruff alike.
+from wordle_rl.config.base import FIELDS_ONLY as FIELDS_ONLY
 from wordle_rl.config.base import LARGEST_SEED as LARGEST_SEED
 from wordle_rl.config.base import ConfigError as ConfigError
 from wordle_rl.config.base import Section as Section
 from wordle_rl.config.base import check_seed as check_seed
-from wordle_rl.config.base import fields_only as fields_only
 from wordle_rl.config.base import section_of as section_of
 from wordle_rl.config.base import seed_after as seed_after
 from wordle_rl.config.evaluation import BackendName as BackendName

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 
 from wordle_rl.errors import UserError
 
@@ -15,50 +12,26 @@ Count = Annotated[int, Field(le=1_000_000)]
 """A number of things held in memory at once. A larger one is refused as a likely typo."""
 LARGEST_SEED = 2**32 - 1
 """Largest seed that numpy accepts."""
+FIELDS_ONLY = {"fields_only": True}
+"""Context of a validation of types and ranges alone, without rules across settings and imports of your code.
+
+For settings that are not complete yet, and for stored runs that are only read.
+"""
 
 
 class ConfigError(UserError):
-    """An invalid configuration. The message names the setting and the fix in one line.
-
-    Attributes:
-        setting: Dotted name of the faulty setting, or of the section whose settings conflict. The first of several
-            faults; empty if no setting is at fault.
-    """
-
-    def __init__(self, message: str, setting: str = "") -> None:
-        super().__init__(message)
-        self.setting = setting
+    """An invalid configuration. The message names the setting and the fix in one line."""
 
 
 def check_seed(seed: int) -> None:
-    """Check that every random generator accepts a seed.
-
-    Raises:
-        ConfigError: If the seed is not in 0 to `LARGEST_SEED`.
-    """
+    """Check that every random generator accepts a seed."""
     if not 0 <= seed <= LARGEST_SEED:
-        raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}", "seed")
+        raise ConfigError(f"seed {seed} is out of range; give 0 to {LARGEST_SEED}")
 
 
 def seed_after(seed: int, number: int) -> int:
     """Return `(seed + number) mod 2**32`."""
     return (seed + number) % (LARGEST_SEED + 1)
-
-
-_FIELDS_ONLY = ContextVar("fields_only", default=False)
-
-
-@contextmanager
-def fields_only() -> Iterator[None]:
-    """Validate types and ranges of single fields, but no rules across settings.
-
-    For settings that are not complete yet, and for stored runs that are only read.
-    """
-    token = _FIELDS_ONLY.set(True)
-    try:
-        yield
-    finally:
-        _FIELDS_ONLY.reset(token)
 
 
 class Section(BaseModel):
@@ -67,11 +40,7 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
     def check(self) -> None:
-        """Check rules across the settings of this section.
-
-        Raises:
-            ValueError: Names the setting first, then the fix.
-        """
+        """Check rules across the settings of this section; a ValueError names the setting first, then the fix."""
 
     def is_default(self, name: str) -> bool:
         """Return True if a setting has its default value, given explicitly or not."""
@@ -79,8 +48,8 @@ class Section(BaseModel):
         return bool(getattr(self, name) == default)
 
     @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not _FIELDS_ONLY.get():
+    def _check(self, info: ValidationInfo) -> Self:
+        if info.context is not FIELDS_ONLY:
             self.check()
         return self
 

@@ -37,11 +37,7 @@ class GameContext:
         return replace(self, words=words, solver=Solver(words.named))
 
     def validating(self, secrets: Sequence[str]) -> GameContext:
-        """Return a context that uses these secrets to select checkpoints, and never to train.
-
-        Raises:
-            ConfigError: If no training secret is left.
-        """
+        """Return a context that uses these secrets to select checkpoints, and never to train."""
         split, chosen = self.split, frozenset(secrets)
         train = tuple(secret for secret in split.train if secret not in chosen)
         val = (*secrets, *(secret for secret in split.val if secret not in chosen))
@@ -51,20 +47,12 @@ class GameContext:
 
     @classmethod
     def of(cls, config: RunConfig) -> GameContext:
-        """Build the context of a config.
-
-        Raises:
-            WordListError: If there is no such word list, or it is too small to split.
-        """
+        """Build the context of a run's settings."""
         return cls.from_settings(config.words, config.game)
 
     @classmethod
     def from_settings(cls, words: WordSettings, game: GameSettings) -> GameContext:
-        """Build a context from settings that belong to no run.
-
-        Raises:
-            WordListError: If there is no such word list, or it is too small to split.
-        """
+        """Build a context from settings that belong to no run."""
         loaded = load_words(words.source)
         return cls(loaded, words.split_of(loaded), game.prompter(loaded.word_length), Solver(loaded))
 

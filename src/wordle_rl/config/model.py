@@ -27,11 +27,7 @@ class WordSettings(Section):
     state. Figures of these words, the part `strict`, are those of generalisation."""
 
     def split_of(self, words: WordList) -> Split:
-        """The split of a list's answers.
-
-        Raises:
-            WordListError: If the list is too small to be split.
-        """
+        """The split of a list's answers."""
         return split_secrets(words, self.split_seed, strict_fraction=self.strict_fraction)
 
 

@@ -30,8 +30,6 @@ ALGORITHM_NAMES: dict[Algorithm, str] = {
     "dpo": "DPO",
     "distill": "distillation",
 }
-"""Algorithms after SFT: name in settings, stages and models -> name in prose."""
-
 MODEL_NAMES = ("base", "sft", *ALGORITHM_NAMES)
 """The models that a run may evaluate, in the order of their making; `base` is the one that it begins with."""
 CREDIT_NAMES = ("turn", "game", "guess")
@@ -220,15 +218,14 @@ class GRPOSettings(Section):
         if self.probe_every_steps and not self.prioritized_fraction:
             raise ValueError("probe_every_steps sets priorities, and prioritized_fraction 0 uses none; raise it")
         if self.validation_file is not None and not self.validate_every_steps:
-            raise ValueError(
-                "validation_file is read by checkpoint selection; set validate_every_steps, or leave it out"
-            )
+            raise ValueError("validation_file is for checkpoint selection; set validate_every_steps, or leave it out")
         if self.save_total_limit and not self.save_steps:
             raise ValueError(
-                f"save_total_limit {self.save_total_limit} keeps models of checkpoints, and save_steps 0 makes none on "
-                "the way; set save_steps"
+                "save_total_limit keeps models of checkpoints, and save_steps 0 makes none; set save_steps"
             )
-        self._check_alphas()
+        alphas = self.interpolation_alphas
+        if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
+            raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")
 
     def _check_engine(self) -> None:
         if self.engine not in {"transformers", "vllm"} and not self.server:
@@ -242,11 +239,6 @@ class GRPOSettings(Section):
             raise ValueError(
                 "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
             )
-        if self.server and not self.is_default("gpu_memory_utilization"):
-            raise ValueError(
-                f"gpu_memory_utilization is for an engine in this process, and {self.server} was started with options "
-                "of its own; leave it out"
-            )
 
     def _check_credit(self) -> None:
         if self.credit not in CREDIT_NAMES:
@@ -254,21 +246,11 @@ class GRPOSettings(Section):
                 known = ", ".join(CREDIT_NAMES)
                 raise ValueError(f"credit {self.credit!r} is none of {known}, and no import path (module:attribute)")
             resolve(self.credit, "credit", ValueError, takes="turn_rewards, scale=")
-        if self.turn_candidates > 1 and self.credit != "guess":
+        if self.turn_candidates > 1 and (self.credit != "guess" or self.scale_advantages):
             raise ValueError(
-                f"turn_candidates {self.turn_candidates} credits each guess with its own value, not as credit "
-                f'"{self.credit}" does; set credit to "guess"'
+                f"turn_candidates {self.turn_candidates} credits each guess with its own value; set credit to "
+                '"guess", and scale_advantages to false'
             )
-        if self.turn_candidates > 1 and self.scale_advantages:
-            raise ValueError(
-                f"scale_advantages divides by the std of games, turn_candidates {self.turn_candidates} compares "
-                "guesses; set scale_advantages to false"
-            )
-
-    def _check_alphas(self) -> None:
-        alphas = self.interpolation_alphas
-        if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
-            raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")
 
 
 class ExpertIterationSettings(Section):
@@ -302,20 +284,14 @@ class DistillSettings(Section):
 
 
 class RLTraining(FittingSettings):
-    """Settings of one training in full."""
+    """Settings of one training in full. Fields without a description are described in the sections above."""
 
     group_size: Count = Field(1, ge=1)
-    """Games per secret."""
     sampling: SamplingSettings = SamplingSettings()
-    """Sampling of the policy's tokens."""
     optimizer: OptimizerSettings = RLOptimizerSettings()
-    """Optimizer and schedule."""
     reward: RewardSettings = RewardSettings()
-    """Reward of a game."""
     starts: StartSettings = StartSettings()
-    """Initial states of groups."""
     max_secrets: int = Field(0, ge=0)
-    """Play at most this many secrets; 0: all."""
     sample_games: int = Field(4, ge=0)
     """Games logged to games.jsonl, and by GRPO to trackers, per step, validation or round."""
 
@@ -332,24 +308,21 @@ class RLTraining(FittingSettings):
     @property
     def replays(self) -> bool:
         """True if teacher games are trained on again."""
-        return False
+        return bool(getattr(self, "replay_fraction", 0))
 
 
 class GRPOTraining(GRPOSettings, RLTraining):
     """Settings of a GRPO training in full."""
 
     group_size: Count = Field(16, ge=1)
-    """Games per secret."""
     beta: float = Field(0.0, ge=0)
-    """Weight of the KL divergence to the start."""
     epsilon_high: float = Field(0.28, gt=0)
     """Clip range of importance ratios above 1 (clip-higher)."""
     outside_rate: float = Field(0.0, ge=0, le=1)
-    """Rate of groups whose secret is a listed word outside the answers."""
 
     @property
     def learns_without_wins(self) -> bool:
-        """True if a game that nobody can win may teach something."""
+        """True if the reward asks for no win."""
         return self.asks_no_win
 
     def check(self) -> None:
@@ -374,11 +347,8 @@ class RoundTraining(RLTraining):
     """Settings of a training by rounds in full."""
 
     rounds: int = Field(4, ge=0)
-    """Rounds; 0 skips the training."""
     groups_per_round: Count = Field(128, ge=1)
-    """Secrets per round."""
     batch_size: Count = Field(64, ge=1)
-    """Games, or pairs of completions, per optimizer step."""
     epochs: float = Field(1.0, gt=0)
     """Passes over the data of a round."""
 
@@ -404,12 +374,8 @@ class ExpertIterationTraining(RoundTraining):
     """Settings of expert iteration in full."""
 
     labels: Literal["wins", "secret", "mistakes"] = "wins"
-    """Tokens to train on, see `ExpertIterationSettings`."""
-
     group_size: Count = Field(8, ge=1)
-    """Games per secret."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
-    """Fraction of teacher games among the games of a round."""
     keep_per_group: int = Field(1, ge=1)
     """Games kept of each group: won, different from each other, the fewest guesses first. With labels `wins`."""
 
@@ -418,19 +384,12 @@ class ExpertIterationTraining(RoundTraining):
         """True with labels that need no group."""
         return self.labels != "wins"
 
-    @property
-    def replays(self) -> bool:
-        """True if teacher games are trained on again."""
-        return self.replay_fraction > 0
-
 
 class DPOTraining(DPOSettings, RoundTraining):
     """Settings of a DPO training in full."""
 
     group_size: Count = Field(4, ge=1)
-    """Games per secret."""
     beta: float = Field(0.1, gt=0)
-    """Strength of the KL constraint to the model that DPO starts from."""
     boards_per_round: int = Field(512, ge=1)
     """Boards of the games played at which further guesses are sampled; not with judge `outcome`, which compares the
     games themselves."""
@@ -447,7 +406,7 @@ class DPOTraining(DPOSettings, RoundTraining):
 
     @property
     def learns_without_wins(self) -> bool:
-        """True if a game that nobody can win may teach something; `information` prefers the secret to all else."""
+        """True unless a win decides: `information` prefers the secret to all else."""
         return self.judge == "regret" or (self.judge == "outcome" and self.asks_no_win)
 
     def check(self) -> None:
@@ -460,16 +419,12 @@ class DPOTraining(DPOSettings, RoundTraining):
 
 
 class DistillTraining(DistillSettings, RoundTraining):
-    """Settings of a distillation in full."""
+    """Settings of a distillation in full. The teacher labels every board, and names an answer that fits."""
 
     group_size: Count = Field(1, ge=1)
-    """Games per secret."""
     groups_per_round: Count = Field(2048, ge=1)
-    """Secrets per round."""
     outside_rate: float = Field(0.5, ge=0, le=1)
-    """Rate of secrets that are listed words outside the answers."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
-    """Fraction of teacher games among all games that a round trains on, kept rounds included."""
     keep_rounds: int = Field(1, ge=0)
     """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
     temperature: float = Field(0.1, gt=0)
@@ -478,18 +433,13 @@ class DistillTraining(DistillSettings, RoundTraining):
 
     @property
     def learns_from_single_games(self) -> bool:
-        """True: the teacher labels every board."""
+        """True: every board gets a label."""
         return True
 
     @property
     def learns_without_wins(self) -> bool:
-        """True: the teacher does not know the secret, and names an answer that fits."""
+        """True: the teacher does not know the secret."""
         return True
-
-    @property
-    def replays(self) -> bool:
-        """True if teacher games are trained on again."""
-        return self.replay_fraction > 0
 
 
 Training = GRPOTraining | ExpertIterationTraining | DPOTraining | DistillTraining

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from wordle_rl.config.base import LARGEST_SEED, Section, fields_only, section_of
+from wordle_rl.config.base import FIELDS_ONLY, LARGEST_SEED, Section, section_of
 from wordle_rl.config.evaluation import BackendName, EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
@@ -55,8 +55,7 @@ class RunConfig(Section):
     max_completion_tokens: int = Field(512, ge=1)
     """Token limit of a completion, thinking included, in RL and evaluation."""
     max_batch_size: int = Field(1024, ge=1)
-    """Most games per forward pass in play. It limits activations; the key/value cache always holds all games in play.
-    """
+    """Most games per forward pass in play. It limits activations; the key/value cache holds all games in play."""
     rl: RLSettings = RLSettings()
     """Settings shared by GRPO, expert iteration, DPO and distillation. In a config file an algorithm's section may
     also hold them, for that algorithm only."""
@@ -226,8 +225,7 @@ class RunConfig(Section):
             values["labels"], _, number = self.expert_iteration.labels.partition(":")
             values["keep_per_group"] = int(number or 1)
         known = {name: value for name, value in values.items() if name in kind.model_fields and value is not None}
-        with fields_only():
-            return kind(**known)
+        return kind.model_validate(known, context=FIELDS_ONLY)
 
     @property
     def _fitting(self) -> dict[str, Any]:

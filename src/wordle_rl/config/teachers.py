@@ -110,9 +110,6 @@ class ServedName(NamedTuple):
 def served_name(name: str) -> ServedName:
     """Parse `ALIAS=MODEL`. A name without an alias is its own alias.
 
-    Raises:
-        ConfigError: If either part is empty.
-
     Examples:
         >>> served_name("mine=runs/quickstart/grpo")
         ServedName(alias='mine', model='runs/quickstart/grpo')

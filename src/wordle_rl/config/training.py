@@ -70,8 +70,7 @@ class FittingSettings(Section):
     gradient_checkpointing: bool = False
     """Save memory by recomputing layers in the backward pass, which takes longer."""
     micro_batch_size: int = Field(0, ge=0)
-    """Games per backward pass; 0: all of a batch or step. Games of similar length share a micro-batch, to save padding.
-    """
+    """Games per backward pass; 0: all of a batch or step. Games of similar length share one, to save padding."""
 
 
 class SFTSettings(Section):
@@ -131,11 +130,7 @@ class FixedRewardSettings(Section):
         return self
 
     def rubric(self) -> Rubric:
-        """Return the rubric of these settings.
-
-        Raises:
-            RewardError: If a component is unknown.
-        """
+        """Return the rubric of these settings."""
         return Rubric(self.reward_weights or PRESETS[self.reward_preset].weights, self.keep_order)
 
 
@@ -160,11 +155,7 @@ class RewardSettings(Section):
         self.schedule()
 
     def schedule(self) -> Schedule:
-        """Return the weights of these settings, and those of a curriculum's second phase.
-
-        Raises:
-            RewardError: If a preset or component is unknown.
-        """
+        """Return the weights of these settings, and those of a curriculum's second phase."""
         if self.weights:
             return Schedule(self.weights, keep_order=self.keep_order)
         preset = self.preset or "sparse"

@@ -58,7 +58,7 @@ def add_adapters(network: Any, settings: LoraSettings, base: str, seed: int) -> 
     """
     layers = tuple(linear_layers(network))
     if not layers:
-        raise ConfigError(f"model.lora does not fit {base}: it has no linear layers", "model.lora")
+        raise ConfigError(f"model.lora does not fit {base}: it has no linear layers")
     alpha = float(settings.alpha or 2 * settings.rank)
     where = str(Path(base).resolve()) if Path(base).is_dir() else base
     shape = LoraShape(settings.rank, alpha, 0.0, layers, where)

@@ -36,10 +36,6 @@ class Pipeline:
         console: Shows progress.
         overwrite: Remove an earlier run in the directory first, once all checks have passed.
         pusher: Pushes checkpoints and the trained model to the hub. None: push nothing.
-
-    Raises:
-        ConfigError: If settings contradict each other.
-        RunError: If the directory holds a different run.
     """
 
     def __init__(
@@ -60,9 +56,6 @@ class Pipeline:
 
         Returns:
             The results in the first process, if `until` is the report; otherwise None.
-
-        Raises:
-            ConfigError: If the chain has no such stage.
         """
         started = time.perf_counter()
         work, config, directory = self._work, self._work.config, self._work.directory
@@ -71,9 +64,9 @@ class Pipeline:
             fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
             raise ConfigError(f"this run has no stage {until}, only {', '.join(chain)}; {fix}")
         chain = chain[: chain.index(until) + 1]
-        todo = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
-        for warning in todo.warnings if is_first() else ():
-            work.console.print(f"warning: {warning}", markup=False, highlight=False, soft_wrap=True)
+        ahead, warnings = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
+        for warning in warnings:
+            work.tell(f"warning: {warning}")
         wait_for_all()  # all processes have checked the directory before the first one changes it
         if is_first() and is_run(directory) and not self._overwrite:
             stored_config(directory / "config.json")  # raises for an unreadable run before anything is written
@@ -83,17 +76,17 @@ class Pipeline:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
                 _tell_what_is_taken_over(work)
-                work.open(Run.create(directory, config, work.context.split, adds=bool(todo)))
+                work.open(Run.create(directory, config, work.context.split, adds=bool(ahead)))
                 work.keep_validation()
                 for sentence in repair_logs(directory):
-                    work.console.print(sentence, markup=False, highlight=False)
-                if not todo:
+                    work.tell(sentence)
+                if not ahead:
                     done = f"{directory} is finished; pass --overwrite to start over"
-                    work.console.print(done, markup=False, highlight=False)
+                    work.tell(done)
             wait_for_all()
             self._overwrite = False  # from here on, the directory belongs to this run
             work.remember()
-            if todo.traces or todo.sft:
+            if {"traces", "sft"} & ahead:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
             stages: dict[RunStage, Callable[[RunWork], None]] = {
                 "traces": make_traces,
@@ -120,6 +113,6 @@ def _tell_what_is_taken_over(work: RunWork) -> None:
     found = [name for name in taken if (work.directory / name).exists()]
     if found:
         holds = " and ".join(found)
-        work.console.print(f"{work.directory} already has {holds}: using them as they are", markup=False)
+        work.tell(f"{work.directory} already has {holds}: using them as they are")
     if doubt := leak_warning(Path(work.config.model.path), work.context.split):
-        work.console.print(f"model.path {doubt}", markup=False)
+        work.tell(f"model.path {doubt}")

@@ -95,7 +95,7 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
     with ExitStack() as held:
         journal = held.enter_context(closing(journal_of(journal_path(path), played_with)))
         if journal.num_bytes_cut:
-            work.console.print(repaired(journal.path, journal.num_bytes_cut), markup=False, highlight=False)
+            work.tell(repaired(journal.path, journal.num_bytes_cut))
         before = journal.kept(secrets)
         tell = held.enter_context(work.stage("eval", f"Evaluating {label}", len(secrets), len(before)))
         engine: EngineName = "mlx" if work.config.backend == "mlx" else work.config.eval.engine

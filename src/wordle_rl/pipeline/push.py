@@ -29,9 +29,6 @@ class HubPusher:
         private: Make a new repository private.
         show: Prints a line.
         api: The hub. None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
-
-    Raises:
-        ConfigError: If the name is invalid, there is no token, or the hub refuses or cannot be reached.
     """
 
     def __init__(

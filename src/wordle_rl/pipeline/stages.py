@@ -1,7 +1,4 @@
-"""The stages that leave games and models: teacher games, SFT, learning by play.
-
-Each is skipped where its product is there already.
-"""
+"""The stages that leave games and models: teacher games, SFT, learning by play; a finished one is skipped."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import (
@@ -35,7 +33,7 @@ from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.lineage import Lineage, save_lineage, trained_further
+from wordle_rl.runs.lineage import Lineage, save_lineage
 from wordle_rl.teachers.games import draw_secrets, write_solver_traces
 from wordle_rl.teachers.own_teacher import write_own_teacher_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
@@ -67,10 +65,10 @@ def make_traces(work: RunWork) -> None:
         if settings.teacher.is_own:
             del given.rejected["val_secret"]  # played for the validation loss
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
-        work.console.print(f"{count:,} teacher games of {file}{left_out}", markup=False, highlight=False)
+        work.tell(f"{count:,} teacher games of {file}{left_out}")
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
-            work.console.print(f"{given.num_otherwise:,} of them {told}", markup=False, highlight=False)
+            work.tell(f"{given.num_otherwise:,} of them {told}")
         return
     with work.stage("traces", "Teacher games", settings.num_games) as advance:
         write_solver_traces(
@@ -86,10 +84,7 @@ def make_traces(work: RunWork) -> None:
 
 
 def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
-    """The games of a teacher from outside the package, which are played first if they are not there.
-
-    `measured`: with a game of each validation secret.
-    """
+    # The games of a teacher from outside the package, which are played first if they are not there.
     settings, context, path = work.config.traces, work.context.for_training, work.directory / OWN_TEACHER_FILE
     if path.is_file():
         return path
@@ -134,12 +129,11 @@ def train_by_traces(work: RunWork) -> None:
         )
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
-        work.console.print(f"left out: {left_out}")
+        work.tell(f"left out: {left_out}")
     spelled = work.context.for_training.solver.words.guesses  # strict words are not among them
     lessons = spelling_examples(spelled, codec, work.config.traces.spelling, work.config.seed)
     validation = _validation_examples(work, codec, limit)
-    lineage = trained_further(Path(work.config.model.path), work.config.game, work.lesson)
-    work.expect(lineage)
+    lineage = work.lineage_from(Path(work.config.model.path))
     with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
             learner,
@@ -155,7 +149,6 @@ def train_by_traces(work: RunWork) -> None:
 
 
 def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
-    """The run's teacher games of validation secrets as token sequences of at most `limit` tokens."""
     path = work.directory / VALIDATION_GAMES_FILE
     if not work.config.sft.validations_per_epoch:
         return []
@@ -163,7 +156,7 @@ def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Ex
     held_out = (trace for trace in traces if work.context.split.part_of(trace.secret) == "val")
     examples = encode_traces(held_out, work.context.prompter, codec, limit).examples
     if not examples:
-        work.console.print("no validation loss: there are no teacher games of validation secrets")
+        work.tell("no validation loss: there are no teacher games of validation secrets")
     return examples
 
 
@@ -181,7 +174,7 @@ def learn_by_play(work: RunWork) -> None:
     rehearsal = taught if taught != secrets else ()
     if rehearsal and work.config.start == "base":
         few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
-        work.console.print(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher", markup=False)
+        work.tell(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher")
     boards, fraction = _given_starts(work), 0.0
     if boards is not None:
         fraction = boards.fraction()
@@ -196,18 +189,20 @@ def learn_by_play(work: RunWork) -> None:
         fraction,
     )
     title = ALGORITHM_NAMES[name]
-    lineage = trained_further(Path(start.path), work.config.game, work.lesson)
-    work.expect(lineage)
+    lineage = work.lineage_from(Path(start.path))
+    # Each module has a function of its algorithm's name; all take the same arguments, but for their settings.
+    train: Callable[..., Path] = getattr(import_module(f"wordle_rl.train.{name}"), f"train_{name}")
+    further: dict[str, Any] = {"traces": work.config.traces} if name == "distill" else {}
     with (
         work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance,
         _engine(learner, settings, setup) as engine,
     ):
-        _training_of(work.config)(
+        train(
             learner,
             setup,
             settings,
             work.run,
-            **({} if engine is None else {"engine": engine}),
+            **(further if engine is None else {"engine": engine}),
             seed=work.config.seed,
             report_to=work.config.trackers,
             progress=advance,
@@ -216,7 +211,7 @@ def learn_by_play(work: RunWork) -> None:
 
 
 def _done_before(work: RunWork) -> int:
-    """The part of learning by play that is done already, in the unit of its progress: steps, or games."""
+    # The part of learning by play that is done already, in the unit of its progress: steps, or games.
     settings, checkpoints = work.config.training, work.directory / work.config.algorithm / "checkpoints"
     if isinstance(settings, RoundTraining):
         from wordle_rl.train.round_loop import rounds_done
@@ -228,7 +223,7 @@ def _done_before(work: RunWork) -> int:
 
 
 def _given_starts(work: RunWork) -> StartBoards | None:
-    """The rows of rl.starts.file, kept in the run, so that a resumed training draws from the same; None: no file."""
+    # The rows of rl.starts.file are kept in the run, so that a resumed training draws from the same.
     if work.config.rl.starts.file is None:
         return None
     read = partial(start_boards_of, work.config, work.context)
@@ -236,19 +231,13 @@ def _given_starts(work: RunWork) -> StartBoards | None:
     if is_first() and not kept.is_file():
         given = read(work.config.rl.starts.file)
         write_jsonl(kept, given.rows())
-        work.console.print(given.counted(), markup=False, highlight=False)
+        work.tell(given.counted())
     wait_for_all()
     return read(kept)
 
 
 def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | Training) -> Learner:
-    """The model of a training, ready to learn, in the library that the config names.
-
-    Args:
-        config: Backend and seed.
-        model: The model to begin with.
-        stage: Precision and gradient checkpointing; of GRPO the temperature, too.
-    """
+    """Load the model of a training, ready to learn, in the library that the config names."""
     # A policy gradient follows the distribution that was sampled; labels are learnt at temperature 1, however the
     # games were played.
     temperature = stage.sampling.temperature if isinstance(stage, GRPOTraining) else 1.0
@@ -274,7 +263,6 @@ def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | T
 
 @contextmanager
 def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[Engine | None]:
-    """An engine of its own that plays, where one is asked for."""
     if not (isinstance(settings, GRPOTraining) and settings.plays_by_vllm):
         yield None
         return
@@ -289,28 +277,7 @@ def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[
         engine.close()
 
 
-def _training_of(config: RunConfig) -> Callable[..., Path]:
-    """The training function of the chosen algorithm; all take the same arguments, except for their settings."""
-    name = config.algorithm
-    if name == "expert_iteration":
-        from wordle_rl.train.expert_iteration import train_expert_iteration
-
-        return train_expert_iteration
-    if name == "dpo":
-        from wordle_rl.train.dpo import train_dpo
-
-        return train_dpo
-    if name == "distill":
-        from wordle_rl.train.distill import train_distill
-
-        return partial(train_distill, traces=config.traces)
-    from wordle_rl.train.grpo import train_grpo
-
-    return train_grpo
-
-
 def _is_done(model: Path) -> bool:
-    """True if a stage left its finished model, from which what only its training needed is then removed."""
     done = is_trained(model)
     for name in _OF_A_TRAINING if done and is_first() else ():
         shutil.rmtree(model / name, ignore_errors=True)  # left by a process that was killed at the very end

@@ -80,7 +80,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
     try:
         adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
-        raise ConfigError(f"model.lora does not fit {base}: {first_line(error)}", "model.lora") from None
+        raise ConfigError(f"model.lora does not fit {base}: {first_line(error)}") from None
     config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
     return cast("PreTrainedModel", adapted)  # a PeftModel forwards attributes to its base model
 

@@ -9,11 +9,8 @@ report.py       `preflight`: all checks, and a few games
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
-
-from wordle_rl.config import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +21,16 @@ class Finding:
     message: str
 
 
-def refuse(findings: Iterable[Finding]) -> None:
-    """Raise one error for all problems.
+def problem(message: str) -> Finding:
+    """Report what makes a run fail or teach nothing: `run` refuses it."""
+    return Finding("problem", message)
 
-    Raises:
-        ConfigError: If there is a problem; one line names all.
-    """
-    problems = [finding.message for finding in findings if finding.level == "problem"]
-    if problems:
-        raise ConfigError("; ".join(problems))
+
+def warning(message: str) -> Finding:
+    """Report what probably spoils a run."""
+    return Finding("warning", message)
+
+
+def note(message: str) -> Finding:
+    """Report what is good to know."""
+    return Finding("note", message)

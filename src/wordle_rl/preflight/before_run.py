@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, RunConfig, RunStage, evaluation_name
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import strict_words_of
 from wordle_rl.data.game_record import read_traces
-from wordle_rl.preflight import refuse
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of, read_jsonl
+from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of
 from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
 from wordle_rl.words.split import Split
 
 
-@dataclass(frozen=True)
-class Todo:
-    """Stages that are still to be done, and warnings for the user."""
-
-    traces: bool
-    sft: bool
-    play: bool
-    evaluate: bool
-    warnings: tuple[str, ...] = ()
-
-    def __bool__(self) -> bool:
-        return self.traces or self.sft or self.play or self.evaluate
-
-
 def check_before_run(
     config: RunConfig, context: GameContext, directory: Path, chain: Sequence[RunStage], *, overwrite: bool
-) -> Todo:
+) -> tuple[set[str], list[str]]:
     """Stop everything that is bound to fail before a run begins or resumes.
 
     Args:
@@ -44,13 +28,7 @@ def check_before_run(
         overwrite: Whether a run in the directory will be removed first.
 
     Returns:
-        What is left to do.
-
-    Raises:
-        ConfigError: If settings, model or launch cannot work, a package is missing, memory is too small, a file of
-            teacher games or boards cannot be read, or an input lies in a directory that will be removed. Also if the
-            directory of a new run holds games or a model that know validation or test secrets.
-        RunError: If the directory is a file, or what would be removed is not a run.
+        The stages that are left to do (`traces`, `sft`, the name of the algorithm, `eval`), and warnings.
     """
     check_place(directory)
     if overwrite:
@@ -58,48 +36,36 @@ def check_before_run(
         _check_inputs_stay(config, directory)
     elif not is_run(directory):
         _check_taken_over(context.split, directory, config.algorithm)
-    todo = _todo(config, directory, chain, overwrite=overwrite)
-    findings = tuple(findings_of(_plan(config, context, directory, todo, overwrite=overwrite)))
-    refuse(findings)
-    return replace(todo, warnings=tuple(found.message for found in findings if found.level == "warning"))
-
-
-def _plan(config: RunConfig, context: GameContext, directory: Path, todo: Todo, *, overwrite: bool) -> Plan:
-    ahead = {
-        name for name, wanted in (("traces", todo.traces), ("sft", todo.sft), (config.algorithm, todo.play)) if wanted
-    }
+    ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
         try:
             import wordle_rl.policy.loading  # noqa: F401 - imports the packages that a training needs
         except ModuleNotFoundError as error:
             raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
-    if todo.evaluate and config.eval.engine == "transformers":  # vLLM checks its memory itself
-        ahead.add("eval")
-    begins = config.model if todo.sft else config.start_settings(directory)
+    begins = config.model if "sft" in ahead else config.start_settings(directory)
     boards = config.rl.starts.file
     if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():
         boards = directory / BOARDS_FILE
-    return Plan(config, context, ahead, begins, boards)
+    found = findings_of(Plan(config, context, ahead, begins, boards))
+    if problems := [finding.message for finding in found if finding.level == "problem"]:
+        raise ConfigError("; ".join(problems))
+    return ahead, [finding.message for finding in found if finding.level == "warning"]
 
 
-def _todo(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> Todo:
-    def is_ahead(name: RunStage) -> bool:
-        return name in chain and (overwrite or not is_trained(directory / name))
-
-    ahead = {name for name in config.trained if is_ahead(name)}
-    names = config.evaluated
-    labels = [evaluation_name(name, variant) for name in names for variant in config.eval.variants]
-    evaluated = not ahead and all((directory / "eval" / f"{label}.json").is_file() for label in labels)
-    return Todo(
-        traces="traces" in chain and (overwrite or not (directory / "traces.jsonl").is_file()),
-        sft="sft" in ahead,
-        play=config.algorithm in ahead,
-        evaluate="report" in chain and not evaluated,
-    )
+def _ahead(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> set[str]:
+    ahead: set[str] = {
+        name for name in config.trained if name in chain and (overwrite or not is_trained(directory / name))
+    }
+    labels = [evaluation_name(name, variant) for name in config.evaluated for variant in config.eval.variants]
+    if "report" in chain and (ahead or not all((directory / "eval" / f"{each}.json").is_file() for each in labels)):
+        ahead.add("eval")
+    if "traces" in chain and (overwrite or not (directory / "traces.jsonl").is_file()):
+        ahead.add("traces")
+    return ahead
 
 
 def is_trained(directory: Path) -> bool:
-    """True if a stage has saved its model; the lineage file is written last."""
+    """Return True if a stage has saved its model; the lineage file is written last."""
     return (directory / LINEAGE_FILE).is_file()
 
 
@@ -118,32 +84,30 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
 
 def _check_taken_over(split: Split, directory: Path, algorithm: str) -> None:
     # A new run can find games or a model in its directory. It must neither replace a foreign model nor continue from
-    # one that has met validation or test secrets.
+    # one that has met held-out secrets, or strict words.
     for stage in (directory / "sft", directory / algorithm):
         if any(stage.glob("*.safetensors")) and not is_trained(stage):
             raise ConfigError(
                 f"{stage} holds a model without {LINEAGE_FILE}, which this run did not train and would replace; move "
                 "it elsewhere and set model.path to it"
             )
-    path = directory / "traces.jsonl"
-    met = {str(row.get("secret")) for row in read_jsonl(path)} & split.never_trained if path.is_file() else set()
-    where = "traces.jsonl"
-    if not met and (lineage := lineage_of(directory / "sft")) is not None:
-        met, where = set(lineage.leaks(split)), "sft"
-    if met:
-        raise ConfigError(
-            f"{directory} holds {where} of another split: {len(met)} of its secrets are validation or test secrets "
-            f"here, for example {min(met)}; set words.split_seed to that of the run it comes from, or name another "
-            "directory"
-        )
-    lineage, named = lineage_of(directory / "sft"), set[str]()
-    for trace in read_traces(path) if split.strict and path.is_file() else ():
-        named |= strict_words_of(trace, split)
-    where = "traces.jsonl" if named else "sft"
-    if not named and lineage is not None:
-        named = set(lineage.strict_leaks(split))
-    if named:
-        raise ConfigError(
-            f"{directory} holds {where} that names {len(named)} strict words of this run, for example {min(named)}; "
-            "set words.strict_fraction to 0, or name another directory"
-        )
+    path, lineage = directory / "traces.jsonl", lineage_of(directory / "sft")
+    met, named, never_trained = set[str](), set[str](), split.never_trained
+    for game in read_traces(path) if path.is_file() else ():
+        met |= {game.secret} & never_trained
+        named |= strict_words_of(game, split)
+    for where, secrets, words in (
+        ("traces.jsonl", met, named),
+        ("sft", lineage.leaks(split) if lineage else (), lineage.strict_leaks(split) if lineage else ()),
+    ):
+        if secrets:
+            raise ConfigError(
+                f"{directory} holds {where} of another split: {len(secrets)} of its secrets are validation or test "
+                f"secrets here, for example {min(secrets)}; set words.split_seed to that of the run it comes from, or "
+                "name another directory"
+            )
+        if words:
+            raise ConfigError(
+                f"{directory} holds {where} that names {len(words)} strict words of this run, for example "
+                f"{min(words)}; set words.strict_fraction to 0, or name another directory"
+            )

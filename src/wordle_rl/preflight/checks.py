@@ -1,13 +1,13 @@
 """The list of checks before a training: `run` stops at exactly what `preflight` reports as a problem.
 
-A check takes a `Plan` and returns findings. Raising `ConfigError` or `RunError` counts as a problem.
+A check takes a `Plan` and yields findings. Raising `ConfigError` or `RunError` counts as a problem.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
@@ -24,11 +24,10 @@ from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.policy.base import check_vllm, find_backend
 from wordle_rl.policy.directory import game_of
 from wordle_rl.policy.numbers import ModelNumbers
-from wordle_rl.preflight import Finding
-from wordle_rl.preflight.memory import check_room
+from wordle_rl.preflight import Finding, note, problem, warning
+from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Style
-from wordle_rl.prompt.notebook import RULES as NOTEBOOK_RULES
 from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
@@ -53,24 +52,24 @@ class Plan:
     """A run, or the part of it that is still ahead.
 
     Attributes:
-        config: All settings.
-        context: Words, split, prompts and solver of the run.
         ahead: Stages to be done: `traces`, `sft`, the name of the algorithm, `eval`.
         begins: The model that the first of these trainings starts from.
         boards: The file of initial states, if there is one.
+        memory_gib: Memory of the Mac that will train. None: this machine.
     """
 
     config: RunConfig
     context: GameContext
     ahead: Collection[str]
     begins: ModelSettings
-    boards: Path | None = field(default=None)
+    boards: Path | None = None
+    memory_gib: float | None = None
 
     @classmethod
-    def whole(cls, config: RunConfig, context: GameContext) -> Plan:
+    def whole(cls, config: RunConfig, context: GameContext, memory_gib: float | None = None) -> Plan:
         """Plan a run of which nothing is done yet."""
-        teaches = {"traces"} & {*config.chain}
-        return cls(config, context, {*teaches, *config.trained, "eval"}, config.model, config.rl.starts.file)
+        ahead = {"traces"} & {*config.chain} | {*config.trained, "eval"}
+        return cls(config, context, ahead, config.model, config.rl.starts.file, memory_gib)
 
     @property
     def plays(self) -> bool:
@@ -103,137 +102,146 @@ class Plan:
     @cached_property
     def taught(self) -> list[Example]:
         """A few teacher games as sequences; empty if there is nothing to teach, or no tokenizer."""
-        if "traces" not in self.ahead or not self.trains or self.model.codec is None or _opener(self):
+        if "traces" not in self.ahead or not self.trains or self.model.codec is None or [*_opener(self)]:
             return []
         return teacher_examples(self.config, self.context, self.model.codec)
 
+    @cached_property
+    def teacher_length(self) -> int | None:
+        """Tokens of the longest of these games; None if there is none."""
+        return max((len(example.token_ids) for example in self.taught), default=None)
 
-def _backend(plan: Plan) -> list[Finding]:
+    @cached_property
+    def game_length(self) -> int | None:
+        """Tokens of the longest game that a policy can play; None without a tokenizer."""
+        context, codec = self.context, self.model.codec
+        if codec is None:
+            return None
+        return longest_game(context.words, context.prompter, codec, self.config.max_completion_tokens)
+
+    @cached_property
+    def memory(self) -> dict[MemoryStage, MemoryEstimate]:
+        """Memory of each stage that is ahead."""
+        from wordle_rl.policy.loading import load_numbers
+
+        found = memory_of_stages(self.config, load_numbers(self.begins), self.teacher_length, self.game_length)
+        return {stage: needed for stage, needed in found.items() if stage in self.ahead}
+
+
+def _backend(plan: Plan) -> Iterator[Finding]:
     if plan.config.backend != "torch":
         find_backend(plan.config.backend).check(plan.config)
-    return []
+    yield from ()
 
 
-def _on_policy(plan: Plan) -> list[Finding]:
-    return check_on_policy(plan.config) if plan.plays else []
+def _on_policy(plan: Plan) -> Iterator[Finding]:
+    grpo = plan.config.grpo
+    once = plan.plays and plan.config.algorithm == "grpo" and not grpo.batches_ahead
+    if once and grpo.epsilon != GRPOSettings().epsilon:
+        yield problem("grpo.epsilon has no effect: without grpo.batches_ahead all ratios are 1; leave it out")
 
 
-def _system_prompt(plan: Plan) -> list[Finding]:
+def _strict_words(plan: Plan) -> Iterator[Finding]:
     game, split = plan.config.game, plan.context.split
-    messages = []
-    texts = {Style.TEXTARENA_ORIGINAL: fixed_texts()}
-    texts |= dict.fromkeys((Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0), (*fixed_texts(), NOTEBOOK_RULES))
-    if named := sorted(split.strict_words_in(*(texts.get(game.style, ()) if isinstance(game.style, Style) else ()))):
-        messages.append(
+    if game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
+        yield problem(
             f"the fixed texts of game.style {game.style} contain {named[0]!r}, a strict word "
             "(words.strict_fraction); set another words.split_seed, or words.strict_fraction to 0"
         )
     if named := sorted(split.strict_words_in(game.system_prompt)):
-        messages.append(
+        yield problem(
             f"game.system_prompt contains {named[0]!r}, a strict word (words.strict_fraction), which training must "
             "never name; reword it"
         )
-    return [Finding("problem", message) for message in messages]
 
 
-def _opener(plan: Plan) -> list[Finding]:
+def _opener(plan: Plan) -> Iterator[Finding]:
     config, words = plan.config, plan.context.for_training.solver.words
-    opener, message = config.traces.teacher.opener, ""
-    if config.traces.file is not None or not ("traces" in plan.ahead or (plan.plays and config.algorithm == "distill")):
-        return []
+    opener, is_asked = config.traces.teacher.opener, plan.plays and config.algorithm == "distill"
+    if opener is None or config.traces.file is not None or not ("traces" in plan.ahead or is_asked):
+        return
     if opener in plan.context.split.strict:
-        message = (
+        yield problem(
             f"traces.teacher.opener {opener!r} is a strict word (words.strict_fraction), which training never names; "
             "give another opener"
         )
-    elif opener is not None and opener not in words:
-        message = (
+    elif opener not in words:
+        yield problem(
             f"traces.teacher.opener {opener!r} is not in word list {words.name!r}; give a listed word, or let the "
             "teacher choose (no opener in a config file, None on the command line)"
         )
-    return [Finding("problem", message)] if message else []
 
 
-def _given_games(plan: Plan) -> list[Finding]:
+def _given_games(plan: Plan) -> Iterator[Finding]:
     config, context = plan.config, plan.context
     if config.traces.file is not None and "traces" in plan.ahead:
         next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # raises if none is usable
-    return []
+    yield from ()
 
 
-def _given_starts(plan: Plan) -> list[Finding]:
-    if plan.boards is None or not plan.plays:
-        return []
-    return [Finding("note", start_boards_of(plan.config, plan.context, plan.boards).counted())]
+def _given_starts(plan: Plan) -> Iterator[Finding]:
+    if plan.boards is not None and plan.plays:
+        yield note(start_boards_of(plan.config, plan.context, plan.boards).counted())
 
 
-def _launch(plan: Plan) -> list[Finding]:
+def _launch(plan: Plan) -> Iterator[Finding]:
     check_processes(plan.config, plan.ahead)
-    return []
+    yield from ()
 
 
-def _trackers(plan: Plan) -> list[Finding]:
-    config = plan.config
-    if plan.trains:
-        check_trackers(config.trackers, Tracking.named(Path(), config.report_project, config.trackio_space))
-    return []
-
-
-def _packages(plan: Plan) -> list[Finding]:
+def _packages(plan: Plan) -> Iterator[Finding]:
     from wordle_rl.policy.device import check_bf16
     from wordle_rl.policy.loading import check_packages
 
+    config = plan.config
     if plan.trains:
-        check_packages(plan.config.model)
-    if plan.config.model.precision == "bf16" and plan.trains:
-        check_bf16('model.precision "bf16"')
-    return []
+        check_trackers(config.trackers, Tracking.named(Path(), config.report_project, config.trackio_space))
+        check_packages(config.model)
+        if config.model.precision == "bf16":
+            check_bf16('model.precision "bf16"')
+    yield from ()
 
 
-def _engines(plan: Plan) -> list[Finding]:
-    return check_engines(plan.config) if plan.begins_here else []
+def _engines(plan: Plan) -> Iterator[Finding]:
+    if plan.begins_here:
+        yield from check_engines(plan.config)
 
 
-def _model(plan: Plan) -> list[Finding]:
+def _model(plan: Plan) -> Iterator[Finding]:
     if not plan.begins_here:
-        return []
+        return
     numbers, codec, fault = plan.model
     if numbers is None or codec is None:
-        return [Finding("problem", fault)]
-    return check_model(plan.config, plan.context, codec, numbers)
+        yield problem(fault)
+    else:
+        yield from check_model(plan.config, plan.context, codec, numbers)
 
 
-def _teacher(plan: Plan) -> list[Finding]:
-    config, taught = plan.config, plan.taught
-    if not taught:
-        return []
-    traces = config.traces
-    thinks = traces.narrate or traces.file is not None or traces.teacher.is_own  # otherwise replies are only a guess
-    lengths = [len(example.token_ids) for example in taught]
-    return [
-        *(check_teacher(lengths, config.model.max_length) if "sft" in plan.ahead else ()),
-        *(check_teacher_replies(reply_lengths(taught), config.max_completion_tokens) if thinks else ()),
-    ]
+def _teacher(plan: Plan) -> Iterator[Finding]:
+    config, taught, traces = plan.config, plan.taught, plan.config.traces
+    if taught and "sft" in plan.ahead:
+        yield from check_teacher([len(example.token_ids) for example in taught], config.model.max_length)
+    # Without thinking, a reply of the solver is only a guess.
+    if taught and (traces.narrate or traces.file is not None or traces.teacher.is_own):
+        yield from check_teacher_replies(reply_lengths(taught), config.max_completion_tokens)
 
 
-def _room(plan: Plan) -> list[Finding]:
+def _room(plan: Plan) -> Iterator[Finding]:
     if not {*plan.ahead} - {"traces"} or (plan.begins_here and plan.model.numbers is None):
-        return []
-    teacher = max((len(example.token_ids) for example in plan.taught), default=None)
-    codec, context = plan.model.codec, plan.context
-    game = longest_game(context.words, context.prompter, codec, plan.config.max_completion_tokens) if codec else None
-    return check_room(plan.config, plan.begins, plan.ahead, teacher, game)
+        return
+    known = plan.game_length is not None and (plan.teacher_length is not None or "sft" not in plan.ahead)
+    device = device_for(plan.config, plan.memory_gib)
+    yield from check_memory(plan.config, plan.memory, device, lengths_known=known)
 
 
-CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (
+CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     _backend,
     _on_policy,
-    _system_prompt,
+    _strict_words,
     _opener,
     _given_games,
     _given_starts,
     _launch,
-    _trackers,
     _packages,
     _engines,
     _model,
@@ -243,22 +251,45 @@ CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (
 """All checks that need neither weights nor games of the model, in the order of the report."""
 
 
-def findings_of(plan: Plan) -> Iterator[Finding]:
-    """Yield the findings of all checks, each message once."""
-    said: set[str] = set()
+def findings_of(plan: Plan) -> list[Finding]:
+    """Return the findings of all checks, each message once."""
+    found: dict[str, Finding] = {}
     for check in CHECKS:
         try:
-            found = check(plan)
+            for finding in check(plan):
+                found.setdefault(finding.message, finding)
         except (ConfigError, RunError) as error:
-            found = [Finding("problem", str(error))]
-        for finding in found:
-            if finding.message not in said:
-                said.add(finding.message)
-                yield finding
+            found.setdefault(str(error), problem(str(error)))
+    return [*found.values()]
+
+
+def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbers: ModelNumbers) -> Iterator[Finding]:
+    """Run the checks that need no weights: template, stop tokens, rates, budgets."""
+    game, prompter = sample_game(context.words, context.prompter), context.prompter
+    yield from check_template(codec, game, prompter.thinking)
+    yield from check_wording(prompter)
+    yield from check_stops(codec, game, numbers.vocab_size)
+    yield from _check_lengths(context, codec, numbers.context, config.max_completion_tokens)
+    yield from check_updates(config, numbers)
+    yield from check_pretrained(config, numbers)
 
 
 _SMALL_RATE = 1e-4
 """A step of AdamW is about its rate; in bfloat16 a weight of 0.02 to 0.05 moves by 1e-4 to 2e-4 or not at all."""
+
+
+def check_updates(config: RunConfig, numbers: ModelNumbers) -> Iterator[Finding]:
+    """Check that the weights can represent the steps of AdamW; in 16 bits, small ones are lost."""
+    optimizers: dict[str, SFTOptimizerSettings] = {"sft": config.sft.optimizer, "rl": config.rl.optimizer}
+    for name, settings in optimizers.items():
+        is_ahead = (config.algorithm if name == "rl" else name) in config.trained
+        is_small = (numbers.trainable_bytes or numbers.weight_bytes) <= 2 and settings.learning_rate < _SMALL_RATE
+        if is_ahead and is_small:
+            yield warning(
+                f"{name}.optimizer.learning_rate {settings.learning_rate:g} is too small for many 16-bit weights, "
+                'which cannot represent such a change; set model.dtype to "float32" (model.precision still sets the '
+                "arithmetic), or model.lora.rank"
+            )
 
 
 _PRETRAINED = 20_000_000
@@ -276,50 +307,13 @@ _FOR_ADAPTERS = 10
 """Adapters need about ten times the rate of full fine-tuning (Thinking Machines, "LoRA Without Regret", 2025)."""
 
 
-def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbers: ModelNumbers) -> list[Finding]:
-    """Run the checks that need no weights: template, stop tokens, rates, budgets."""
-    game, prompter = sample_game(context.words, context.prompter), context.prompter
-    return [
-        *check_template(codec, game, prompter.thinking),
-        *check_wording(prompter),
-        *check_stops(codec, game, numbers.vocab_size),
-        *check_lengths(context, codec, numbers.context, config.max_completion_tokens),
-        *check_updates(config, numbers),
-        *check_pretrained(config, numbers),
-    ]
-
-
-def check_updates(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
-    """Check that the weights can represent the steps of AdamW; in 16 bits, small ones are lost."""
-    if (numbers.trainable_bytes or numbers.weight_bytes) > 2:
-        return []
-    optimizers: dict[str, SFTOptimizerSettings] = {}
-    if "sft" in config.trained:
-        optimizers["sft"] = config.sft.optimizer
-    if config.algorithm in config.trained:
-        optimizers["rl"] = config.rl.optimizer
-    return [
-        Finding(
-            "warning",
-            f"{name}.optimizer.learning_rate {settings.learning_rate:g} is too small for many 16-bit weights, which "
-            'cannot represent such a change; set model.dtype to "float32" (model.precision still sets the arithmetic), '
-            "or model.lora.rank",
-        )
-        for name, settings in optimizers.items()
-        if settings.learning_rate < _SMALL_RATE
-    ]
-
-
-def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
+def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> Iterator[Finding]:
     """Check that a pretrained model is not trained like the embedded one: at ruinous rates, on coded prompts."""
-    model = config.model
-    trained_so = game_of(Path(model.path))
-    was_made_here = model.path == "tiny" or (trained_so is not None and trained_so.style is Style.COMPACT)
+    trained_so = game_of(Path(config.model.path))
+    was_made_here = config.model.path == "tiny" or (trained_so is not None and trained_so.style is Style.COMPACT)
     if was_made_here or numbers.num_parameters < _PRETRAINED:
-        return []
-    unfit: list[str] = []
-    if config.game.style is Style.COMPACT:
-        unfit.append('game.style "compact"')
+        return
+    unfit = ['game.style "compact"'] if config.game.style is Style.COMPACT else []
     adapts = _FOR_ADAPTERS if numbers.num_trainable < numbers.num_parameters else 1
     by_labels, by_reward = _HIGHEST_RATES["large" if numbers.num_parameters >= _LARGE else "small"]
     trainings = [("sft", config.sft.optimizer, by_labels)] if "sft" in config.trained else []
@@ -330,21 +324,15 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> list[Finding]:
         rates = {"learning_rate": (optimizer.learning_rate, highest * adapts)}
         if optimizer.muon_learning_rate is not None:
             rates["muon_learning_rate"] = (optimizer.muon_learning_rate, _HIGHEST_MUON_RATE)
-        unfit += [
-            f"{stage}.optimizer.{name} {rate:g} (at most {most:g})"
-            for name, (rate, most) in rates.items()
-            if rate > most
-        ]
-    if not unfit:
-        return []
-    return [
-        Finding(
-            "problem",
+        for name, (rate, most) in rates.items():
+            if rate > most:
+                unfit.append(f"{stage}.optimizer.{name} {rate:g} (at most {most:g})")
+    if unfit:
+        yield problem(
             f"{', '.join(unfit)}: this suits the embedded model but ruins a pretrained one, which a model with "
             f"{numbers.num_parameters / 1e6:,.0f} M parameters is assumed to be; begin with "
-            f"`wordle-rl run {_recipe_for(config, numbers)}`",
+            f"`wordle-rl run {_recipe_for(config, numbers)}`"
         )
-    ]
 
 
 def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
@@ -357,91 +345,61 @@ def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
     return f"qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}"
 
 
-def check_engines(config: RunConfig) -> list[Finding]:
+def check_engines(config: RunConfig) -> Iterator[Finding]:
     """Check that vLLM is installed if it is to play, and can play the model."""
     plays = config.algorithm == "grpo" and not config.grpo.is_skipped and config.grpo.plays_by_vllm
     asked = {"grpo": config.grpo.engine} if plays else {}
     if config.eval.engine == "vllm":
         asked["eval"] = config.eval.engine
-    findings = []
+        if "base" in config.evaluated and config.model.path == "tiny":
+            yield problem(
+                'eval.engine "vllm" loads models from directories, but model.path "tiny" is not one; leave base out of '
+                "eval.also"
+            )
     if asked:
-        try:
-            check_vllm(" and ".join(f'{name}.engine "{engine}"' for name, engine in asked.items()))
-        except ConfigError as error:
-            findings.append(Finding("problem", str(error)))
-    if "eval" in asked and "base" in config.evaluated and config.model.path == "tiny":
-        message = 'eval.engine "vllm" loads models from directories, but model.path "tiny" is not one; '
-        message += "leave base out of eval.also"
-        findings.append(Finding("problem", message))
-    return findings
+        check_vllm(" and ".join(f'{name}.engine "{engine}"' for name, engine in asked.items()))
 
 
-def check_lengths(
-    context: GameContext, codec: ChatCodec, model_length: int | None, max_completion_tokens: int
-) -> list[Finding]:
-    """Check that a completion holds a guess and that games fit the model.
-
-    Args:
-        context: Words, prompts and rules.
-        codec: The model's tokenizer and template.
-        model_length: Context of the model in tokens; None if unknown.
-        max_completion_tokens: Most tokens of a completion.
-    """
-    words, prompter, budget = context.words, context.prompter, max_completion_tokens
-    findings = []
-    guess = longest_reply(words, prompter, codec)
+def _check_lengths(context: GameContext, codec: ChatCodec, model_length: int | None, budget: int) -> Iterator[Finding]:
+    words, prompter = context.words, context.prompter
+    guess, game = longest_reply(words, prompter, codec), longest_game(words, prompter, codec, budget)
     if budget < guess:
-        message = f"max_completion_tokens {budget} is too small; a guess needs up to {guess} tokens, so raise it"
-        findings.append(Finding("problem", message))
-    game = longest_game(words, prompter, codec, budget)
+        yield problem(f"max_completion_tokens {budget} is too small; a guess needs up to {guess} tokens, so raise it")
     if model_length is not None and game > model_length:
         shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
-        fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
-        message = f"{game_too_long(budget, game, 'model', model_length)}; lower it{shorter}, {fix}"
-        findings.append(Finding("problem", message))
-    return findings
-
-
-def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
-    """Describe that a game needs `game` tokens, but `taker` (a model, an engine, a server) takes only `length`."""
-    return f"a game can need {game} tokens with max_completion_tokens {budget}, but the {taker} takes {length}"
-
-
-def check_on_policy(config: RunConfig) -> list[Finding]:
-    """Check that no clip range is set if all ratios are 1, because games are trained on once by their own weights."""
-    if config.algorithm != "grpo" or config.grpo.batches_ahead or config.grpo.epsilon == GRPOSettings().epsilon:
-        return []
-    message = "grpo.epsilon has no effect: without grpo.batches_ahead all ratios are 1; leave it out"
-    return [Finding("problem", message)]
+        yield problem(
+            f"a game can need {game} tokens with max_completion_tokens {budget}, but the model takes {model_length}; "
+            f'lower it{shorter}, set game.shape to "state" or game.style to "compact", or raise the context '
+            "(model.max_length)"
+        )
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5
 """Fractions of the teacher's replies above the token budget that cause a warning, and a problem."""
 
 
-def check_teacher(lengths: Sequence[int], max_length: int) -> list[Finding]:
+def check_teacher(lengths: Sequence[int], max_length: int) -> Iterator[Finding]:
     """Check that teacher games, with these lengths in tokens, fit model.max_length."""
     left_out = sum(length > max_length for length in lengths) / len(lengths)
-    if not left_out:
-        return []
-    message = (
-        f"model.max_length {max_length} leaves out {in_percent(left_out, 0)}% of the teacher's games; "
-        f"raise it to {max(lengths)}"
-    )
-    return [Finding("problem" if left_out == 1 else "warning", message)]
+    if left_out:
+        message = (
+            f"model.max_length {max_length} leaves out {in_percent(left_out, 0)}% of the teacher's games; "
+            f"raise it to {max(lengths)}"
+        )
+        yield problem(message) if left_out == 1 else warning(message)
 
 
-def check_teacher_replies(lengths: Sequence[int], max_completion_tokens: int) -> list[Finding]:
+def check_teacher_replies(lengths: Sequence[int], max_completion_tokens: int) -> Iterator[Finding]:
     """Check that replies as long as the teacher's, in tokens, fit the budget."""
     cut = sum(length > max_completion_tokens for length in lengths) / len(lengths)
-    if cut <= _MANY_CUT:
-        return []
-    enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
-    message = (
-        f"{in_percent(cut, 0)}% of the teacher's replies are longer than max_completion_tokens {max_completion_tokens},"
-        f" so completions would be cut before the guess; raise it (95 % need at most {enough})"
-    )
-    return [Finding("problem" if cut > _MOST_CUT else "warning", message)]
+    if cut > _MANY_CUT:
+        enough = sorted(lengths)[math.ceil(0.95 * len(lengths)) - 1]
+        message = (
+            f"{in_percent(cut, 0)}% of the teacher's replies are longer than max_completion_tokens "
+            f"{max_completion_tokens}, so completions would be cut before the guess; raise it (95 % need at most "
+            f"{enough})"
+        )
+        yield problem(message) if cut > _MOST_CUT else warning(message)
 
 
 _TEACHER_GAMES = 256

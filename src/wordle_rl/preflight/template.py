@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.game import Outcome, Turn, score_guess
-from wordle_rl.preflight import Finding
+from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
 from wordle_rl.words import WordList
 
@@ -28,118 +28,81 @@ def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
     return messages
 
 
-def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking) -> list[Finding]:
+def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking) -> Iterator[Finding]:
     """Check that rendering the whole game, as a server does, gives the trained tokens, and that thinking agrees."""
-    findings = []
+    frame = codec.frame
     ends = [end for end, message in enumerate(game) if message["role"] == "assistant"]
     if any(codec.prompt_ids(game[:end]) != codec.rendered_ids(game[:end]) for end in ends):
-        findings.append(
-            Finding(
-                "warning",
-                "the tokenizer splits a whole conversation differently than turn by turn, so a server's prompts would "
-                "differ from those in training; play through wordle-rl, or choose another tokenizer",
-            )
+        yield warning(
+            "the tokenizer splits a whole conversation differently than turn by turn, so a server's prompts would "
+            "differ from those in training; play through wordle-rl, or choose another tokenizer"
         )
-    if codec.frame.opened and thinking is Thinking.OFF:
-        findings.append(
-            Finding(
-                "problem",
-                'the chat template opens a thought in every prompt, but game.thinking is "off"; set it to "optional", '
-                "or model.template_kwargs.enable_thinking to false if the template supports that",
-            )
+    if frame.opened and thinking is Thinking.OFF:
+        yield problem(
+            'the chat template opens a thought in every prompt, but game.thinking is "off"; set it to "optional", or '
+            "model.template_kwargs.enable_thinking to false if the template supports that"
         )
-    if codec.frame.closes_thought and thinking is Thinking.REQUIRED:
-        findings.append(
-            Finding(
-                "problem",
-                'the chat template closes every thought before the reply, but game.thinking is "required"; set it to '
-                '"off", or leave out model.template_kwargs.enable_thinking',
-            )
+    if frame.closes_thought and thinking is Thinking.REQUIRED:
+        yield problem(
+            'the chat template closes every thought before the reply, but game.thinking is "required"; set it to '
+            '"off", or leave out model.template_kwargs.enable_thinking'
         )
-    if codec.frame.closes_thought and thinking is Thinking.OPTIONAL:
-        findings.append(
-            Finding(
-                "note",
-                "the chat template closes every thought before the reply, so teacher games are taught without "
-                "thinking; leave out model.template_kwargs.enable_thinking to teach it",
-            )
+    if frame.closes_thought and thinking is Thinking.OPTIONAL:
+        yield note(
+            "the chat template closes every thought before the reply, so teacher games are taught without thinking; "
+            "leave out model.template_kwargs.enable_thinking to teach it"
         )
-    if codec.frame.thought and not codec.frame.opened and thinking is Thinking.OFF:
-        findings.append(
-            Finding(
-                "note",
-                'the model thinks before it replies, but game.thinking is "off", so it must learn to reply at once; '
-                "set model.template_kwargs.enable_thinking to false to close the thought in the prompt",
-            )
+    if frame.thought and not frame.opened and thinking is Thinking.OFF:
+        yield note(
+            'the model thinks before it replies, but game.thinking is "off", so it must learn to reply at once; set '
+            "model.template_kwargs.enable_thinking to false to close the thought in the prompt"
         )
-    return findings
 
 
-def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> list[Finding]:
+def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> Iterator[Finding]:
     """Check that replies end with a token that the model knows and that occurs nowhere else in them."""
     ids, _ = codec.encode_game(game)
-    tokenizer, end = codec.tokenizer, codec.turn_end_ids[0]
+    tokenizer, turn_end = codec.tokenizer, codec.frame.turn_end
     replies = [message["content"] for message in game if message["role"] == "assistant"]
-    findings = []
     if any(codec.stop_ids.intersection(codec.reply_ids(reply)[:-1]) for reply in replies):
-        findings.append(
-            Finding(
-                "problem",
-                f"a turn ends with {codec.frame.turn_end!r}, which also occurs inside replies; choose a chat template "
-                "that ends a turn with a token of its own",
-            )
+        yield problem(
+            f"a turn ends with {turn_end!r}, which also occurs inside replies; choose a chat template that ends a turn "
+            "with a token of its own"
         )
     largest = max([*ids, *codec.stop_ids])
     if largest >= vocab_size:
-        findings.append(
-            Finding(
-                "problem",
-                f"the tokenizer encodes {token_text(codec, largest)!r} as token {largest}, but the model has only "
-                f"{vocab_size} tokens; choose the tokenizer and chat template of this model",
-            )
+        yield problem(
+            f"the tokenizer encodes {token_text(codec, largest)!r} as token {largest}, but the model has only "
+            f"{vocab_size} tokens; choose the tokenizer and chat template of this model"
         )
     unknown = tokenizer.unk_token_id
     if unknown is not None and unknown not in codec.stop_ids and unknown in ids:
         missing = ", ".join(unwritable(codec, "".join(each["content"] for each in game))) or "parts of the frame"
-        findings.append(
-            Finding(
-                "problem",
-                f"the tokenizer has no tokens for parts of the prompts ({missing}); choose another game.style, or "
-                "other words for game.system_prompt",
-            )
+        yield problem(
+            f"the tokenizer has no tokens for parts of the prompts ({missing}); choose another game.style, or other "
+            "words for game.system_prompt"
         )
-    if tokenizer.eos_token_id != end:
-        findings.append(
-            Finding(
-                "note",
-                f"the tokenizer's eos_token is {tokenizer.eos_token!r}, but a turn ends with {codec.frame.turn_end!r}: "
-                "sampling stops at both, and the saved generation_config.json lists both",
-            )
+    if tokenizer.eos_token_id != codec.turn_end_ids[0]:
+        yield note(
+            f"the tokenizer's eos_token is {tokenizer.eos_token!r}, but a turn ends with {turn_end!r}: sampling stops "
+            "at both, and the saved generation_config.json lists both"
         )
     bos = tokenizer.bos_token_id
     if bos is not None and tokenizer("a")["input_ids"][:1] == [bos] and ids[:1] != [bos]:
-        findings.append(
-            Finding(
-                "warning",
-                f"texts for this model begin with {tokenizer.bos_token!r}, but the chat template leaves it out; "
-                "add it to the template",
-            )
+        yield warning(
+            f"texts for this model begin with {tokenizer.bos_token!r}, but the chat template leaves it out; add it to "
+            "the template"
         )
-    return findings
 
 
-def check_wording(prompter: Prompter) -> list[Finding]:
+def check_wording(prompter: Prompter) -> Iterator[Finding]:
     """Check that a custom system prompt shows how to reply."""
     told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
-    if not prompter.system_prompt or (opened in told and closed in told):
-        return []
-    return [
-        Finding(
-            "warning",
+    if prompter.system_prompt and not (opened in told and closed in told):
+        yield warning(
             f"game.system_prompt does not show how to reply: it has neither {opened} and {closed} nor {{example}}; add "
-            "{example}, or an untrained model cannot know the format",
+            "{example}, or an untrained model cannot know the format"
         )
-    ]
 
 
 def token_text(codec: ChatCodec, token: int) -> str:

@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, RewardSettings, fields_only
+from wordle_rl.config import ALGORITHM_NAMES, FIELDS_ONLY, RewardSettings
 from wordle_rl.evaluate import (
     CONSTRAINED_PART,
     PART_NAMES,
@@ -404,8 +404,7 @@ def _weights(config: Mapping[str, Any]) -> list[dict[str, Any]]:
         return []
     if algorithm == "grpo" and not config.get("grpo", {}).get("steps", 1):
         return []
-    with fields_only():
-        settings = RewardSettings.model_validate(dict(shared["reward"]))
+    settings = RewardSettings.model_validate(dict(shared["reward"]), context=FIELDS_ONLY)
     if any(map(is_import_path, settings.weights)):
         # A page is also made of runs of other people, whose settings must not choose what is imported here.
         rows = [(name, format_value(weight), None, None) for name, weight in settings.weights.items()]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
-from wordle_rl.config import ConfigError, GameSettings, WordSettings, describe, fields_only
+from wordle_rl.config import FIELDS_ONLY, ConfigError, GameSettings, WordSettings, describe
 from wordle_rl.config.base import Section
 from wordle_rl.runs import parse_json, write_json
 from wordle_rl.words import WordList, WordListError, load_words
@@ -92,8 +92,8 @@ def lineage_of(model_directory: Path) -> Lineage | None:
     if not path.is_file():
         return None
     try:
-        with fields_only():  # a stored import path must not run code when it is only read
-            return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")))
+        # A stored import path must not run code when it is only read.
+        return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")), context=FIELDS_ONLY)
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
     except ValueError as error:

@@ -50,4 +50,4 @@ def check_capabilities(config: RunConfig, name: str, capabilities: frozenset[str
     lacking = [asked for capability, asked in needs(config).items() if capability not in capabilities]
     if lacking:
         problems = "; ".join(f"{settings}: {fix}" for settings, fix in lacking)
-        raise ConfigError(f"{name} does not support {problems}", lacking[0][0])
+        raise ConfigError(f"{name} does not support {problems}")
