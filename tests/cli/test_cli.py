@@ -22,7 +22,7 @@ from wordle_rl import __version__
 from wordle_rl.cli import COMMANDS, main
 from wordle_rl.cli.settings import USUAL
 from wordle_rl.config import ConfigError, setting_names
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.policy.directory import game_of
 from wordle_rl.runs import Run

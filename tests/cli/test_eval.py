@@ -9,7 +9,7 @@ import pytest
 
 from wordle_rl.cli.eval import EvalRequest
 from wordle_rl.config import WordSettings
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words

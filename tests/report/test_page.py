@@ -7,12 +7,9 @@ import pytest
 from report_runs import ANSWERS, GRPO, SFT, SPLIT, evaluation, game, make_run, read_page, training_game, write_lines
 
 from wordle_rl.config import RunConfig
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import (
-    CONSTRAINED_PART,
-    GameRecord,
-    figures_by_split,
-)
+from wordle_rl.evaluate.records import CONSTRAINED_PART, figures_by_split
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.page import _boards, _weights
 from wordle_rl.report.page_games import MAX_REPLY_BYTES, MAX_SAMPLE_GAMES, games_payload, json_for_script

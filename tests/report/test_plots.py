@@ -10,7 +10,7 @@ import pytest
 from scripted_evaluations import play_script
 
 from wordle_rl.cli.compare import files_at
-from wordle_rl.evaluate import compare_all
+from wordle_rl.evaluate.compare import compare_all
 from wordle_rl.report import ReportError
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.report.plots import (

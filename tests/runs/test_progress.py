@@ -5,8 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import GameRecord, TurnRecord
 from wordle_rl.report.terminal import game_progress
 from wordle_rl.runs.progress import LINE_EVERY_S, progress_line, show_progress
 

@@ -12,8 +12,10 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
+from wordle_rl.evaluate.compare import MultiComparison, compare_all
 from wordle_rl.evaluate.controls import controls_at
+from wordle_rl.evaluate.csv_tables import write_rows
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.report import terminal
 from wordle_rl.report.plots import win_rate_plot
 from wordle_rl.runs import write_text_atomically
@@ -61,11 +63,7 @@ def compare(
     if as_json:
         console.print_json(asdict(shared))
         return
-    if len(evaluations) == 2:
-        console.out.print(terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs}))
-        console.out.print(terminal.comparison_table(shared, max_rows=top))
-    else:
-        console.out.print(terminal.multi_comparison_table(shared, max_rows=top))
+    console.out.print(terminal.comparison_table(shared, max_rows=top))
 
 
 def files_at(path: Path) -> list[Path]:

@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 from wordle_rl.config import ALGORITHM_NAMES, TRAININGS, ConfigError
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
-from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
+from wordle_rl.evaluate.records import (
+    CONSTRAINED_PART,
+    PART_NAMES,
+    STRICT_CONSTRAINED_PART,
+    is_sampled_part,
+    sampled_part,
+)
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.claims import control_table

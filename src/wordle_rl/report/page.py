@@ -18,16 +18,15 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES, RewardSettings, fields_only
-from wordle_rl.evaluate import (
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.compare import Comparison, compare
+from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     PART_NAMES,
     STRATA,
     STRICT_CONSTRAINED_PART,
-    Comparison,
     Evaluation,
     EvaluationError,
-    GameRecord,
-    compare,
     is_sampled_part,
     quoted_parts,
     sampled_part,
@@ -39,7 +38,6 @@ from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, ends_text, 
 from wordle_rl.report.page_games import games_payload, json_for_script
 from wordle_rl.report.plots import Series, bar_chart, format_value, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
-from wordle_rl.report.terminal import comparison_notes
 from wordle_rl.reward import Rubric
 from wordle_rl.runs import is_number, write_text_atomically
 from wordle_rl.runs.progress import elapsed, in_percent
@@ -353,7 +351,7 @@ def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
             found: Comparison = compare(a, b)
         except EvaluationError as error:
             return {"error": str(error), "rows": {}, "notes": []}
-        for note in comparison_notes(found):
+        for note in found.notes:
             notes.setdefault(note, []).append(PART_NAMES[part])
         wins, guesses = (
             _difference(found.win_rate_difference, 100, ".1f"),

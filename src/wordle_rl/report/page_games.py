@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
-from wordle_rl.evaluate import Evaluation, GameRecord, TurnRecord
+from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.report.run_record import RunRecord
 from wordle_rl.runs import is_number, without_lone_surrogates
 

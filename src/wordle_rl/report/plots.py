@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from wordle_rl.evaluate import ComparedPlayer, Figures
+from wordle_rl.evaluate.compare import ComparedPlayer
+from wordle_rl.evaluate.records import Figures
 from wordle_rl.report.run_record import ReportError
 from wordle_rl.runs import BY_TURN, is_number
 from wordle_rl.runs.progress import in_percent

@@ -9,7 +9,8 @@ from typing import Any
 
 from wordle_rl.config import MODEL_NAMES, stored_config
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate import (
+from wordle_rl.evaluate.controls import evaluations_in
+from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     RESULT_SPLITS,
     STRATA,
@@ -20,7 +21,6 @@ from wordle_rl.evaluate import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
@@ -239,8 +239,9 @@ def _strict_of(manifest: Mapping[str, Any]) -> frozenset[str]:
 def _strata_of(path: Path) -> Strata | None:
     if not path.is_file():
         return None
+    row = read_object(path)
     try:
-        strata = Strata.from_row(read_object(path))
+        strata = Strata(*(frozenset(row[name]) for name in STRATA), complete=bool(row["complete"]))
     except (KeyError, TypeError):
         raise ReportError(f"{path} has no strata; delete it, and `wordle-rl report` writes it again") from None
     return strata if strata.complete else None

@@ -35,7 +35,7 @@ from starlette.routing import Mount, Route
 
 from wordle_rl.config import LARGEST_SEED, ConfigError, describe
 from wordle_rl.config.context import GameContext
-from wordle_rl.evaluate import EvaluationError
+from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.game import Dictionary
 from wordle_rl.report import ReportError, read_run
 from wordle_rl.report.page import render as render_report
