@@ -45,22 +45,14 @@ def strata_table(results: Mapping[str, Mapping[str, Mapping[str, Any]]], strata:
     return table
 
 
-_TERMINAL_NAMES = {"held out": "held\nout", "board shown": "board\nshown", "board not shown": "not\nshown"}
-_LEFT_OUT = ("training", "p, strict")
-"""Columns that only the page has room for."""
-
-
 def terminal_control_table(found: ControlTable) -> Table:
     """Tabulate RL beside its controls: a row per player and sampling."""
     table = plain_table(f"{found.model} and its controls, wins in %")
     table.add_column("", overflow="fold", min_width=24)
-    shown = [place for place, column in enumerate(found.columns) if column not in _LEFT_OUT]
-    for place in shown:
-        column = found.columns[place].removesuffix(", %")
-        heading = _TERMINAL_NAMES.get(column, column.replace("p, ", "p,\n"))
-        table.add_column(Text(heading), justify="right", no_wrap=True)
+    for column in found.columns:
+        table.add_column(Text(column.replace(" ", "\n")), justify="right")
     for label, *cells in found.rows:
-        table.add_row(Text(label), *(Text(cells[place]) for place in shown))
+        table.add_row(Text(label), *map(Text, cells))
     return table
 
 
@@ -75,10 +67,8 @@ class ControlTable:
     """Win rates of a trained model and of its controls, in percent.
 
     Attributes:
-        model: The algorithm that trained the model, in words.
         columns: Headings after the first: parts of the secrets, then p values of wins against the model.
         rows: Player and sampling, then a cell per column; rows of the model itself have no p values.
-        missing: The missing controls, in words.
     """
 
     model: str
