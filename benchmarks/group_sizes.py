@@ -40,7 +40,9 @@ from wordle_rl.config import (
     stored_config,
 )
 from wordle_rl.config.context import GameContext
-from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
+from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler

@@ -10,7 +10,7 @@ from scripted_evaluations import play_script
 
 from wordle_rl.cli.eval import EvalRequest, power_line
 from wordle_rl.config import WordSettings
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage

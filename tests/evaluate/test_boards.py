@@ -3,8 +3,8 @@
 import pytest
 from scripted_evaluations import ANSWERS, WORDS, play_script
 
-from wordle_rl.evaluate import evaluate
 from wordle_rl.evaluate.eval_secrets import by_earlier_turns, prefix_boards
+from wordle_rl.evaluate.play import evaluate
 from wordle_rl.game import score_guess
 from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter

@@ -1,11 +1,17 @@
-"""Laws of two players side by side: games meet by secret and order, and every figure is one of hand arithmetic."""
+"""Laws of players side by side: games meet by secret and order, and every figure is one of hand arithmetic."""
 
-from dataclasses import replace
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from scripted_evaluations import ANSWERS, NOT_SENT, play_script
 
-from wordle_rl.evaluate import EvaluationError, compare, compare_all
+from wordle_rl.evaluate.compare import compare, compare_all
+from wordle_rl.evaluate.records import Evaluation, EvaluationError
 from wordle_rl.game import Dictionary, Rules
 
 LOSE = ["fuzzy"] * 6
@@ -22,7 +28,7 @@ def test_comparison_matches_hand_arithmetic() -> None:
         ("speed", (None, None)),
     ]
     assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (1, 1, 1, 1)
-    assert (comparison.num_pairs, comparison.num_unpaired, comparison.num_errors) == (4, 0, 0)
+    assert (comparison.num_pairs, comparison.notes) == (4, ())
     assert comparison.p_value == 1.0
     assert comparison.win_rate_difference.mean == 0
     assert comparison.guesses_difference.mean == pytest.approx((1 + 5 - 6 + 0) / 4)
@@ -37,7 +43,7 @@ def test_repeats_of_a_secret_meet_in_order_and_spare_games_are_counted() -> None
         (0, (1, None)),
         (1, (None, None)),
     ]
-    assert comparison.num_unpaired == 3
+    assert comparison.notes == ("games without a counterpart (a player played the secret less often): 3",)
 
 
 def test_errors_leave_the_comparison_and_are_counted() -> None:
@@ -46,7 +52,7 @@ def test_errors_leave_the_comparison_and_are_counted() -> None:
     comparison = compare(a, b)
     assert [game.secret for game in compare_all([a, b]).games] == ["grape"]
     assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (0, 0, 0, 1)
-    assert comparison.num_errors == 2
+    assert comparison.notes == ("games left out because a player could not finish them: 2",)
 
 
 def test_rules_that_play_no_part_do_not_tell_games_apart() -> None:
@@ -74,7 +80,76 @@ def test_wins_are_tested_by_secret_where_secrets_repeat() -> None:
     b = [(secret, [secret]) for secret in ANSWERS[:3]]
     once = compare(play_script(a), play_script(b))
     often = compare(play_script(a * 4), play_script(b * 4))
-    assert (once.by_secret, once.wins_test) == (False, "McNemar's exact test")
-    assert (often.by_secret, often.wins_test) == (True, "sign-flip test by secret")
+    assert once.wins_test != often.wins_test
     assert often.p_value == once.p_value == 0.25, "three secrets, whatever the number of games"
     assert (often.only_a, often.only_b) == (0, 12)
+
+
+# --- any number of players
+
+
+def run(name: str, games: dict[str, Sequence[str]], **more: object) -> Evaluation:
+    return play_script(list(games.items()), name=name, **more)
+
+
+BASE = run("base", {"crane": ["crane"], "grape": LOSE, "speed": LOSE, "trace": ["crane", "trace"], "geese": [NOT_SENT]})
+SFT = run(
+    "sft", {"crane": ["fuzzy", "crane"], "grape": ["grape"], "speed": LOSE, "trace": [NOT_SENT], "geese": ["geese"]}
+)
+GRPO = run("grpo", {"speed": ["speed"], "crane": ["crane"], "grape": ["grape"], "trace": ["trace"], "abide": LOSE})
+
+
+def test_all_figures_are_over_the_games_that_all_finished() -> None:
+    found = compare_all([BASE, SFT, GRPO])
+    # geese was not met by all, and trace failed once.
+    assert [game.secret for game in found.games] == ["crane", "grape", "speed"]
+    assert [game.guesses for game in found.games] == [(1, 2, 1), (None, 1, 1), (None, None, 1)]
+    assert found.num_games == 3
+    assert [note.rpartition(": ")[2] for note in found.notes] == ["3", "1"], "left out: unpaired, and errors"
+    assert [run.figures.num_games for run in found.runs] == [3, 3, 3]
+    assert [run.figures.win_rate for run in found.runs] == [1 / 3, 2 / 3, 1.0]
+    assert [run.figures.mean_guesses_with_losses for run in found.runs] == [15 / 3, 10 / 3, 1.0]
+    assert [run.figures.num_errors for run in found.runs] == [1, 1, 0], "errors are counted in all games of a run"
+
+
+@pytest.mark.parametrize(
+    ("evaluations", "named"),
+    [
+        ([BASE], "at least two"),
+        ([BASE, BASE], "--names"),
+        ([BASE, SFT, run("c", {"crane": ["crane"]}, rules=Rules(max_turns=5))], "different rules"),
+        ([BASE, replace(SFT, fingerprint="0" * 64)], "different word lists"),
+        ([BASE, SFT, run("c", {"abide": ["abide"]})], "no secret in common"),
+    ],
+)
+def test_what_cannot_be_put_side_by_side_is_refused(evaluations: list[Evaluation], named: str) -> None:
+    with pytest.raises(EvaluationError, match=named):
+        compare_all(evaluations)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[Path]:
+    for evaluation in (BASE, SFT, GRPO):
+        evaluation.save(tmp_path / f"{evaluation.name}.json")
+    return [tmp_path / "base.json", tmp_path / "sft.json", tmp_path / "grpo.json"]
+
+
+def test_compare_takes_any_number_of_runs(cli, files, tmp_path: Path) -> None:
+    code, out, _ = cli("compare", *files)
+    assert code == 0
+    assert "not corrected" in out
+    code, out, _ = cli("compare", *files, "--json", "--csv", tmp_path / "runs.csv", "--names", "a", "b", "c")
+    assert code == 0
+    found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+    assert [run["name"] for run in found["runs"]] == ["a", "b", "c"]
+    assert found["games"][1] == {"secret": "grape", "occurrence": 0, "guesses": [None, 1, 1]}
+    expected = compare_all([BASE, SFT, GRPO])
+    assert found["runs"][2]["figures"] == asdict(expected.runs[2].figures)
+    assert found["runs"][2]["against_base"]["p_value"] == 0.5
+    rows = list(csv.DictReader(io.StringIO((tmp_path / "runs.csv").read_text())))
+    assert [row["name"] for row in rows] == ["a", "b", "c"]
+    assert [row["p_value"] for row in rows] == ["", "1.0", "0.5"]
+    assert [float(row["guesses_p_value"] or -1) for row in rows] == pytest.approx([-1, 1, 0.5])
+    assert [row["games_1"] for row in rows] == ["1", "1", "3"]
+    low, high = (float(rows[2][f"win_rate_difference_{end}"]) for end in ("low", "high"))
+    assert -1 <= low < 0 < 2 / 3 <= high <= 1, "two games won more are no proof"

@@ -13,8 +13,8 @@ from rich.console import Console
 from training_fixtures import write_config
 
 from wordle_rl.config import load_config
-from wordle_rl.evaluate import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
+from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.pipeline import Pipeline
 
 
@@ -86,11 +86,8 @@ def test_figures_stand_beside_controls_that_played_alike(run: Path, sft_alone: P
     alone = controls_at(sft_alone)[0]
     facts = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
     drawn, matched = sampled(run, "grpo", 1.0), sampled(run, "sft", 0.9, facts)
-    pairs = [(found.control, found.model) for found in controlled(model, [alone, drawn, matched])]
-    assert pairs == [(alone, model), (matched, drawn)]
-    assert [found.control for found in controlled(model, [alone, matched])] == [alone], (
-        "nothing is played like the other"
-    )
+    assert controlled(model, [alone, drawn, matched]) == [(alone, model), (matched, drawn)]
+    assert controlled(model, [alone, matched]) == [(alone, model)], "nothing is played like the other"
     limited = replace(alone, constrain="words")
     assert controlled(model, [limited]) == []
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from wordle_rl.env import StopReason, Transcript
-from wordle_rl.evaluate import EvaluationError
 from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_per_game
+from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.game import Rules
 from wordle_rl.rollout import Segment, Trajectory
 
@@ -54,7 +54,7 @@ def few_games(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_eval_draws_at_equal_entropy_and_says_so(cli, finished_run, few_games, tmp_path: Path) -> None:
-    from wordle_rl.evaluate import Evaluation
+    from wordle_rl.evaluate.records import Evaluation
 
     out = tmp_path / "matched.json"
     code, _, err = cli(

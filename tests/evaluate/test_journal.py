@@ -10,7 +10,9 @@ pytest.importorskip("torch")
 
 from scripted import planned
 
-from wordle_rl.evaluate import Evaluation, Journal, evaluate, journal_of, num_kept
+from wordle_rl.evaluate.journal import Journal, journal_of, num_kept
+from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.policy.transformers import TransformersSampler

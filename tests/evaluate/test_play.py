@@ -8,25 +8,16 @@ import pytest
 from scripted import planned
 from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, play_script
 
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import (
-    WASTED_TURN_REGRET,
-    Evaluation,
-    EvaluationError,
-    Figures,
-    GameRecord,
-    TurnRecord,
-    evaluate,
-    figures_by_split,
-    measure,
-)
+from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, Figures, figures_by_split, measure
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
 
 SOLVER = Solver(WORDS, use_cache=False)
@@ -191,9 +182,3 @@ def test_a_word_from_outside_the_answers_is_in_no_figure_of_them() -> None:
         "train": (6, 1.0),
         "held_out": (4, 1.0),
     }
-
-
-def test_a_split_of_other_words_is_refused() -> None:
-    other = WordList("other", ("crane", "crate", "trace"), ("crane", "crate", "trace"))
-    with pytest.raises(EvaluationError, match="different word lists"):
-        figures_by_split(play_script(GAMES), split_secrets(other))

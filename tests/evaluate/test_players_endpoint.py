@@ -13,7 +13,7 @@ pytest.importorskip("openai")
 
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.providers import PROVIDERS, Provider
 from wordle_rl.words.split import Split
 

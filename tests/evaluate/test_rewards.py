@@ -4,7 +4,7 @@ import pytest
 from scripted import planned
 from scripted_evaluations import NOT_SENT, WORDS, FlakySampler, tag
 
-from wordle_rl.evaluate import Scorer, evaluate
+from wordle_rl.evaluate.play import Scorer, evaluate
 from wordle_rl.evaluate.records import commonest_guesses, reward_figures
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric

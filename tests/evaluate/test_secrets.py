@@ -7,8 +7,8 @@ import pytest
 from scripted_evaluations import WORDS
 
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate import Evaluation
 from wordle_rl.evaluate.eval_secrets import marked, named_secrets
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.words.split import split_secrets
 
 SPLIT = split_secrets(WORDS, val_size=2, test_size=4)

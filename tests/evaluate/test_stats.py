@@ -12,7 +12,6 @@ from wordle_rl.evaluate.stats import (
     clustered_wilson_interval,
     games_needed,
     mcnemar_exact,
-    mean_interval,
     paired_bootstrap,
     paired_score_interval,
     sign_flip_exact,
@@ -43,14 +42,6 @@ def test_wilson_ends_are_exactly_z_standard_errors_from_the_rate(case: tuple[int
         distance = abs(wins / n - end)
         on_the_edge = end in (0.0, 1.0) and distance == 0
         assert on_the_edge or distance == pytest.approx(Z_95 * math.sqrt(end * (1 - end) / n), rel=1e-6, abs=1e-9)
-
-
-@pytest.mark.parametrize(
-    ("wins", "n", "confidence"), [(0, 0, 0.95), (-1, 5, 0.95), (6, 5, 0.95), (1, 2, 1.0), (1, 2, 0)]
-)
-def test_wilson_refuses_impossible_counts(wins: int, n: int, confidence: float) -> None:
-    with pytest.raises(StatsError, match=r"at least 1|between 0 and 1"):
-        wilson_interval(wins, n, confidence)
 
 
 # --- Wilson, of games that come in clusters -------------------------------------------------------------------------
@@ -92,12 +83,6 @@ def test_clusters_never_tell_more_than_their_games_nor_lose_the_rate(clusters: l
 def test_where_all_games_end_alike_each_secret_counts_as_one() -> None:
     assert clustered_wilson_interval([8] * 5, [8] * 5) == pytest.approx(wilson_interval(5, 5))
     assert clustered_wilson_interval([0, 0], [3, 9]) == pytest.approx(wilson_interval(0, 2))
-
-
-@pytest.mark.parametrize(("wins", "games"), [([], []), ([1], [1, 1]), ([2], [1]), ([0], [0]), ([-1, 2], [1, 2])])
-def test_impossible_clusters_are_refused(wins: list[int], games: list[int]) -> None:
-    with pytest.raises(StatsError, match="at least 1 game each"):
-        clustered_wilson_interval(wins, games)
 
 
 # --- McNemar --------------------------------------------------------------------------------------------------------
@@ -193,7 +178,7 @@ def slow_bootstrap(diffs: list[float], num_resamples: int, seed: int) -> tuple[f
     ],
 )
 def test_bootstrap_agrees_with_drawing_the_pairs_one_by_one(diffs: list[float]) -> None:
-    mean, low, high = paired_bootstrap(diffs, num_resamples=8000)
+    mean, low, high = paired_bootstrap(diffs, range(len(diffs)))
     slow_low, slow_high = slow_bootstrap(diffs, 8000, seed=11)
     slack = 0.15 * (slow_high - slow_low)
     assert mean == pytest.approx(sum(diffs) / len(diffs))
@@ -203,37 +188,15 @@ def test_bootstrap_agrees_with_drawing_the_pairs_one_by_one(diffs: list[float]) 
 
 def test_bootstrap_of_three_pairs_has_the_ends_counted_by_hand() -> None:
     # The mean of three draws from {0, 0, 3} is 0, 1, 2 or 3 with chances 8/27, 12/27, 6/27, 1/27 (3.7 %).
-    assert paired_bootstrap([0.0, 0.0, 3.0]) == (1.0, 0.0, 3.0)
-    assert paired_bootstrap([0.0, 0.0, 3.0], confidence=0.8) == (1.0, 0.0, 2.0)
+    assert paired_bootstrap([0.0, 0.0, 3.0], range(3)) == (1.0, 0.0, 3.0)
 
 
-@pytest.mark.parametrize("draws_at_once", [1000, 1])
-def test_bootstrap_in_chunks_keeps_its_coverage(draws_at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    diffs = [1.0] * 30 + [0.0] * 50 + [-1.0] * 10
-    whole = paired_bootstrap(diffs)
-    monkeypatch.setattr("wordle_rl.evaluate.stats._MAX_DRAWS_AT_ONCE", draws_at_once)
-    assert paired_bootstrap(diffs) == pytest.approx(whole, abs=0.02)
-
-
-def test_a_cluster_of_one_is_a_pair_and_copies_of_a_pair_tell_nothing_new() -> None:
+def test_copies_of_a_pair_tell_nothing_new() -> None:
     diffs = [1.0] * 12 + [0.0] * 40 + [-1.0] * 7
-    alone = paired_bootstrap(diffs)
-    assert paired_bootstrap(diffs, range(len(diffs))) == alone
+    alone = paired_bootstrap(diffs, range(len(diffs)))
     assert paired_bootstrap(diffs * 8, list(range(len(diffs))) * 8) == pytest.approx(alone)
-    mean, low, high = paired_bootstrap(diffs * 8)
+    mean, low, high = paired_bootstrap(diffs * 8, range(8 * len(diffs)))
     assert alone.low < low < mean < high < alone.high, "as if the copies were pairs of their own"
-
-
-# --- means of numbers between 0 and 1 -----------------------------------------------------------------------------
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
-def test_the_interval_of_a_mean_holds_it_and_is_no_narrower_than_the_spread_asks(chances) -> None:
-    low, high = mean_interval(chances)
-    assert 0 <= low <= math.fsum(chances) / len(chances) + 1e-12
-    assert math.fsum(chances) / len(chances) - 1e-12 <= high <= 1
-    wins = round(math.fsum(chances))
-    assert mean_interval([1.0] * wins + [0.0] * (len(chances) - wins)) == wilson_interval(wins, len(chances))
 
 
 # --- power ----------------------------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from report_runs import game
@@ -9,14 +10,12 @@ from scripted_evaluations import WORDS
 
 from wordle_rl.config import GameSettings, TeacherSettings, stored_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import (
-    Shown,
     Strata,
     audit_shown,
     decisive_boards,
-    own_games_shown,
     shown_in,
-    shown_in_run,
     strata_of,
     strata_of_run,
 )
@@ -104,12 +103,6 @@ def _turns(board: tuple[tuple[str, str], ...]):
     return [Turn(guess, marks, Outcome.SCORED) for guess, marks in board]
 
 
-def test_own_won_games_count_where_they_stand_turn_for_turn() -> None:
-    shown = shown_in([row("crane", "trace", "crane") | {"secret": "drape"}], HELD_OUT)
-    won, other, lost = game("crane", "trace", "crane"), game("crane", "grape", "crane"), game("crane", *["trace"] * 6)
-    assert own_games_shown([won, other, lost], shown) == 1
-
-
 def test_strata_of_a_run_are_those_counted_from_its_games_by_hand(finished_run, sixty) -> None:
     test = split_secrets(sixty).test
     config = stored_config(finished_run / "config.json")
@@ -150,10 +143,15 @@ def test_a_run_from_another_runs_model_counts_what_that_was_shown(finished_run, 
     assert len(found.never_said) == len(GameContext.of(config).split.test)
 
 
-def test_the_audit_counts_own_games(finished_run) -> None:
-    found = audit_shown(finished_run)
-    test = GameContext.of(stored_config(finished_run / "config.json")).split.test
+def test_the_audit_counts_won_games_that_training_shows_turn_for_turn(finished_run, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    test = GameContext.of(stored_config(run / "config.json")).split.test
+    evaluation = Evaluation.load(run / "eval" / "sft.json")
+    shown, other = game(test[0], test[1], test[0]), game(test[0], test[2], test[0])
+    replace(evaluation, records=(shown, other, game(test[1], *[test[2]] * 6))).save(run / "eval" / "sft.json")
+    with (run / "traces.jsonl").open("a") as file:
+        file.write(json.dumps(row(test[0], test[1], test[0])) + "\n")
+    found = audit_shown(run)
     assert sum(found.num_secrets.values()) == len(test)
+    assert found.own_games["sft"] == (1, 2)
     assert set(found.own_games) == {"sft", "grpo"}
-    assert all(0 <= same <= won for same, won in found.own_games.values())
-    assert isinstance(shown_in_run(finished_run, test), Shown)

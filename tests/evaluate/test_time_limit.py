@@ -4,8 +4,7 @@ import pytest
 from scripted import planned
 from scripted_evaluations import WORDS, tag
 
-from wordle_rl.evaluate import evaluate
-from wordle_rl.evaluate.play import TimeLimit
+from wordle_rl.evaluate.play import TimeLimit, evaluate
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver

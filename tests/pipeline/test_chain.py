@@ -13,7 +13,7 @@ from training_fixtures import NUM_ANSWERS, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.policy.directory import find_model

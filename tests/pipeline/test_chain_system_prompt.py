@@ -17,7 +17,7 @@ from training_fixtures import rows
 
 from wordle_rl.config import RunConfig
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import score_guess
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.preflight.checks import check_model

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from training_fixtures import rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, RunConfig, load_config
-from wordle_rl.evaluate import Evaluation
 from wordle_rl.evaluate.players import open_model
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.adapters import is_adapter
 from wordle_rl.preflight.report import preflight

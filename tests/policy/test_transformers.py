@@ -31,7 +31,9 @@ from transformers import (
 import wordle_rl.policy.transformers as sampler_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
-from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
+from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import make_constraint

@@ -17,7 +17,7 @@ from training_fixtures import compact, fast, make_run, rows, weights_of
 import wordle_rl.policy.transformers as transformers_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.drawing import keep_top_p

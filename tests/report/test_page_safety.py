@@ -27,8 +27,8 @@ def test_nothing_a_model_wrote_becomes_markup(tmp_path: Path) -> None:
     write_lines(hostile / "games.jsonl", [training_game(step, HOSTILE) for step in (1, 2, 3)])
     page = read_page(hostile)
     assert [tag for tag, _ in page.tags] == expected
-    assert page.games["sources"][1]["games"][0]["t"][0]["q"] == HOSTILE
-    assert page.games["sources"][2]["games"][0]["t"][0]["q"] == HOSTILE
+    assert page.games["sources"][1]["games"][0]["turns"][0]["reply"] == HOSTILE
+    assert page.games["sources"][2]["games"][0]["turns"][0]["reply"] == HOSTILE
 
 
 def named_run(run_dir: Path, name: str) -> Path:

@@ -9,22 +9,15 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from wordle_rl.config import SamplingSettings
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import (
-    EvalConditions,
-    Evaluation,
-    Figures,
-    GameRecord,
-    TurnRecord,
-    compare,
-    compare_all,
-    measure,
-)
+from wordle_rl.evaluate.compare import compare, compare_all
+from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.records import Evaluation, Figures, measure
 from wordle_rl.game import Outcome, Rules, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.terminal import (
     board,
-    comparison_notes,
     comparison_table,
     game_panel,
     results_table,
@@ -97,7 +90,7 @@ def test_names_are_text_and_never_markup() -> None:
     figures: dict[str, Figures] = {"all": FIGURES}
     assert "[b]x" in rendered(results_table({"[b]x": figures}, title="[red]t"))
     a = evaluation("[i]a", [game("crane", "crane")])
-    assert "only [i]a won" in rendered(comparison_table(compare_all([a, replace(a, name="b")])))
+    assert "each against [i]a" in rendered(comparison_table(compare_all([a, replace(a, name="b")])))
 
 
 # --- how players were asked -------------------------------------------------------------------------------------------
@@ -106,7 +99,7 @@ def test_names_are_text_and_never_markup() -> None:
 def notes_of(a: EvalConditions, b: EvalConditions) -> list[str]:
     games = [game("crane", "crane")]
     left, right = (replace(evaluation(name, games), conditions=asked) for name, asked in (("a", a), ("b", b)))
-    return comparison_notes(compare(left, right))
+    return list(compare(left, right).notes)
 
 
 def test_players_that_were_asked_differently_are_set_side_by_side_with_a_word() -> None:

@@ -11,7 +11,7 @@ pytest.importorskip("torch")
 from rich.console import Console
 
 from wordle_rl.config import ConfigError, GameSettings, WordSettings, load_config
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import wordle_rl.report
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import GameRecord, TurnRecord
 from wordle_rl.report.terminal import game_progress
 from wordle_rl.runs.progress import in_percent, show_progress
 

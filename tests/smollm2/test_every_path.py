@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 from wordle_rl.cli import main
 from wordle_rl.config import ModelSettings
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.policy.loading import load_model
 

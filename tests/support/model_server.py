@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from wordle_rl.evaluate import Evaluation
+from wordle_rl.evaluate.records import Evaluation
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from wordle_rl.evaluate import EvalConditions, Evaluation
+from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import WordList

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from scripted import ScriptedSampler, planned
 
-from wordle_rl.evaluate import (
-    Evaluation,
-    evaluate,
-)
+from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter

@@ -12,8 +12,10 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate import Evaluation, MultiComparison, compare_all, write_rows
+from wordle_rl.evaluate.compare import MultiComparison, compare_all
 from wordle_rl.evaluate.controls import controls_at
+from wordle_rl.evaluate.csv_tables import write_rows
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import StatsError, games_needed
 from wordle_rl.report import terminal
 from wordle_rl.report.plots import win_rate_plot
@@ -57,12 +59,7 @@ def compare(
     if svg is not None:
         title = f"wins of {shared.num_games:,} games, % (95 %)"
         write_text_atomically(svg, win_rate_plot(shared.runs, title))
-    if len(evaluations) == 2:
-        figures = terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs})
-        tables = [figures, terminal.comparison_table(shared, max_rows=max(0, top))]
-    else:
-        tables = [terminal.multi_comparison_table(shared, max_rows=max(0, top))]
-    console.show(asdict(shared), tables, as_json)
+    console.show(asdict(shared), [terminal.comparison_table(shared, max_rows=top)], as_json)
 
 
 def files_at(path: Path) -> list[Path]:

@@ -22,7 +22,7 @@ from wordle_rl.data.external import import_rows
 from wordle_rl.data.game_record import GameRecord, board_row
 from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace_files import SettingsFile, read_games
-from wordle_rl.evaluate import write_rows
+from wordle_rl.evaluate.csv_tables import write_rows
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs.progress import in_percent

@@ -26,30 +26,24 @@ from wordle_rl.config import (
     check_seed,
     seed_after,
 )
-from wordle_rl.evaluate import (
-    GAME_COLUMNS,
+from wordle_rl.evaluate.conditions import EvalConditions, differences
+from wordle_rl.evaluate.csv_tables import GAME_COLUMNS, check_table, save_csv
+from wordle_rl.evaluate.entropy import match_models
+from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
+from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
+from wordle_rl.evaluate.play import Scorer, evaluate, evaluate_concurrently, with_regret
+from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
+from wordle_rl.evaluate.records import (
     ControlFacts,
-    EvalConditions,
     Evaluation,
     EvaluationError,
     Figures,
-    Journal,
-    Scorer,
-    check_table,
-    differences,
-    evaluate,
-    evaluate_concurrently,
-    journal_path,
+    RewardFigures,
+    commonest_guesses,
     measure,
-    num_kept,
     occurrences,
-    save_csv,
-    with_regret,
+    reward_figures,
 )
-from wordle_rl.evaluate.entropy import match_models
-from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
-from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
-from wordle_rl.evaluate.records import RewardFigures, commonest_guesses, reward_figures
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.import_paths import source_mark

@@ -93,7 +93,7 @@ def show_claims(directory: Path) -> None:
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
-    from wordle_rl.evaluate import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
+    from wordle_rl.evaluate.records import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
     from wordle_rl.report import terminal
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words

@@ -8,21 +8,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from wordle_rl.config import Constrain
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.conditions import unlike
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, Figures, occurrences
-from wordle_rl.evaluate.stats import (
-    Estimate,
-    clustered_mcnemar,
-    mcnemar_exact,
-    paired_bootstrap,
-    paired_score_interval,
-    sign_flip_exact,
-)
-
-BY_SECRET_TEST = "sign-flip test by secret"
-"""Test of wins if secrets were played more than once."""
+from wordle_rl.evaluate.stats import Estimate, paired_bootstrap, paired_score_interval, sign_flip_exact
 
 
 @dataclass(frozen=True)
@@ -37,20 +26,15 @@ class Comparison:
         only_a: Pairs only a won.
         only_b: Pairs only b won.
         neither: Pairs both lost.
-        by_secret: True if a secret was played more than once, so wins are tested by secret, not by game.
-        p_value: Two-sided p-value of wins: the chance of results at least this uneven between equal players. McNemar's
-            exact test on `only_a` and `only_b`, or by secret (`stats.clustered_mcnemar`).
+        wins_test: The test behind `p_value`: McNemar's exact test of `only_a` and `only_b`, or a sign-flip test of the
+            sums by secret if a secret was played more than once.
+        p_value: Two-sided p-value of wins: the chance of results at least this uneven between equal players.
         win_rate_difference: With its 95 % interval for secrets like these: Tango's score interval. For repeated secrets
             a paired bootstrap that resamples whole secrets.
         guesses_difference: Difference of mean guesses, a loss counted as one more than the game has turns, with a
             bootstrap interval. Zero width means that all resampled values are equal: the interval is uninformative.
         guesses_p_value: Two-sided exact sign-flip test on the differences of guesses, summed per secret.
-        num_unpaired: Games without a counterpart, because the other player played the secret less often.
-        num_errors: Pairs left out because at least one side is an error.
-        constrain_a: Limit on the first player's tokens.
-        constrain_b: Limit on the second player's tokens.
-        conditions_a: Prompting and sampling of the first player.
-        conditions_b: Prompting and sampling of the second player.
+        notes: What the reader should know: how the players were asked differently, and which games are left out.
     """
 
     name_a: str
@@ -60,22 +44,12 @@ class Comparison:
     only_a: int
     only_b: int
     neither: int
-    by_secret: bool
+    wins_test: str
     p_value: float
     win_rate_difference: Estimate
     guesses_difference: Estimate
     guesses_p_value: float
-    num_unpaired: int
-    num_errors: int
-    constrain_a: Constrain
-    constrain_b: Constrain
-    conditions_a: EvalConditions
-    conditions_b: EvalConditions
-
-    @property
-    def wins_test(self) -> str:
-        """Name of the test behind `p_value`."""
-        return BY_SECRET_TEST if self.by_secret else "McNemar's exact test"
+    notes: tuple[str, ...]
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
@@ -84,8 +58,10 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     Raises:
         EvaluationError: If words or rules differ, or both finished no secret.
     """
-    check_alike(a, b)
-    games_a, games_b = by_occurrence(a.records), by_occurrence(b.records)
+    if a.fingerprint != b.fingerprint or a.rules.in_effect != b.rules.in_effect:
+        what = "word lists" if a.fingerprint != b.fingerprint else "rules"
+        raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
+    games_a, games_b = _by_occurrence(a), _by_occurrence(b)
     shared = sorted(games_a.keys() & games_b.keys())
     pairs = [(games_a[key], games_b[key]) for key in shared if not (games_a[key].failed or games_b[key].failed)]
     if not pairs:
@@ -94,14 +70,9 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]  # (pairs,)
     wins = Counter((game_a.won, game_b.won) for game_a, game_b in pairs)
     cost = np.array([[game.turns_used if game.won else loss for game in pair] for pair in pairs])  # (pairs, 2)
-    by_secret = bool(of_secret.max() + 1 < len(pairs))
     more_wins = (cost[:, 1] < loss).astype(int) - (cost[:, 0] < loss)  # (pairs,)
-    if by_secret:
-        p_value = clustered_mcnemar(more_wins, of_secret)
-        win_rate_difference = paired_bootstrap(more_wins.astype(float), of_secret)
-    else:
-        p_value = mcnemar_exact(wins[True, False], wins[False, True])
-        win_rate_difference = paired_score_interval(wins[True, False], wins[False, True], len(pairs))
+    # Games of one secret are no independent observations; their sum is.
+    by_secret = bool(of_secret.max() + 1 < len(pairs))
     return Comparison(
         name_a=a.label,
         name_b=b.label,
@@ -110,34 +81,40 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
         only_a=wins[True, False],
         only_b=wins[False, True],
         neither=wins[False, False],
-        by_secret=by_secret,
-        p_value=p_value,
-        win_rate_difference=win_rate_difference,
+        wins_test="sign-flip test by secret" if by_secret else "McNemar's exact test",
+        p_value=sign_flip_exact(np.bincount(of_secret, more_wins)),
+        win_rate_difference=paired_bootstrap(more_wins, of_secret)
+        if by_secret
+        else paired_score_interval(wins[True, False], wins[False, True], len(pairs)),
         guesses_difference=paired_bootstrap(cost[:, 1] - cost[:, 0], of_secret),
-        guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0]).astype(int)),
-        num_unpaired=len(games_a) + len(games_b) - 2 * len(shared),
-        num_errors=len(shared) - len(pairs),
-        constrain_a=a.constrain,
-        constrain_b=b.constrain,
-        conditions_a=a.conditions,
-        conditions_b=b.conditions,
+        guesses_p_value=sign_flip_exact(np.bincount(of_secret, cost[:, 1] - cost[:, 0])),
+        notes=(*_asked(a, b), *_left_out(len(games_a) + len(games_b) - 2 * len(shared), len(shared) - len(pairs))),
     )
 
 
-def check_alike(a: Evaluation, b: Evaluation) -> None:
-    """Check that two evaluations have the same words and rules.
-
-    Raises:
-        EvaluationError: If they differ.
-    """
-    if a.fingerprint != b.fingerprint or a.rules.in_effect != b.rules.in_effect:
-        what = "word lists" if a.fingerprint != b.fingerprint else "rules"
-        raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
+def _by_occurrence(evaluation: Evaluation) -> dict[tuple[str, int], GameRecord]:
+    # Errors keep their number, so later games of a secret keep their counterparts.
+    return dict(zip(occurrences(record.secret for record in evaluation.records), evaluation.records, strict=True))
 
 
-def by_occurrence(records: Sequence[GameRecord]) -> dict[tuple[str, int], GameRecord]:
-    """Index games by secret and occurrence. Errors keep their number, so later games keep their counterparts."""
-    return dict(zip(occurrences(record.secret for record in records), records, strict=True))
+def _asked(a: Evaluation, b: Evaluation) -> list[str]:
+    notes = []
+    if a.constrain != b.constrain:
+        notes.append("only one player's guesses were limited to listed words, so this does not compare models")
+    elif a.constrain != "none":
+        notes.append("the guesses of both players were limited to listed words")
+    if differing := unlike(a.conditions, b.conditions):
+        notes.append(f"{a.label} and {b.label} were asked under different conditions: {differing}")
+    return notes
+
+
+def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
+    notes = []
+    if num_unpaired:
+        notes.append(f"games without a counterpart (a player played the secret less often): {num_unpaired}")
+    if num_errors:
+        notes.append(f"games left out because a player could not finish them: {num_errors}")
+    return notes
 
 
 @dataclass(frozen=True)
@@ -175,17 +152,15 @@ class MultiComparison:
 
     Attributes:
         runs: The players, the baseline first.
-        num_games: Games that all players finished.
-        num_unpaired: Games without a counterpart, because not all players played the secret as often.
-        num_errors: Secrets left out because at least one player has an error.
-        games: The shared games, by secret.
+        num_games: Number of `games`.
+        games: The games that all players finished, by secret.
+        notes: What the reader should know, as in `Comparison`.
     """
 
     runs: tuple[ComparedPlayer, ...]
     num_games: int
-    num_unpaired: int
-    num_errors: int
     games: tuple[SharedGame, ...] = field(repr=False)
+    notes: tuple[str, ...]
 
 
 def compare_all(evaluations: Sequence[Evaluation]) -> MultiComparison:
@@ -202,33 +177,34 @@ def compare_all(evaluations: Sequence[Evaluation]) -> MultiComparison:
         raise EvaluationError(f"{len(names)} evaluations give no comparison; name at least two")
     if len(set(names)) < len(names):
         raise EvaluationError(f"evaluations share a name: {', '.join(names)}; tell them apart with --names")
-    for other in evaluations[1:]:
-        check_alike(evaluations[0], other)
-    games = [by_occurrence(evaluation.records) for evaluation in evaluations]
+    games = [_by_occurrence(evaluation) for evaluation in evaluations]
     met = set.intersection(*(set(played) for played in games))
     shared = sorted(key for key in met if not any(played[key].failed for played in games))
     if not shared:
-        who = ", ".join(map(repr, names[:-1])) + f" and {names[-1]!r}"
-        raise EvaluationError(f"{who} finished no secret in common; evaluate all on one split")
+        raise EvaluationError(f"{', '.join(map(repr, names))} finished no secret in common; evaluate all on one split")
     alike = [
         replace(evaluation, records=tuple(played[key] for key in shared))
         for evaluation, played in zip(evaluations, games, strict=True)
     ]
+    pairs = [compare(alike[0], other) for other in alike[1:]]
+    left_out = _left_out(
+        sum(len(played) for played in games) - len(games) * len(met),
+        len(met) - len(shared),
+    )
     return MultiComparison(
         runs=tuple(
             ComparedPlayer(
                 evaluation.label,
                 evaluation.player,
                 replace(evaluation.figures(), num_errors=sum(record.failed for record in played.values())),
-                compare(alike[0], evaluation) if place else None,
+                against_base,
             )
-            for place, (evaluation, played) in enumerate(zip(alike, games, strict=True))
+            for evaluation, played, against_base in zip(alike, games, [None, *pairs], strict=True)
         ),
         num_games=len(shared),
-        num_unpaired=sum(len(played) for played in games) - len(games) * len(met),
-        num_errors=len(met) - len(shared),
         games=tuple(
             SharedGame(*key, tuple(played[key].turns_used if played[key].won else None for played in games))
             for key in shared
         ),
+        notes=tuple(dict.fromkeys([*(note for pair in pairs for note in pair.notes), *left_out])),
     )

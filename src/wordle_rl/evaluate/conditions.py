@@ -15,9 +15,6 @@ class EvalConditions:
     """Prompting and sampling of a player, without rules and constraint.
 
     Attributes:
-        style: Wording of the prompts.
-        shape: Conversation shape.
-        thinking: Whether replies may hold thinking.
         temperature: 0 is greedy; None if left to the endpoint, or no tokens are sampled.
         top_p: Nucleus sampling; None as for `temperature`.
         max_completion_tokens: Token limit of a reply; None if no tokens are sampled, as by the solver.
@@ -28,7 +25,6 @@ class EvalConditions:
         boards: Initial boards, such as `0 to 4 consistent turns, seed 0`; None: empty boards.
         word_beam: With guesses limited to listed words: beam width of the search for the likeliest; None: no limit on
             guesses, or limited token by token.
-        reading: How replies are read, `strict` or `lenient`.
     """
 
     style: Style | str
@@ -46,10 +42,7 @@ class EvalConditions:
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
-        """Return the conditions that prompter and sampler know, all but the seed.
-
-        `constrained`: guesses are limited to listed words.
-        """
+        """Return the conditions that prompter and sampler know, all but the seed."""
         worded = cls(
             prompter.style,
             prompter.shape,
@@ -72,12 +65,11 @@ class EvalConditions:
     ) -> EvalConditions:
         """Return a copy with these sampling settings. With `endpoint_default_sampling` the endpoint chooses its own."""
         temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
-        limit = sampling.max_completion_tokens
         return replace(
             self,
             temperature=temperature,
             top_p=top_p,
-            max_completion_tokens=limit,
+            max_completion_tokens=sampling.max_completion_tokens,
             engine=engine,
             seed=seed,
             word_beam=word_beam(engine, temperature, constrained=constrained),
@@ -96,19 +88,16 @@ def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, st
     return {name: (_shown(name, was), _shown(name, other)) for name, (was, other) in values.items() if was != other}
 
 
-def unlike(name_a: str, a: EvalConditions, name_b: str, b: EvalConditions) -> str:
-    """Return a sentence naming the conditions in which two players differ; '' if they agree.
+def unlike(a: EvalConditions, b: EvalConditions) -> str:
+    """List the conditions in which two players differ; '' if they agree.
 
     Seeds are ignored, and so are engines if one player is an endpoint. A player that samples no tokens is not compared.
     """
     if None in (a.max_completion_tokens, b.max_completion_tokens):
         return ""
+    ignored = {"seed", "engine"} if None in (a.engine, b.engine) else {"seed"}
     told = differences(a, b)
-    told.pop("seed", None)
-    if None in (a.engine, b.engine):
-        told.pop("engine", None)
-    listed = ", ".join(f"{what} {was} and {other}" for what, (was, other) in told.items())
-    return f"{name_a} and {name_b} were asked under different conditions: {listed}" if listed else ""
+    return ", ".join(f"{what} {was} and {other}" for what, (was, other) in told.items() if what not in ignored)
 
 
 def _shown(name: str, value: object) -> str:

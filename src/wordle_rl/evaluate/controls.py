@@ -8,7 +8,7 @@ trained one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from wordle_rl.config import stored_config
@@ -16,21 +16,8 @@ from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.runs import CONTROLS, is_run, read_object
 
 
-@dataclass(frozen=True)
-class ControlledFigure:
-    """A control and the comparable evaluation of the trained model: same sampling, common secrets."""
-
-    control: Evaluation
-    model: Evaluation
-
-
 def controls_at(path: Path) -> list[Evaluation]:
-    """Load the control evaluations of a path: those of a control run's last model, or one evaluation file.
-
-    Raises:
-        ConfigError: If the run's settings are damaged.
-        EvaluationError: If there is none, or the run was trained by play or kept words from its teacher.
-    """
+    """Load the control evaluations of a path: those of a control run's last model, or one evaluation file."""
     if path.is_file():
         return [Evaluation.load(path)]
     if not is_run(path):
@@ -54,12 +41,7 @@ def controls_at(path: Path) -> list[Evaluation]:
 
 
 def keep_controls(run: Path, paths: Sequence[Path]) -> None:
-    """Copy control evaluations into a run.
-
-    Raises:
-        EvaluationError: If one is no control, or has other words, rules or held-out secrets.
-        RunError: If one cannot be written.
-    """
+    """Copy control evaluations into a run. Other words, rules or held-out secrets are refused."""
     own = evaluations_in(run / "eval")
     for path in paths:
         for control in controls_at(path):
@@ -77,8 +59,8 @@ def evaluations_in(directory: Path) -> dict[str, Evaluation]:
     return {path.stem: Evaluation.load(path) for path in sorted(directory.glob("*.json"))}
 
 
-def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[ControlledFigure]:
-    """Pair the controls of a trained model with its own evaluations.
+def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
+    """Pair each control with the evaluation of the trained model that was played alike, over common secrets.
 
     A greedy control pairs with greedy play, and constrained guesses with constrained ones. A control of equal entropy
     pairs with the model's sampled play at the temperature it was matched to.
@@ -87,18 +69,13 @@ def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[Controll
         model: Greedy play of the trained model.
         stored: Controls, and other evaluations of the model.
     """
-    found = []
-    for control in stored:
-        if control.control is None:
-            continue
-        for mine in (model, *(each for each in stored if each.control is None and each.player == model.player)):
-            if _stands_beside(control, mine):
-                found.append(ControlledFigure(control, mine))
-                break
-    return found
+    own = [model, *(each for each in stored if each.control is None and each.player == model.player)]
+    controls = [each for each in stored if each.control is not None]
+    pairs = ((control, next((mine for mine in own if _is_alike(control, mine)), None)) for control in controls)
+    return [(control, mine) for control, mine in pairs if mine is not None]
 
 
-def _stands_beside(control: Evaluation, model: Evaluation) -> bool:
+def _is_alike(control: Evaluation, model: Evaluation) -> bool:
     facts, wanted = control.control, control.conditions.temperature
     if facts is not None and facts.kind == "equal_entropy":
         wanted = facts.temperature_of

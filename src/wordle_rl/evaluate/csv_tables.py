@@ -5,51 +5,39 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.records import Evaluation, is_invalid
-from wordle_rl.game import Outcome, Rules
+from wordle_rl.game import Outcome
 from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.words.split import Split
 
-_NOT_ABOUT = ("rules", "records", "conditions", "control")
-_ABOUT = tuple(field.name for field in fields(Evaluation) if field.name not in _NOT_ABOUT)
-_RULES = tuple(field.name for field in fields(Rules))
-_CONDITIONS = tuple(field.name for field in fields(EvalConditions))
-_NONE = "-"
 GAME_COLUMNS = ("secret", "split", "won")
 """First columns of the table of an evaluation."""
 
 
 def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
-    """Write one row per game, atomically.
+    """Write one row per game, atomically: the game, its counts of turns, and what all games share.
 
-    Columns: `secret`, `split` (train, val, test), `won` (true or false; empty for an error), `turns_used`; by turn
-    `guesses`, `marks`, `outcomes` and `regrets` (`-`: none); how many turns were invalid, malformed, repeated or
-    against clues; `mean_regret`, `stop_reason`, `error`; and facts that all games share.
-
-    Raises:
-        RunError: If the file holds anything but an earlier table of this kind, or cannot be written.
+    `won` is empty for an error. In columns with a value per turn, `-` stands for none.
     """
-    about = {name: _plain(getattr(evaluation, name)) for name in _ABOUT}
-    about |= {name: _plain(getattr(evaluation.rules, name)) for name in _RULES}
-    about |= {name: _plain(getattr(evaluation.conditions, name)) for name in _CONDITIONS}
-    if evaluation.conditions.system_prompt == "":  # an empty cell stands for None
-        about["system_prompt"] = _NONE
-    rows = [{**_row(record), "split": split.part_of(record.secret), **about} for record in evaluation.records]
-    write_rows(path, rows)
+    about = {
+        "name": evaluation.name,
+        "player": evaluation.player,
+        "fingerprint": evaluation.fingerprint,
+        "constrain": evaluation.constrain,
+        "reward_preset": evaluation.reward_preset,
+        **asdict(evaluation.rules),
+        **asdict(evaluation.conditions),
+    }
+    write_rows(path, [_row(record, split) | about for record in evaluation.records])
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--csv") -> None:
-    """Write rows with the columns of the first, atomically. `option` is the option that names the file.
-
-    Raises:
-        RunError: If the file holds anything but an earlier table of this kind, or cannot be written.
-    """
+    """Write rows with the columns of the first, atomically. `option` is the option that names the file."""
     check_table(path, list(rows[0]), option)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -59,11 +47,7 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--c
 
 
 def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> None:
-    """Check that a file may be overwritten by a table: it has the same first three columns, or is empty or missing.
-
-    Raises:
-        RunError: If the file holds something else.
-    """
+    """Refuse a file that may not be overwritten: one that is not empty and has other first three columns."""
     if not path.is_file():
         return
     begins = f"{','.join(columns[:3])},".encode()
@@ -72,33 +56,23 @@ def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> No
             raise RunError(f"{path} holds something else than a table of this kind; name another {option}")
 
 
-def _row(record: GameRecord) -> dict[str, str | int | float]:
+def _row(record: GameRecord, split: Split) -> dict[str, Any]:
     turns = record.turns
     regrets = [turn.regret for turn in turns if turn.regret is not None]
     return {
         "secret": record.secret,
-        "split": "",
-        "won": "" if record.failed else _plain(record.won),
+        "split": split.part_of(record.secret),
+        "won": None if record.failed else str(record.won).lower(),
         "turns_used": record.turns_used,
-        "guesses": " ".join(turn.guess or _NONE for turn in turns),
-        "marks": " ".join(turn.marks or _NONE for turn in turns),
+        "guesses": " ".join(turn.guess or "-" for turn in turns),
+        "marks": " ".join(turn.marks or "-" for turn in turns),
+        "outcomes": " ".join(turn.outcome.value for turn in turns),
+        "regrets": " ".join("-" if turn.regret is None else repr(turn.regret) for turn in turns),
         "invalid_turns": sum(is_invalid(turn) for turn in turns),
         "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in turns),
         "repeated_turns": sum(turn.repeated for turn in turns),
         "clue_violating_turns": sum(turn.violates_clues for turn in turns),
-        "mean_regret": sum(regrets) / len(regrets) if regrets else "",
-        "outcomes": " ".join(turn.outcome.value for turn in turns),
-        "regrets": " ".join(_NONE if turn.regret is None else repr(turn.regret) for turn in turns),
-        "repeats": " ".join(_plain(turn.repeated) for turn in turns),
-        "clue_violations": " ".join(_plain(turn.violates_clues) for turn in turns),
-        "stop_reason": str(record.stop_reason),
-        "error": record.error or "",
+        "mean_regret": sum(regrets) / len(regrets) if regrets else None,
+        "stop_reason": record.stop_reason,
+        "error": record.error,
     }
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, tuple):
-        return " ".join(map(str, value))
-    if value is None:
-        return ""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from wordle_rl.config import GameSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import Player, make_player
 from wordle_rl.evaluate.records import EvaluationError
-from wordle_rl.policy.base import Sampler
-from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, load_words
+from wordle_rl.words import load_words
 
 _GAMES = 2048  # games per estimate
 MAX_TEMPERATURE = 4.0
@@ -37,20 +35,11 @@ class EntropyMatch:
 
 
 def nats_per_game(games: Sequence[Trajectory]) -> float:
-    """Estimate the entropy of a game in nats.
-
-    Raises:
-        EvaluationError: If there is no game, or games hold no tokens.
-    """
+    """Estimate the entropy of a game in nats."""
     sampled = [sum(sum(segment.sampler_logprobs) for segment in game.segments) for game in games if game.segments]
     if not sampled:
         raise EvaluationError("no tokens were sampled, so games have no entropy; give a model directory")
     return -math.fsum(sampled) / len(sampled)
-
-
-def entropy_of(sampler: Sampler, secrets: Sequence[str], words: WordList, prompter: Prompter) -> float:
-    """Estimate a player's entropy per game in nats, from one game per secret; repeats are played again."""
-    return nats_per_game(play([InitialState(secret) for secret in secrets], words, prompter, sampler))
 
 
 def match_models(
@@ -68,10 +57,6 @@ def match_models(
         sampling: Sampling of the second model, at a temperature above 0.
         words: Word list and split.
         seed: Random seed, the same for both.
-
-    Raises:
-        ConfigError: If a model does not exist.
-        EvaluationError: If no temperature matches.
     """
     from wordle_rl.policy.transformers import TransformersSampler  # brings torch
 
@@ -87,7 +72,8 @@ def match_models(
         own = player.sampler
         assert isinstance(own, TransformersSampler)  # names are those of models
         at = sampling.model_copy(update={"temperature": temperature})
-        return entropy_of(TransformersSampler(own.model, own.codec, at, seed), repeated, listed, player.prompter)
+        sampler = TransformersSampler(own.model, own.codec, at, seed)
+        return nats_per_game(play([InitialState(secret) for secret in repeated], listed, player.prompter, sampler))
 
     players: dict[str, Player] = {}
     target = entropy(names[1], games[1], sampling.temperature)
@@ -105,9 +91,6 @@ def match_temperature(
         target: Entropy to match, in nats, above 0.
         tolerance: Largest difference, as a fraction of the target.
         max_steps: Most temperatures to try. The nearest one wins.
-
-    Raises:
-        EvaluationError: If the target is not positive, or higher than the entropy at `MAX_TEMPERATURE`.
     """
     if not target > 0 or not math.isfinite(target):
         raise EvaluationError(f"an entropy of {target} nats needs a temperature above 0; sample the other model")

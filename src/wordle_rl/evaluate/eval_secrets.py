@@ -36,13 +36,9 @@ class NamedSecrets:
 
 
 def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> NamedSecrets:
-    """Return the words outside the answers, or those of a file.
+    """Return the words outside the answers, shuffled, or those of a file. At most `max_games` are taken; 0: all.
 
-    A file's first column is read (up to a comma, semicolon or blank), each word once, in order. Words outside the
-    answers are shuffled by the seed. At most `max_games` are taken; 0: all.
-
-    Raises:
-        ConfigError: If there is no such file, or none of its words may be played.
+    A file's first column is read (up to a comma, semicolon or blank), each word once, in order.
     """
     if name == OUTSIDE:
         outside = sorted(words.outside)
@@ -89,16 +85,8 @@ def prefix_boards(
     """Draw earlier guesses for each secret, 0 to `max_turns` of them with equal chances, never the secret itself.
 
     A board depends only on the seed, its secret and how often that came before, so all players begin at the same
-    boards. There are fewer guesses if nothing but the secret fits any more.
-
-    Args:
-        secrets: The words to find.
-        solver: Solver of their word list.
-        max_turns: Most earlier turns.
-        choice: `consistent`: answers that fit all marks so far, as in sensible play; `random`: any answers, as for the
-            initial states of training.
-        seed: Random seed.
-        hard_mode: Random guesses also use revealed hints; consistent ones always do.
+    boards. There are fewer guesses if nothing but the secret fits any more. `consistent` guesses fit all marks so far,
+    as in sensible play; `random` ones are any answers, as for the initial states of training.
     """
     fitting = fitting_answers(solver)
     boards = []

@@ -15,19 +15,9 @@ from wordle_rl.runs.store import OtherSettingsError, Row, Store
 
 
 class Journal(Store):
-    """Finished games, each with the occurrence of its secret.
+    """Finished games by secret and its occurrence (`games`).
 
-    Args:
-        path: The file.
-        settings: Everything a game depends on, as JSON values.
-        overwrite: Discard what the file holds.
-
-    Attributes:
-        games: Games by secret and occurrence. The first one wins.
-
-    Raises:
-        EvaluationError: If a line is not a game.
-        RunError: As `Store`.
+    `settings` are everything a game depends on, as JSON values. `overwrite` discards what the file holds.
     """
 
     def __init__(self, path: Path, settings: Row, *, overwrite: bool = False) -> None:
@@ -44,11 +34,7 @@ class Journal(Store):
             unusable.pop_all()
 
     def store(self, secret: str, occurrence: int, game: GameRecord) -> None:
-        """Store one finished game.
-
-        Raises:
-            RunError: If it cannot be written.
-        """
+        """Store one finished game."""
         self.add({**game.to_row(), "occurrence": occurrence})
         self.games[secret, occurrence] = game
 

@@ -78,16 +78,8 @@ def evaluate(
         scorer: Scores each game. None: no rewards.
         max_minutes: Time limit of all games; 0: no limit. It is checked before each turn of a batch. If a batch runs
             over, all its games are errors, since those already finished are mostly quick wins.
-
-    Raises:
-        EvaluationError: If there are no secrets, a number is below 1, or `planned` or the solver has other words or
-            rules.
-        RunError: If a finished game cannot be written.
     """
-    check_plan(planned, secrets, words, prompter)
-    _check_numbers(batch_size, regret_games)
-    if solver is not None and solver.words != words:
-        raise EvaluationError(f"the solver is for word list {solver.words.name!r}, the games are from {words.name!r}")
+    _check_plan(planned, secrets, words, prompter)
     meter = None if solver is None else _RegretMeter(solver, prompter.rules)
     share = len(secrets) if regret_games is None else min(regret_games, len(secrets))
     keys = occurrences(secrets)
@@ -103,7 +95,7 @@ def evaluate(
         index = batch[place]
         # Spread `share` measured games evenly over all indices.
         measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
-        records[index] = record_of(trajectory, meter if measured else None, scorer)
+        records[index] = _record_of(trajectory, meter if measured else None, scorer)
         if not drawn:
             keep(index)
         if on_finished is not None:
@@ -125,12 +117,7 @@ def evaluate(
     return replace(planned, records=tuple(records[index] for index in range(len(secrets))))
 
 
-def check_plan(planned: Evaluation, secrets: Sequence[str], words: WordList, prompter: Prompter) -> None:
-    """Check that games belong to the evaluation they are played for.
-
-    Raises:
-        EvaluationError: If there are no secrets, or words or rules differ.
-    """
+def _check_plan(planned: Evaluation, secrets: Sequence[str], words: WordList, prompter: Prompter) -> None:
     if not secrets:
         raise EvaluationError("no secrets to play; give at least one")
     if planned.fingerprint != words.fingerprint or planned.rules != prompter.rules:
@@ -138,19 +125,8 @@ def check_plan(planned: Evaluation, secrets: Sequence[str], words: WordList, pro
         raise EvaluationError(f"evaluation {planned.name!r} was planned with other {what} than these games; match them")
 
 
-def _check_numbers(batch_size: int | None, regret_games: int | None) -> None:
-    if any(number is not None and number < 1 for number in (batch_size, regret_games)):
-        raise EvaluationError(f"batch_size={batch_size} and regret_games={regret_games} must be at least 1, or None")
-
-
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
-    """Add every turn's regret to games that were stored without it.
-
-    Raises:
-        EvaluationError: If the games or the solver have other words.
-    """
-    if evaluation.fingerprint != words.fingerprint or solver.words != words:
-        raise EvaluationError(f"the games, the solver and word list {words.name!r} do not belong together")
+    """Add every turn's regret to games that were stored without it."""
     meter = _RegretMeter(solver, evaluation.rules)
     records = []
     for record in evaluation.records:
@@ -173,10 +149,6 @@ class _RegretMeter:
         self._regrets: dict[tuple[tuple[Turn, ...], str, int], float] = {}
 
     def regret(self, turn: Turn, earlier: Sequence[Turn]) -> float:
-        """Return the expected guesses that a turn gives away, given the turns left before it.
-
-        A turn without marks costs `WASTED_TURN_REGRET`, or 0 for a free refusal.
-        """
         if turn.guess is None or turn.marks is None:
             return WASTED_TURN_REGRET if turn.costs_turn else 0.0
         scored = tuple(past for past in earlier if past.marks is not None)
@@ -196,13 +168,10 @@ class Scorer:
 
     def __call__(self, trajectory: Trajectory) -> float | None:
         """Return the reward of a game, or None for an error."""
-        if trajectory.error is not None:
-            return None
-        return self.rubric.score(trajectory.transcript, self.solver).total
+        return None if trajectory.error else self.rubric.score(trajectory.transcript, self.solver).total
 
 
-def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer: Scorer | None = None) -> GameRecord:
-    """Build the record of a finished game."""
+def _record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer: Scorer | None = None) -> GameRecord:
     record = GameRecord.of(trajectory.transcript)
     board = record.board()
     turns = []
@@ -222,13 +191,7 @@ def record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer:
 
 
 class TimeLimit:
-    """A sampler that asks another one until the time is up.
-
-    Args:
-        sampler: The player.
-        max_minutes: Time from now on; 0: no limit.
-        clock: Returns seconds.
-    """
+    """A sampler that asks another one until the time is up. `max_minutes` count from now on; 0: no limit."""
 
     def __init__(self, sampler: Sampler, max_minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._sampler, self._clock = sampler, clock
@@ -267,28 +230,12 @@ def evaluate_concurrently(
     prefixes: Sequence[tuple[str, ...]] | None = None,
     scorer: Scorer | None = None,
 ) -> Evaluation:
-    """Play one game per secret and keep all of them. Measure regret afterwards with `with_regret`.
+    """Play one game per secret, as `evaluate` does, but each at its own pace. Measure regret later with `with_regret`.
 
     This always ends: requests, games and the whole evaluation have time limits, and too many failed games in a row stop
     it. An unfinished game is an error with its reason, never a loss.
-
-    Args:
-        planned: The evaluation without its games.
-        secrets: The words to find; repeats are played again.
-        words: The word list.
-        prompter: Wording, grammar and rules.
-        sampler: The player.
-        patience: Concurrency and limits.
-        journal: Stores games as they end. Games it already holds are not played again.
-        on_finished: Called with the record of each newly played game.
-        prefixes: Prefix guesses of each secret's game. None: empty boards.
-        scorer: Scores each game. None: no rewards.
-
-    Raises:
-        EvaluationError: If there are no secrets, or `planned` has other words or rules.
-        RunError: If a finished game cannot be written.
     """
-    check_plan(planned, secrets, words, prompter)
+    _check_plan(planned, secrets, words, prompter)
     keys = occurrences(secrets)
     records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
 
@@ -297,7 +244,7 @@ def evaluate_concurrently(
         secret, occurrence = keys[game_id]
         start = InitialState(secret, prefixes[game_id] if prefixes else ())
         game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
-        record = records[secret, occurrence] = record_of(game, scorer=scorer)
+        record = records[secret, occurrence] = _record_of(game, scorer=scorer)
         if journal is not None and not record.failed:
             journal.store(secret, occurrence, record)
         if on_finished is not None:

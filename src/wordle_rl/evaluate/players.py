@@ -36,8 +36,8 @@ from wordle_rl.policy.scripted import (
     SolverSampler,
     is_own_player,
 )
-from wordle_rl.prompt import Prompter, Thinking, system_prompt
-from wordle_rl.runs.lineage import TrainedSecrets, lineage_of
+from wordle_rl.prompt import Prompter, system_prompt
+from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -67,16 +67,7 @@ def _find_player(name: str) -> Path:
 
 
 def words_of(player: str, source: str | None = None) -> WordSettings:
-    """Return the word list and split of a player's training, or the defaults for players not trained here.
-
-    Args:
-        player: Name as `make_player` takes it.
-        source: A word list that replaces the player's own.
-
-    Raises:
-        ConfigError: If there is no such player, its own word list is missing or has changed, or stored facts are
-            damaged.
-    """
+    """Return the word list and split of a player's training, or the defaults. `source` replaces its own word list."""
     lineage, run = None, None
     if is_model(player):
         model = _find_player(player)
@@ -87,27 +78,19 @@ def words_of(player: str, source: str | None = None) -> WordSettings:
         lesson = lineage.lessons[-1]
         known = lesson.settings
         if source is None:
-            _check_there(lesson, player)
+            try:
+                lesson.secrets()
+            except WordListError as error:
+                raise ConfigError(f"{player} was trained on words that are not here ({error}); give --words") from None
     return known if source is None else known.model_copy(update={"source": source})
 
 
 def reply_bound(player: str, asked: int | None) -> int:
-    """Return the token limit of a reply: `asked`, else that of the model's run, else the default.
-
-    Raises:
-        ConfigError: If there is no such player, or the run's settings are damaged.
-    """
+    """Return the token limit of a reply: `asked`, else that of the model's run, else the default."""
     if asked is not None:
         return asked
     run = run_around(_find_player(player)) if is_model(player) else None
     return (run if run is not None else RunConfig()).max_completion_tokens
-
-
-def _check_there(lesson: TrainedSecrets, player: str) -> None:
-    try:
-        lesson.secrets()
-    except WordListError as error:
-        raise ConfigError(f"{player} was trained on words that are not here ({error}); give --words") from None
 
 
 def make_player(
@@ -141,9 +124,6 @@ def make_player(
         engine: Engine that samples a model's tokens.
         constrained: Limit a model's guesses to listed words.
         device_map: Devices of a local model. None: the first GPU, else the CPU.
-
-    Raises:
-        ConfigError: If there is no such player, it cannot be loaded, or the seed is out of range.
     """
     check_seed(seed)
     if constrained:
@@ -152,17 +132,28 @@ def make_player(
         raise ConfigError(f"--device-map {device_map} places a model that transformers plays; leave it out")
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
-    if name in PLAYER_NAMES:
+    if name in PLAYER_NAMES or name.startswith("openai:") or is_own_player(name):
         prompter = (game or GameSettings()).prompter(words.word_length)
-        return Player(name, _without_model(name, words, prompter, solver, seed), prompter)
-    if name.startswith("openai:"):
-        prompter = (game or GameSettings()).prompter(words.word_length)
-        served, bounds = served_name(name.removeprefix("openai:")).model, patience or PatienceSettings()
-        asked = _endpoint(served, base_url, endpoint_default_sampling, sampling, bounds, prompter.thinking)
+        if name == "random":
+            return Player(name, RandomSampler(words, prompter, seed), prompter)
+        if name in PLAYER_NAMES:
+            sampler = (SolverSampler if name == "solver" else ConsistentSampler)(solver, prompter, seed)
+            return Player(name, sampler, prompter)
+        if is_own_player(name):
+            return Player(name, OwnSampler(name, "player", words, prompter, seed), prompter)
+        try:
+            from wordle_rl.policy.openai import OpenAISampler
+        except ModuleNotFoundError:
+            raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
+        asked = OpenAISampler(
+            find_endpoint(base_url or "openai", Path.cwd(), with_user=True),
+            served_name(name.removeprefix("openai:")).model,
+            sampling,
+            patience or PatienceSettings(),
+            prompter.thinking,
+            endpoint_default_sampling=endpoint_default_sampling,
+        )
         return Player(name, asked, prompter)
-    if is_own_player(name):
-        prompter = (game or GameSettings()).prompter(words.word_length)
-        return Player(name, OwnSampler(name, "player", words, prompter, seed), prompter)
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
@@ -173,38 +164,10 @@ def make_player(
     return Player(label, model_player, prompter)
 
 
-def _without_model(name: str, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:
-    if name == "random":
-        return RandomSampler(words, prompter, seed)
-    return (SolverSampler if name == "solver" else ConsistentSampler)(solver, prompter, seed)
-
-
 def check_constrainable(name: str) -> None:
-    """Check that a player's tokens are sampled here, so that its guesses can be limited.
-
-    Raises:
-        ConfigError: If they are not.
-    """
+    """Check that a player's tokens are sampled here, so that its guesses can be limited."""
     if not is_model(name):
         raise ConfigError(f"--constrain words needs a model directory; {name} samples no tokens here")
-
-
-def _endpoint(
-    model: str,
-    base_url: str | None,
-    endpoint_default_sampling: bool,
-    sampling: SamplingSettings,
-    patience: PatienceSettings,
-    thinking: Thinking,
-) -> Sampler:
-    try:
-        from wordle_rl.policy.openai import OpenAISampler
-    except ModuleNotFoundError:
-        raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
-    endpoint = find_endpoint(base_url or "openai", Path.cwd(), with_user=True)
-    return OpenAISampler(
-        endpoint, model, sampling, patience, thinking, endpoint_default_sampling=endpoint_default_sampling
-    )
 
 
 def shown_name(name: str) -> str:
@@ -225,15 +188,14 @@ def model_sampler(
     constrained: bool = False,
     device_map: str | None = None,
 ) -> Sampler:
-    """Make a sampler of a local model with transformers, vLLM, or a backend such as MLX.
+    """Make a sampler of a local model with transformers, vLLM, or a backend such as MLX."""
 
-    `constrained` limits its guesses to listed words.
+    def constraint_of(codec: ChatCodec) -> WordConstraint | None:
+        _check_readable(prompter, codec)
+        return make_constraint(words, prompter, codec) if constrained else None
 
-    Raises:
-        ConfigError: If it cannot be loaded, vLLM cannot serve it, or its tokenizer cannot write the system prompt.
-    """
     if engine == "mlx":
-        return _backend_sampler(engine, model, words, prompter, sampling, seed, constrained=constrained)
+        return find_backend(engine).make_sampler(model, sampling, seed, constraint_of)
     if engine == "transformers":
         return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
     with _needing_torch():
@@ -243,8 +205,7 @@ def model_sampler(
         from wordle_rl.policy.vllm import make_engine
     check_vllm('engine "vllm"')
     codec, _ = load_codec(model)
-    _check_readable(prompter, codec)
-    constraint = make_constraint(words, prompter, codec) if constrained else None
+    constraint = constraint_of(codec)
     directory = Path(at_directory(model).path)
     with TemporaryDirectory() as kept:  # the engine reads its weights while it is made
         if is_adapter(directory):
@@ -275,23 +236,6 @@ def _own_sampler(
     return TransformersSampler(loaded, codec, sampling, seed, constraint)
 
 
-def _backend_sampler(
-    name: EngineName,
-    model: ModelSettings,
-    words: WordList,
-    prompter: Prompter,
-    sampling: SamplingSettings,
-    seed: int,
-    *,
-    constrained: bool = False,
-) -> Sampler:
-    def constraint(codec: ChatCodec) -> WordConstraint | None:
-        _check_readable(prompter, codec)
-        return make_constraint(words, prompter, codec) if constrained else None
-
-    return find_backend(name).make_sampler(model, sampling, seed, constraint)
-
-
 def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
     if prompter.system_prompt and (missing := unwritable(codec, system_prompt(prompter))):
         parts = ", ".join(missing)
@@ -310,11 +254,7 @@ def _needing_torch() -> Iterator[None]:
 class OpenModel:
     """A loaded model and what belongs to it, for programs that play or train it themselves.
 
-    Attributes:
-        model: The weights, trainable.
-        codec: Tokenizer and chat template.
-        context: Words, split and wording of its training, and the solver.
-        sampler: Samples from the current weights.
+    `context` holds words, split and wording of its training; `sampler` samples from the current weights.
     """
 
     model: PreTrainedModel
@@ -324,16 +264,7 @@ class OpenModel:
 
 
 def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenModel:
-    """Open a model or run directory with the wording, words and split of its training, or with the defaults.
-
-    Args:
-        path: A model directory, or a run directory (its last model is taken).
-        temperature: Sampling temperature; 0 is greedy.
-        seed: Random seed of the sampler.
-
-    Raises:
-        ConfigError: If there is no model, its word list is missing, or stored facts are damaged.
-    """
+    """Open a model or run directory with the wording, words and split of its training, or with the defaults."""
     known = words_of(str(path))
     words = load_words(known.source)
     directory = find_model(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -18,20 +19,16 @@ from wordle_rl.data.game_record import GameRecord, StoredGame, TurnRecord
 from wordle_rl.env import StopReason
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.stats import clustered_wilson_interval, mean_interval
+from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.rollout import pass_at, powers_of_two
 from wordle_rl.runs import MAX_OBJECT_BYTES, is_run, write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
-"""Parts of the answers for which results are quoted."""
 STRATA = ("board_shown", "board_not_shown", "never_said")
-"""Strata of held-out secrets, see `evaluate.strata`."""
 CONSTRAINED_PART = "held_out_constrained"
-"""Part name for held-out secrets with guesses limited to listed words."""
 STRICT_CONSTRAINED_PART = "strict_constrained"
-"""Part name for strict secrets with guesses limited to listed words."""
 PART_NAMES = {
     "strict": "strict secrets, named nowhere in training",
     STRICT_CONSTRAINED_PART: "strict secrets, guesses limited to listed words",
@@ -86,10 +83,8 @@ class Figures:
 
     Attributes:
         num_games: Games won or lost, without errors.
-        win_rate: Fraction of games won.
         win_rate_low: Lower end of its 95 % Wilson interval. Repeated games of a secret form a cluster (see
             `clustered_wilson_interval`).
-        win_rate_high: Upper end.
         mean_guesses_on_wins: Mean turns used, over won games.
         mean_guesses_with_losses: Mean turns used; a loss counts as one more than the game has turns (7 of 6).
         invalid_rate: Fraction of turns with a readable guess that was not scored: unlisted, of the wrong length, or
@@ -99,7 +94,6 @@ class Figures:
         malformed_rate: Fraction of turns without a readable guess.
         strictly_malformed_rate: The same by the strict reading, if replies were read leniently.
         mean_regret: Expected guesses lost per turn, over turns where it was measured.
-        num_turns: Number of turns, to which the rates refer.
         num_errors: Games that could not be finished.
         guess_distribution: Won games by turns used, from "1", and "loss".
         pass_at: If each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
@@ -196,20 +190,12 @@ class Evaluation:
         return measure(self.only(secrets).records, self.rules.max_turns)
 
     def save(self, path: Path) -> None:
-        """Write all games as JSON, atomically.
-
-        Raises:
-            RunError: If the file cannot be written.
-        """
+        """Write all games as JSON, atomically."""
         write_text_atomically(path, _EVALUATION.dump_json(self).decode() + "\n")
 
     @classmethod
     def load(cls, path: Path) -> Evaluation:
-        """Read what `save` wrote.
-
-        Raises:
-            EvaluationError: If the file is missing or holds no evaluation.
-        """
+        """Read what `save` wrote."""
         try:
             if path.is_file() and (size := path.stat().st_size) > MAX_OBJECT_BYTES:
                 raise EvaluationError(f"{path} has {size:,} bytes, more than the {MAX_OBJECT_BYTES:,} that are read")
@@ -265,7 +251,13 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     wins, num_games = won_in.total(), len(played)
     losses = num_games - wins
     guesses_on_wins = sum(used * count for used, count in won_in.items())
-    low, high = _win_rate_interval(played) if played else (None, None)
+    games_of = Counter(record.secret for record in played)
+    wins_of = Counter(record.secret for record in played if record.won)
+    low, high = (
+        clustered_wilson_interval([wins_of[secret] for secret in games_of], list(games_of.values()))
+        if played
+        else (None, None)
+    )
     regrets = [turn.regret for turn in turns if turn.regret is not None]
     malformed, leniently = sum(turn.outcome is Outcome.MALFORMED for turn in turns), sum(t.leniently for t in turns)
     return Figures(
@@ -283,61 +275,40 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         num_turns=len(turns),
         num_errors=len(records) - num_games,
         guess_distribution={str(used): won_in[used] for used in range(1, max_turns + 1)} | {"loss": losses},
-        pass_at=_pass_at(played),
+        pass_at=_pass_at(games_of, wins_of),
         strictly_malformed_rate=_ratio(malformed + leniently, len(turns)) if leniently else None,
     )
 
 
-def _pass_at(played: Sequence[GameRecord]) -> dict[str, tuple[float, float, float]]:
+def _pass_at(games_of: Counter[str], wins_of: Counter[str]) -> dict[str, tuple[float, float, float]]:
     # Quoted up to the smallest number of games that a secret has.
-    games = Counter(record.secret for record in played)
-    most = min(games.values(), default=1)
+    most = min(games_of.values(), default=1)
     if most < 2:
         return {}
-    wins = Counter(record.secret for record in played if record.won)
     found = {}
     for k in powers_of_two(most):
-        chances = [pass_at(count, wins[secret], k) for secret, count in games.items()]
-        found[str(k)] = (statistics.fmean(chances), *mean_interval(chances))
+        chances = [pass_at(count, wins_of[secret], k) for secret, count in games_of.items()]
+        found[str(k)] = (statistics.fmean(chances), *wilson_interval(math.fsum(chances), len(chances)))
     return found
-
-
-def _win_rate_interval(played: Sequence[GameRecord]) -> tuple[float, float]:
-    # For secrets like these: repeated games of one secret form a cluster.
-    games = Counter(record.secret for record in played)
-    wins = Counter(record.secret for record in played if record.won)
-    return clustered_wilson_interval([wins[secret] for secret in games], list(games.values()))
 
 
 def quoted_parts(played: Collection[str], answers: Iterable[str], strict: Collection[str] = ()) -> list[SplitName]:
     """Return the parts for which figures of these secrets may be quoted.
 
-    `all` is left out unless every answer was played, since parts out of proportion would skew it. `strict` is left out
-    if the split has no strict words.
+    `all` is left out unless every answer was played, since parts out of proportion would skew it.
     """
-    absent = {"all"} if not frozenset(played).issuperset(answers) else set()
-    absent |= set() if strict else {"strict"}
-    return [part for part in RESULT_SPLITS if part not in absent]
+    quotable = {"all": frozenset(played).issuperset(answers), "strict": bool(strict)}
+    return [part for part in RESULT_SPLITS if quotable.get(part, True)]
 
 
 def figures_by_split(
     evaluation: Evaluation, split: Split, strata: Mapping[str, Collection[str]] = MappingProxyType({})
 ) -> dict[str, Figures]:
-    """Compute the figures that are quoted: of `all` answers, and of `train`, `held_out` and `strict` secrets.
+    """Compute the figures that are quoted: of the parts in `quoted_parts`, and of the strata that are not empty.
 
-    `all` needs every answer, see `quoted_parts`. A constrained evaluation has its own parts, `held_out_constrained` and
-    `strict_constrained`, so it cannot be mistaken for a free one.
-
-    Args:
-        evaluation: The games.
-        split: The split of their words.
-        strata: Further parts by name, such as strata of the held-out secrets. Empty ones are left out.
-
-    Raises:
-        EvaluationError: If the games have other words than the split.
+    A constrained evaluation has its own parts, `held_out_constrained` and `strict_constrained`, so it cannot be
+    mistaken for a free one.
     """
-    if evaluation.fingerprint != split.fingerprint:
-        raise EvaluationError(f"evaluation {evaluation.name!r} and the split are of different word lists")
     if evaluation.constrain != "none":
         strict = {STRICT_CONSTRAINED_PART: evaluation.figures(split.strict)} if split.strict else {}
         return {CONSTRAINED_PART: evaluation.figures(split.test)} | strict
@@ -355,24 +326,9 @@ def _ratio(total: float, count: int) -> float | None:
     return total / count if count else None
 
 
-NUM_BINS = 10
-
-
 @dataclass(frozen=True)
 class RewardFigures:
-    """Rewards of some games.
-
-    Attributes:
-        preset: Name of the reward.
-        num_games: Games with a reward.
-        mean: Mean reward.
-        std: Standard deviation over the games.
-        lowest: Smallest reward.
-        highest: Largest reward.
-        below_zero: Fraction of games whose reward is negative, 0 to 1.
-        bin_edges: Edges of equally wide histogram bins, one more than there are counts.
-        bin_counts: Games per bin. The last bin includes its upper edge.
-    """
+    """Rewards of some games. `bin_edges` are those of a histogram, one more than there are `bin_counts`."""
 
     preset: str
     num_games: int
@@ -399,7 +355,7 @@ def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures 
     rewards = [record.reward for record in records if record.reward is not None]
     if not rewards:
         return None
-    counts, edges = np.histogram(rewards, bins=NUM_BINS if min(rewards) < max(rewards) else 1)
+    counts, edges = np.histogram(rewards, bins=10 if min(rewards) < max(rewards) else 1)
     return RewardFigures(
         preset=preset,
         num_games=len(rewards),

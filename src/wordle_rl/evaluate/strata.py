@@ -23,7 +23,6 @@ from typing import Any
 
 from wordle_rl.config import GameSettings, RunConfig, TeacherSettings, stored_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import STRATA, Evaluation
 from wordle_rl.game import Game
 from wordle_rl.policy.directory import run_directory_around
@@ -45,12 +44,9 @@ TRAINED_ON = ("traces.jsonl", LABELS_FILE, BOARDS_FILE)
 
 @dataclass(frozen=True)
 class Shown:
-    """Labels and mentions of some words in training games.
+    """Boards with the word trained there, and words named by any turn, thought, message or initial state.
 
-    Attributes:
-        labels: Every board, with the word trained there.
-        named: Words named by any turn, thought, message or initial state.
-        complete: False if conversations were trained on, whose boards are unknown.
+    `complete` is False if conversations were trained on, whose boards are unknown.
     """
 
     labels: frozenset[tuple[Board, str]] = field(repr=False)
@@ -79,29 +75,16 @@ class Strata:
         """Return the strata as a JSON object of sorted lists."""
         return {name: sorted(words) for name, words in self.named().items()} | {"complete": self.complete}
 
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Strata:
-        """Read what `to_row` returns."""
-        shown, not_shown, never = (frozenset(map(str, row[name])) for name in STRATA)
-        return cls(shown, not_shown, never, complete=bool(row["complete"]))
-
 
 def store_strata(directory: Path) -> Strata:
-    """Write a run's strata beside its results. Raises what `strata_of_run` raises, and RunError if it cannot write."""
+    """Write a run's strata beside its results."""
     strata = strata_of_run(directory)
     write_json(directory / STRATA_FILE, strata.to_row())
     return strata
 
 
 def strata_of(secrets: Iterable[str], shown: Shown, boards: Mapping[str, Board], *, complete: bool = True) -> Strata:
-    """Divide secrets into strata.
-
-    Args:
-        secrets: Held-out secrets.
-        shown: What training games showed.
-        boards: Decisive boards. A secret without one counts as not shown.
-        complete: True if `shown` covers all training.
-    """
+    """Divide secrets into strata by their decisive boards. A secret without one counts as not shown."""
     all_secrets = frozenset(secrets)
     on_board = frozenset(s for s in all_secrets if s in boards and (boards[s], s) in shown.labels)
     never = all_secrets - shown.named
@@ -111,13 +94,9 @@ def strata_of(secrets: Iterable[str], shown: Shown, boards: Mapping[str, Board],
 def strata_of_run(directory: Path, shown: Shown | None = None) -> Strata:
     """Compute the strata of a run's test secrets, from its records and those of the runs its model comes from.
 
-    Args:
-        directory: The run.
-        shown: Result of `shown_in_run`; None: compute it.
+    `shown` is the result of `shown_in_run`, if you have it already.
 
     Raises:
-        ConfigError: If the run's settings are damaged.
-        RunError: If a record is damaged.
         WordListError: If its word list is missing.
     """
     config = stored_config(directory / "config.json")
@@ -137,15 +116,7 @@ def decisive_boards(
     game: GameSettings,
     context: GameContext,
 ) -> dict[str, Board]:
-    """Return each secret's board before the winning guess of the teacher's noise-free game, if the teacher wins.
-
-    Args:
-        secrets: Words to find.
-        teacher: Teacher of the training games.
-        settings: How it plays.
-        game: The rules.
-        context: The words that may be played.
-    """
+    """Return each secret's board before the winning guess of the teacher's noise-free game, if the teacher wins."""
     games = {secret: Game(secret, context.words, game.rules) for secret in secrets}
     running = list(games)
     while running:
@@ -158,12 +129,7 @@ def decisive_boards(
 
 
 def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
-    """Collect labels and mentions of words from the records of a run and of those its model comes from.
-
-    Raises:
-        ConfigError: If a run's settings are damaged.
-        RunError: If a record is damaged.
-    """
+    """Collect labels and mentions of words from the records of a run and of those its model comes from."""
     runs = _sources(directory, stored_config(directory / "config.json"))[0]
     shown = shown_in((row for run in runs for name in TRAINED_ON for row in _rows(run / name)), words)
     return replace(shown, named=shown.named.union(*(_spelled_in(run).intersection(words) for run in runs)))
@@ -213,12 +179,6 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     return Shown(frozenset(labels), frozenset(named), complete)
 
 
-def own_games_shown(records: Iterable[GameRecord], shown: Shown) -> int:
-    """Count won games that appear in the training games turn for turn, with their last guess as a label."""
-    won = (record for record in records if record.won and not record.failed)
-    return sum((_board(record.turns[:-1]), record.secret) in shown.labels for record in won)
-
-
 @dataclass(frozen=True)
 class ShownAudit:
     """Counts of what a run's training games show of its held-out secrets.
@@ -235,15 +195,16 @@ class ShownAudit:
 
 
 def audit_shown(directory: Path) -> ShownAudit:
-    """Count what a run's training games show of its held-out secrets. Raises what `strata_of_run` raises."""
+    """Count what a run's training games show of its held-out secrets."""
     config = stored_config(directory / "config.json")
     test = GameContext.of(config).split.test
     shown = shown_in_run(directory, test)
     strata = strata_of_run(directory, shown)
     own = {}
     for path in sorted((directory / "eval").glob("*.json")):
-        records = Evaluation.load(path).only(test).records
-        own[path.stem] = (own_games_shown(records, shown), sum(record.won for record in records))
+        won = [record for record in Evaluation.load(path).only(test).records if record.won and not record.failed]
+        same = sum((_board(record.turns[:-1]), record.secret) in shown.labels for record in won)
+        own[path.stem] = (same, len(won))
     return ShownAudit({name: len(words) for name, words in strata.named().items()}, own, strata.complete)
 
 

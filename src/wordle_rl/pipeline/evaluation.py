@@ -16,17 +16,11 @@ from wordle_rl.config import (
     evaluation_name,
     seed_after,
 )
-from wordle_rl.evaluate import (
-    EvalConditions,
-    Evaluation,
-    Figures,
-    evaluate,
-    figures_by_split,
-    journal_of,
-    journal_path,
-    sampled_part,
-)
+from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.journal import journal_of, journal_path
+from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.players import model_sampler
+from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, sampled_part
 from wordle_rl.evaluate.strata import store_strata
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.policy.base import Closable

@@ -11,11 +11,15 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
+from typing import TYPE_CHECKING
 
 from wordle_rl.config import ConfigError
-from wordle_rl.report.hub import HubApi, files_of, open_repo, push, send
+from wordle_rl.report.hub import files_of, open_repo, push, send
 from wordle_rl.runs import trained_model
 from wordle_rl.runs.lineage import Lineage, save_lineage
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 OUTBOX = ".outbox"
 """Directory in a run for the checkpoint that is being pushed."""
@@ -32,7 +36,7 @@ class HubPusher:
     """
 
     def __init__(
-        self, repo: str, show: Callable[[str], None], *, private: bool = False, api: HubApi | None = None
+        self, repo: str, show: Callable[[str], None], *, private: bool = False, api: HfApi | None = None
     ) -> None:
         self._api = open_repo(repo, private=private) if api is None else api
         self._repo, self._private, self._show = repo, private, show

@@ -26,7 +26,7 @@ from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.evaluate import journal_path
+from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.policy.base import find_backend
 from wordle_rl.preflight.before_run import is_trained

@@ -10,9 +10,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.config import ALGORITHM_NAMES, TRAININGS, ConfigError
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
-from wordle_rl.evaluate import CONSTRAINED_PART, PART_NAMES, STRICT_CONSTRAINED_PART, is_sampled_part, sampled_part
+from wordle_rl.evaluate.records import (
+    CONSTRAINED_PART,
+    PART_NAMES,
+    STRICT_CONSTRAINED_PART,
+    is_sampled_part,
+    sampled_part,
+)
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.claims import control_table
@@ -35,19 +41,9 @@ _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
-    """Write the card of each trained model of a run, or of one model in it.
+    """Write the card of each trained model of a run, or of one model in it. Return the cards, in training order.
 
-    Args:
-        path: A run directory, or the directory of one of its models.
-        anew: Replace an existing card.
-        dry_run: Write nothing, but check that it would work.
-
-    Returns:
-        The cards, in training order.
-
-    Raises:
-        ConfigError: If there is no trained model of a run, or huggingface_hub is not installed.
-        RunError: If a record is damaged or a card cannot be written.
+    `anew` replaces existing cards. `dry_run` writes nothing, but checks that it would work.
     """
     models = models_of(path)
     wanted = [model for model in models if anew or not (model / CARD_FILE).is_file()]
@@ -62,11 +58,7 @@ def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list
 
 
 def models_of(path: Path) -> list[Path]:
-    """Return the finished models of a run, or the one model that `path` names.
-
-    Raises:
-        ConfigError: If there are none, or the model is not in the directory of its run.
-    """
+    """Return the finished models of a run, or the one model that `path` names."""
     named = [path / name for name in ("sft", *ALGORITHM_NAMES)]
     models = [model for model in named if (model / LINEAGE_FILE).is_file()] or [find_model(path)]
     directory = models[0].resolve().parent
@@ -80,16 +72,9 @@ def models_of(path: Path) -> list[Path]:
 
 
 def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None, proof: str = "") -> str:
-    """Render the card of a model: `static/card.md` with the results of its run.
+    """Render the card of a model (`sft` or an algorithm's name): `static/card.md` with the results of its run.
 
-    Args:
-        run: The records of the run.
-        name: The model's directory: `sft`, `grpo`, `expert_iteration`, `dpo`, `distill`.
-        teachers: Number of teacher games by teacher; None or empty: unknown.
-        proof: What the audit says about held-out secrets; empty: left out.
-
-    Raises:
-        ConfigError: If huggingface_hub is not installed.
+    `teachers` counts teacher games by teacher. `proof` is what the audit says about held-out secrets.
     """
     try:
         from huggingface_hub import ModelCard
@@ -111,7 +96,6 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         has_constrained=bool(figures.get(CONSTRAINED_PART) or figures.get(STRICT_CONSTRAINED_PART)),
         controls=control_table(run) if name in ALGORITHM_NAMES else None,
         taught=_taught(run, teachers or {}),
-        played="" if name == "sft" else _played(run, name),
         word_list=word_list,
         is_english=is_english,
         split=split,
@@ -164,65 +148,33 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
 
 
 def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
+    named = [
+        (key, said)
+        for part, label in PART_NAMES.items()
+        for key, said in ((part, label), (sampled_part(part), f"{label}, T = 1"))
+    ]
     rows = []
-    for part, label in PART_NAMES.items():
-        for key, said in ((part, label), (sampled_part(part), f"{label}, T = 1")):
-            if found := figures.get(key):
-                low, high = percent_text(found.get("win_rate_low")), percent_text(found.get("win_rate_high"))
-                rows.append(
-                    [
-                        said,
-                        f"{found.get('num_games'):,}",
-                        f"{percent_text(found.get('win_rate'))} % ({low} to {high})",
-                        number_text(found.get("mean_guesses_on_wins"), 2),
-                        number_text(found.get("mean_guesses_with_losses"), 2),
-                        f"{percent_text(found.get('invalid_rate'))} %",
-                        str(found.get("num_errors")),
-                    ]
-                )
+    for key, said in named:
+        if found := figures.get(key):
+            low, high = percent_text(found.get("win_rate_low")), percent_text(found.get("win_rate_high"))
+            rows.append(
+                [
+                    said,
+                    f"{found.get('num_games'):,}",
+                    f"{percent_text(found.get('win_rate'))} % ({low} to {high})",
+                    number_text(found.get("mean_guesses_on_wins"), 2),
+                    number_text(found.get("mean_guesses_with_losses"), 2),
+                    f"{percent_text(found.get('invalid_rate'))} %",
+                    str(found.get("num_errors")),
+                ]
+            )
     return rows
 
 
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
-    traces = run.config.get("traces", {})
-    given = traces.get("file") is not None
-    if teachers:
-        named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
-        said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items())
-    else:
-        said = f"at most {traces.get('num_games'):,} {'from a given file' if given else 'by the solver'}"
-    said += ", with its thinking" if traces.get("narrate") and not given else ""
-    if has_sft(run.config):
-        return f"for supervised fine-tuning: {said}"
-    return f"to replay beside its own: {said}" if teachers else "for supervised fine-tuning: none"
-
-
-def _played(run: RunRecord, name: str) -> str:
-    own, shared = run.config.get(name, {}), run.config.get("rl", {})
-    times, groups, where = "rounds", "groups_per_round", ""
-    if name == "grpo":  # training by rounds runs in one process only
-        times, groups, where = "steps", "groups_per_step", " per process"
-    kind = next(training for algorithm, training in TRAININGS.items() if algorithm == name)
-
-    def number(setting: str) -> int:
-        given = own.get(setting) or shared.get(setting)  # None: the default of the algorithm
-        return int(kind.model_fields[setting].default if given is None else given)
-
-    return (
-        f"{number(times):,} {times}, each of {number(groups)} groups of {number('group_size')} games{where}; "
-        f"{_paid(name, own.get('judge'), shared)}"
-    )
-
-
-def _paid(name: str, judge: str | None, shared: Mapping[str, Any]) -> str:
-    if name == "distill":
-        return "no reward: the solver labels every board"
-    if name == "expert_iteration":
-        return "no reward: the wins of fewest guesses are kept"
-    if name == "dpo" and judge != "outcome":
-        return f"no reward: guesses are judged by {judge}"
-    reward = shared.get("reward", {})
-    return "reward: custom weights" if reward.get("weights") else f"reward: preset `{reward.get('preset') or 'sparse'}`"
+    named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
+    said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items()) or "none"
+    return f"{'for supervised fine-tuning' if has_sft(run.config) else 'to replay beside its own'}: {said}"
 
 
 def _base_model(run: RunRecord) -> str:

@@ -10,17 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
-from rich import box
 from rich.table import Table
 from rich.text import Text
 
 from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
-from wordle_rl.evaluate import STRATA, ControlFacts, Evaluation, EvaluationError, compare, quoted_parts
-from wordle_rl.evaluate.controls import ControlledFigure, controlled
+from wordle_rl.evaluate.compare import compare
+from wordle_rl.evaluate.controls import controlled
+from wordle_rl.evaluate.records import STRATA, ControlFacts, Evaluation, EvaluationError, quoted_parts
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.evaluate.strata import Strata
 from wordle_rl.report.run_record import RunRecord
-from wordle_rl.report.terminal import SHORT_NAMES, percent_text
+from wordle_rl.report.terminal import SHORT_NAMES, percent_text, plain_table
 from wordle_rl.runs import is_number
 from wordle_rl.runs.progress import elapsed, in_percent
 
@@ -32,19 +32,8 @@ _STRATA_NAMES = {
 
 
 def strata_table(results: Mapping[str, Mapping[str, Mapping[str, Any]]], strata: Strata) -> Table:
-    """Tabulate wins on held-out secrets: a row per stratum, a column per player.
-
-    Args:
-        results: Player -> part -> figure -> value.
-        strata: The strata.
-    """
-    table = Table(
-        title=Text("Held-out words by what training showed of them, wins in %"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-    )
+    """Tabulate wins on held-out secrets (player -> part -> figure): a row per stratum, a column per player."""
+    table = plain_table("Held-out words by what training showed of them, wins in %")
     table.add_column("", no_wrap=True)
     table.add_column("words", justify="right")
     players = [name for name, parts in results.items() if any(part in parts for part in STRATA)]
@@ -56,23 +45,14 @@ def strata_table(results: Mapping[str, Mapping[str, Mapping[str, Any]]], strata:
     return table
 
 
-_TERMINAL_NAMES = {"held out": "held\nout", "board shown": "board\nshown", "board not shown": "not\nshown"}
-_LEFT_OUT = ("training", "p, strict")
-"""Columns that only the page has room for."""
-
-
 def terminal_control_table(found: ControlTable) -> Table:
     """Tabulate RL beside its controls: a row per player and sampling."""
-    title = Text(f"{found.model} and its controls, wins in %")
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = plain_table(f"{found.model} and its controls, wins in %")
     table.add_column("", overflow="fold", min_width=24)
-    shown = [place for place, column in enumerate(found.columns) if column not in _LEFT_OUT]
-    for place in shown:
-        column = found.columns[place].removesuffix(", %")
-        heading = _TERMINAL_NAMES.get(column, column.replace("p, ", "p,\n"))
-        table.add_column(Text(heading), justify="right", no_wrap=True)
+    for column in found.columns:
+        table.add_column(Text(column.replace(" ", "\n")), justify="right")
     for label, *cells in found.rows:
-        table.add_row(Text(label), *(Text(cells[place]) for place in shown))
+        table.add_row(Text(label), *map(Text, cells))
     return table
 
 
@@ -87,10 +67,8 @@ class ControlTable:
     """Win rates of a trained model and of its controls, in percent.
 
     Attributes:
-        model: The algorithm that trained the model, in words.
         columns: Headings after the first: parts of the secrets, then p values of wins against the model.
         rows: Player and sampling, then a cell per column; rows of the model itself have no p values.
-        missing: The missing controls, in words.
     """
 
     model: str
@@ -121,17 +99,17 @@ def control_table(run: RunRecord) -> ControlTable | None:
         parts.remove("never_said")
     tested = [part for part in parts if part in _TESTED]
     found = controlled(model, [*run.controls.values(), *_played_otherwise(run, name)])
-    found.sort(key=lambda figure: (figure.control.constrain, figure.control.conditions.temperature or 0.0))
+    found.sort(key=lambda pair: (pair[0].constrain, pair[0].conditions.temperature or 0.0))
     rows = [_row(run, f"{title}, {_how(model)}", model, None, parts, tested)]
     if start is not None:
         rows.append(_row(run, f"its start, {start.name}, {_how(start)}", start, model, parts, tested))
     seen = [model]
-    for figure in found:
-        if figure.model not in seen:
-            seen.append(figure.model)
-            rows.append(_row(run, f"{title}, {_how(figure.model)}", figure.model, None, parts, tested))
-        rows.append(_row(run, _label(run, figure), figure.control, figure.model, parts, tested))
-    kinds = {figure.control.control.kind for figure in found if figure.control.control is not None}
+    for control, beside in found:
+        if beside not in seen:
+            seen.append(beside)
+            rows.append(_row(run, f"{title}, {_how(beside)}", beside, None, parts, tested))
+        rows.append(_row(run, _label(run, control), control, beside, parts, tested))
+    kinds = {control.control.kind for control, _ in found if control.control is not None}
     missing = []
     if "sft_alone" not in kinds:
         missing.append("SFT alone with nothing kept from the teacher")
@@ -156,8 +134,8 @@ def _how(evaluation: Evaluation) -> str:
     return how if evaluation.constrain == "none" else f"{how}, listed words only"
 
 
-def _label(run: RunRecord, figure: ControlledFigure) -> str:
-    control, facts = figure.control, figure.control.control
+def _label(run: RunRecord, control: Evaluation) -> str:
+    facts = control.control
     assert isinstance(facts, ControlFacts)  # `controlled` takes no others
     if facts.kind == "equal_entropy":
         return f"its start, {_how(control)}: {facts.nats:.2f} nats a game, not {facts.nats_of:.2f}"

@@ -24,14 +24,7 @@ STAGE_NAMES = {
 
 @dataclass(frozen=True)
 class Chart:
-    """A chart of the page.
-
-    Attributes:
-        title: Heading.
-        caption: What it shows, and what a rise or a fall means.
-        curves: Metric -> name of its curve.
-        percent: Show rates of 0 to 1 in percent.
-    """
+    """A chart of the page: `curves` maps metrics to the names of their curves, `percent` shows rates in percent."""
 
     title: str
     caption: str
@@ -114,11 +107,6 @@ CHARTS = (
         {"zero_variance_share": "share"},
         percent=True,
     ),
-    Chart(
-        "Groups replaced and skipped",
-        "Groups that taught nothing: replaced by games of other secrets, or skipped because that failed too.",
-        {"refilled_groups": "replaced", "skipped_groups": "skipped"},
-    ),
     Chart("Guesses", "Mean guesses of a step's won games: lower is better.", {"mean_guesses": "guesses"}),
     Chart(
         "Form of the replies",
@@ -180,11 +168,6 @@ CHARTS = (
         },
     ),
     Chart(
-        "Examples of a round",
-        "Examples trained on: those of the policy's own games, and all, teacher games included.",
-        {"own_examples": "own", "all_examples": "all"},
-    ),
-    Chart(
         "Agreement with the teacher",
         "Share of the boards reached on which the policy's guess was the teacher's.",
         {"agreement_rate": "same guess"},
@@ -213,19 +196,11 @@ NUMBERS = {
 """Metrics without a chart; their first and last values are enough."""
 _PREFIXED = (BY_TURN, PASS_AT, "reward/")
 _NOT_CURVES = {"step", "seconds", "epoch", "skipped_steps"}
-_FAR = 20
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """A chart of the page.
-
-    Attributes:
-        title: Heading.
-        caption: What it shows.
-        svg: The chart.
-        legend: For each curve its name, dash pattern, index of its colour, and first and last value of its bold line.
-    """
+    """A drawn chart. `legend` has each curve's name, dash pattern, colour index, and first and last bold value."""
 
     title: str
     caption: str
@@ -238,12 +213,9 @@ class StageCurves:
     """The charts of one stage.
 
     Attributes:
-        title: Heading.
-        num_steps: Number of logged steps.
         num_skipped: Steps that were skipped because loss or gradient was not finite.
-        charts: The charts.
-        numbers: Metrics that never changed or have no chart: name, and value or first and last value.
-        seconds: Mean seconds of the parts of a step.
+        numbers: Metrics that never changed or have no chart: name, and value or first and last value. Of the parts of a
+            step the mean seconds.
     """
 
     title: str
@@ -251,7 +223,6 @@ class StageCurves:
     num_skipped: int
     charts: list[Drawn]
     numbers: list[tuple[str, str]]
-    seconds: list[tuple[str, float]]
 
 
 def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
@@ -261,19 +232,19 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
         # Both ends of the interpolation were validated as steps.
         rows = [{**validated[0], "step": 0}, *rows, {**validated[-1], "step": 100}]
     series = {name: curve for name, curve in series_of(rows).items() if name not in _NOT_CURVES}
-    seconds = [
-        (name.removeprefix("seconds/"), float(series.pop(name).values.mean()))
+    drawn: list[Drawn] = []
+    numbers = [(said, _ends_text(series[name], percent=False)) for name, said in NUMBERS.items() if name in series]
+    numbers += [
+        (f"seconds of {name.removeprefix('seconds/')}", f"{series.pop(name).values.mean():.3g}")
         for name in list(series)
         if name.startswith("seconds/")
     ]
-    drawn: list[Drawn] = []
-    numbers = [(said, ends_text(series[name], percent=False)) for name, said in NUMBERS.items() if name in series]
     for chart in [*CHARTS, *_unknown(series)]:
         curves = _curves_of(chart, series)
         if all(curve.is_flat for curve in curves):
             for curve in curves:
                 name = chart.title + (f", {curve.name}" if len(chart.curves) > 1 or _prefix(chart) else "")
-                numbers.append((name, ends_text(curve, chart.percent)))
+                numbers.append((name, _ends_text(curve, chart.percent)))
             continue
         drawn += [
             draw(chart, curves[first : first + len(COLORS)], "percent of the way" if stage == "blend" else "step")
@@ -281,30 +252,28 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
         ]
     num_skipped = int(sum(row.get("skipped_steps", 0) for row in rows))
     title = STAGE_NAMES.get(stage, stage)
-    return StageCurves(title, len({row["step"] for row in rows}), num_skipped, drawn, numbers, seconds)
+    return StageCurves(title, len({row["step"] for row in rows}), num_skipped, drawn, numbers)
 
 
 def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple[int, int] = (340, 190)) -> Drawn:
-    """Draw a chart, on a logarithmic scale if losses differ so much that the end would be invisible."""
-    lowest, highest = min(c.values.min() for c in curves), max(c.values.max() for c in curves)
-    log = not chart.percent and lowest > 0 and highest > _FAR * lowest and "loss" in chart.curves
+    """Draw a chart."""
     caption = chart.caption
     if any(curve.name == "validation" for curve in curves):
         caption += _TRAINING_AND_VALIDATION
     legend = [
-        (curve.name, " ".join(map(str, DASHES[place])), place, ends_text(curve, chart.percent))
+        (curve.name, " ".join(map(str, DASHES[place])), place, _ends_text(curve, chart.percent))
         for place, curve in enumerate(curves)
     ]
     summary = "; ".join(
         f"{name} {ends} from step {curve.steps[0]:g} to {curve.steps[-1]:g}"
         for (name, _, _, ends), curve in zip(legend, curves, strict=True)
     )
-    svg = line_chart(f"{chart.title}: {summary}", curves, percent=chart.percent, log=log, axis=axis, size=size)
-    return Drawn(chart.title, f"{caption} On a logarithmic scale." if log else caption, svg, legend)
+    svg = line_chart(f"{chart.title}: {summary}", curves, percent=chart.percent, axis=axis, size=size)
+    return Drawn(chart.title, caption, svg, legend)
 
 
-def ends_text(curve: Series, percent: bool) -> str:
-    """Format the first and the last value of the bold line; one value if it is flat."""
+def _ends_text(curve: Series, percent: bool) -> str:
+    # First and last value of the bold line; one value if it is flat.
     first, last = (format_value(float(curve.bold[end]), percent) for end in (0, -1))
     return first if curve.is_flat else f"{first} → {last}"
 

@@ -18,10 +18,8 @@ from wordle_rl.runs import CHOICE_FILE, is_number, read_jsonl, read_object
 
 PAGE = "docs/guides/troubleshooting.md"
 STAGES = ("grpo", "expert_iteration", "dpo", "distill")
-FEWEST_STEPS = 5
-"""Compare nothing below this many steps: a fifth of them would be empty."""
-FEWEST_GUESSES = 40
-"""Do not count favourite words with fewer guesses in a half of the games."""
+FEWEST_STEPS = 5  # below, a fifth of them is empty
+FEWEST_GUESSES = 40  # in a half of the games, to count favourite words
 
 
 class Row(NamedTuple):
@@ -37,13 +35,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A pattern that a run shows.
-
-    Attributes:
-        pattern: Name of the pattern.
-        evidence: A line of a file that shows it, with the numbers.
-        meaning: What goes wrong, in a sentence.
-    """
+    """A pattern that a run shows: its name, a line of a file with the numbers, and what goes wrong."""
 
     pattern: str
     evidence: str
@@ -57,13 +49,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What the checks read.
+    """What the checks read: rows of metrics.jsonl (RL stage, validations) and of games.jsonl, in order.
 
-    Attributes:
-        steps: Rows of the RL stage in metrics.jsonl, in order.
-        validations: Rows of validations.
-        games: Training games, in order.
-        kept_step: Step of the selected checkpoint; None without selection.
+    `kept_step` is the step of the selected checkpoint; None without selection.
     """
 
     steps: Sequence[Row]
@@ -88,12 +76,7 @@ class Diagnosis:
 
 
 def diagnose(run_dir: Path) -> Diagnosis:
-    """Check a run for all patterns.
-
-    Raises:
-        ReportError: If the run has no step of RL.
-        RunError: If a record is damaged; the message names the line.
-    """
+    """Check a run for all patterns."""
     rows = _rows(run_dir / "metrics.jsonl")
     stage = next((name for name in STAGES if any(row.values.get("stage") == name for row in rows)), "")
     if not stage:

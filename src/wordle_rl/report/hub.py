@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from wordle_rl.config import ConfigError
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.card import CARD_FILE, write_cards
 
 if TYPE_CHECKING:
-    from huggingface_hub.errors import HfHubHTTPError
+    from huggingface_hub import HfApi
 
 _NOT_SENT = re.compile(
     r"\..*|checkpoints|epochs|steps|best|tensorboard|runs|training_args\.bin"
@@ -22,42 +22,17 @@ _NOT_SENT = re.compile(
 """Files in a model directory or a checkpoint that are not part of the model."""
 
 
-class HubApi(Protocol):
-    """What we use of `huggingface_hub.HfApi`."""
-
-    def create_repo(self, repo_id: str, *, private: bool | None, exist_ok: bool) -> Any:
-        """Create a repository, unless it exists."""
-
-    def upload_folder(self, *, repo_id: str, folder_path: Path, allow_patterns: list[str], commit_message: str) -> Any:
-        """Push the files that match, as one commit."""
-
-
 def files_of(model: Path) -> list[str]:
     """List the files of a model relative to its directory, sorted, without training state and hidden files."""
     relative = (path.relative_to(model) for path in model.rglob("*") if path.is_file())
     return sorted(path.as_posix() for path in relative if not any(map(_NOT_SENT.fullmatch, path.parts)))
 
 
-def push(
-    path: Path, repo: str, *, private: bool = False, dry_run: bool = False, api: HubApi | None = None
-) -> list[str]:
-    """Push a model with its card to a repository, which is created if it does not exist.
+def push(path: Path, repo: str, *, private: bool = False, dry_run: bool = False, api: HfApi | None = None) -> list[str]:
+    """Push a model, or the last model of a run, with its card, and return the names of its files.
 
-    An existing card is pushed as it is; a missing one is written first.
-
-    Args:
-        path: A model directory, or a run, whose last model is pushed.
-        repo: USER/NAME.
-        private: Make a new repository private.
-        dry_run: Push and write nothing.
-        api: The hub. None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
-
-    Returns:
-        The files, including the card.
-
-    Raises:
-        ConfigError: If there is no such model, the name is invalid, there is no token, or the hub refuses or cannot be
-            reached.
+    The repository is created if it does not exist. An existing card is pushed as it is; a missing one is written first.
+    `api` is the hub; None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
     """
     model = find_model(path)
     _check_name(repo)
@@ -71,12 +46,8 @@ def push(
     return files
 
 
-def open_repo(repo: str, *, private: bool = False) -> HubApi:
-    """Return the hub after creating the repository, unless it exists.
-
-    Raises:
-        ConfigError: If the name is invalid, there is no token, or the hub refuses or cannot be reached.
-    """
+def open_repo(repo: str, *, private: bool = False) -> HfApi:
+    """Return the hub after creating the repository, unless it exists."""
     _check_name(repo)
     api = _logged_in()
     with _refusals(repo):
@@ -84,47 +55,35 @@ def open_repo(repo: str, *, private: bool = False) -> HubApi:
     return api
 
 
-def _check_name(repo: str) -> None:
-    _library()
-    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # it is, though its module does not say so
+def send(api: HfApi, model: Path, repo: str, files: list[str], message: str, *, private: bool = False) -> None:
+    """Push files of a model directory as one commit."""
+    with _refusals(repo):
+        api.create_repo(repo, private=private or None, exist_ok=True)
+        api.upload_folder(repo_id=repo, folder_path=model, allow_patterns=files, commit_message=message)
 
+
+def _check_name(repo: str) -> None:
+    try:
+        from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # its module does not say so
+    except ModuleNotFoundError:
+        raise ConfigError('pushing needs huggingface_hub: pip install "wordle-rl[train]"') from None
     try:
         validate_repo_id(repo)
+        valid = repo.count("/") == 1
     except ValueError:
         valid = False
-    else:
-        valid = repo.count("/") == 1
     if not valid:
         raise ConfigError(
             f"repo {repo!r} is not the name of a repository; give USER/NAME with letters, digits, '-', '_', '.'"
         )
 
 
-def _library() -> Any:
-    try:
-        import huggingface_hub
-    except ModuleNotFoundError:
-        raise ConfigError('pushing needs huggingface_hub: pip install "wordle-rl[train]"') from None
-    return huggingface_hub
+def _logged_in() -> HfApi:
+    from huggingface_hub import HfApi, get_token
 
-
-def _logged_in() -> HubApi:
-    library = _library()
-    if not library.get_token():
+    if not get_token():
         raise ConfigError("no token for the hub; set HF_TOKEN to one that can write, or run `hf auth login`")
-    api: HubApi = library.HfApi()
-    return api
-
-
-def send(api: HubApi, model: Path, repo: str, files: list[str], message: str, *, private: bool = False) -> None:
-    """Push files of a model directory as one commit.
-
-    Raises:
-        ConfigError: If the hub refuses or cannot be reached.
-    """
-    with _refusals(repo):
-        api.create_repo(repo, private=private or None, exist_ok=True)
-        api.upload_folder(repo_id=repo, folder_path=model, allow_patterns=files, commit_message=message)
+    return HfApi()
 
 
 @contextmanager
@@ -134,19 +93,16 @@ def _refusals(repo: str) -> Iterator[None]:
     try:
         yield
     except errors.HfHubHTTPError as error:
-        raise ConfigError(f"the hub refused {repo}: {_refusal(error)}") from None
+        status = error.response.status_code
+        advice = {
+            401: "the token is invalid (401); set HF_TOKEN to a valid one, or run `hf auth login`",
+            403: "the token cannot write there (403); use one with write access, or your own repository",
+        }
+        reason = advice.get(status, f"status {status}, {error.server_message or 'no reason given'}")
+        raise ConfigError(f"the hub refused {repo}: {reason}") from None
     except errors.OfflineModeIsEnabled:
         raise ConfigError("HF_HUB_OFFLINE forbids access to the hub; unset it") from None
     except (errors.HTTPError, ConnectionError) as error:  # type: ignore[attr-defined]  # of the HTTP library it uses
         raise ConfigError(
             f"the hub could not be reached ({type(error).__name__}); check the network, then push again"
         ) from None
-
-
-def _refusal(error: HfHubHTTPError) -> str:
-    status = error.response.status_code
-    if status == 401:
-        return "the token is invalid (401); set HF_TOKEN to a valid one, or run `hf auth login`"
-    if status == 403:
-        return "the token cannot write there (403); use one with write access, or your own repository"
-    return f"status {status}, {error.server_message or 'no reason given'}"

@@ -7,7 +7,6 @@ own are white. matplotlib is imported with the first chart, since that takes mos
 from __future__ import annotations
 
 import io
-import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from wordle_rl.evaluate import ComparedPlayer, Figures
+from wordle_rl.evaluate.compare import ComparedPlayer
 from wordle_rl.report.run_record import ReportError
 from wordle_rl.runs import BY_TURN, is_number
 from wordle_rl.runs.progress import in_percent
@@ -68,7 +67,6 @@ def line_chart(
     series: Sequence[Series],
     *,
     percent: bool = False,
-    log: bool = False,
     axis: str = "step",
     size: tuple[int, int] = (340, 190),
 ) -> str:
@@ -78,7 +76,6 @@ def line_chart(
         label: What is seen, for readers who do not see it.
         series: At least one curve, at most as many as there are COLORS.
         percent: Values are rates of 0 to 1, shown in percent.
-        log: Equal ratios are equally high; values must be positive.
         axis: What the steps are.
         size: Width and height in pixels.
     """
@@ -87,30 +84,13 @@ def line_chart(
         for place, curve in enumerate(series):
             thin = thinned(curve)
             _curve(axes, thin, place, marker="o" if len(thin.steps) == 1 else None)
-        _scale(axes, percent=percent, log=log)
+        _scale(axes, percent=percent)
         axes.set_xlabel(axis, color=_MUTED)
-        left, right, bottom, top = _box(axes, size)
-        first, last = axes.get_xlim()
-        data = [
-            {"n": c.name, "x": c.steps.tolist(), "y": [float(f"{value:.5g}") for value in c.values.tolist()]}
-            for c in map(thinned, series)
-        ]
-        attributes = {
-            "data-frame": f"{left:g},{right:g},{top:g},{bottom:g},{first:g},{last:g}",
-            "data-percent": str(int(percent)),
-            "data-series": json.dumps(data, separators=(",", ":")),
-        }
-        return _inline(figure, label, attributes)
+        return _inline(figure, label)
 
 
 def bar_chart(label: str, groups: Sequence[str], shares: Mapping[str, Sequence[float]]) -> str:
-    """Draw grouped bars for the page.
-
-    Args:
-        label: What is seen.
-        groups: Names under the bars.
-        shares: Player -> share of each group, 0 to 1.
-    """
+    """Draw grouped bars for the page, from each player's share of every group, 0 to 1."""
     with _style(label):
         figure, [axes] = _figure((480, 210))
         width = 0.8 / len(shares)
@@ -119,19 +99,11 @@ def bar_chart(label: str, groups: Sequence[str], shares: Mapping[str, Sequence[f
             axes.bar(middle, heights, 0.92 * width, color=list(COLORS)[place % len(COLORS)], label=player)
         axes.set_xticks(range(len(groups)), groups)
         _scale(axes, percent=True, from_zero=True, steps=False)
-        return _inline(figure, label, {})
+        return _inline(figure, label)
 
 
 def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) -> str:
-    """Draw an SVG file with cumulative wins and the win rate by turn over the steps of a training.
-
-    Args:
-        metrics: Rows of metrics.jsonl by stage, as from `read_run`.
-        title: Line above the panels.
-
-    Raises:
-        ReportError: If no row counts wins.
-    """
+    """Draw an SVG file with cumulative wins and the win rate by turn over the steps of a training."""
     counted = {stage: rows for stage, rows in metrics.items() if any("cumulative_wins" in row for row in rows)}
     if not counted:
         raise ReportError("metrics.jsonl counts no wins of training games; name a run that was trained by GRPO")
@@ -140,7 +112,7 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
     by_turn = {name.removeprefix(BY_TURN): curve for name, curve in found.items() if name.startswith(BY_TURN)}
     with _style(title):
         num_panels = 2 if by_turn else 1
-        figure, axes = _figure((640, 250 * num_panels), num_panels, right=80, above=36)
+        figure, axes = _figure((640, 250 * num_panels), num_panels)
         axes[0].set_title(f"{title}\n{stage}: training games won since the start", loc="left", fontsize=11)
         wins = found["cumulative_wins"]
         axes[0].plot(wins.steps, wins.values, color=list(COLORS)[1], linewidth=2, clip_on=False)
@@ -161,10 +133,6 @@ def win_rate_plot(runs: Sequence[ComparedPlayer], title: str) -> str:
 
     If names are steps, `start` is at step 0, and `end` one place after the last step, off the curve, since its weights
     can be those of another step.
-
-    Args:
-        runs: At least two players that were compared.
-        title: Line above the plot.
     """
     names = [run.name for run in runs]
     steps = {name: float(found[1]) for name in names if (found := _STEP.fullmatch(name))}
@@ -174,10 +142,11 @@ def win_rate_plot(runs: Sequence[ComparedPlayer], title: str) -> str:
         beside = {"start": 0.0, "end": last + last / len(steps)}
         places = [steps.get(name, beside.get(name, 0.0)) for name in names]
     with _style(title):
-        figure, [axes] = _figure((640, 300), above=30)
+        figure, [axes] = _figure((640, 300))
         axes.set_title(title, loc="left", fontsize=11)
         curve = [number for number, name in enumerate(names) if name != "end"]
-        rates = np.array([_rate_and_ends(run.figures) for run in runs])  # (runs, 3)
+        figures = [run.figures for run in runs]
+        rates = np.array([(f.win_rate, f.win_rate_low, f.win_rate_high) for f in figures])  # (runs, 3)
         color = list(COLORS)[1]
         axes.plot([places[n] for n in curve], rates[curve, 0], color=color, linewidth=1.5, clip_on=False)
         ends = np.abs(rates[:, 1:] - rates[:, :1]).T
@@ -256,20 +225,14 @@ def _style(label: str) -> Any:
     )
 
 
-def _figure(size: tuple[int, int], panels: int = 1, *, right: int = 10, above: int = 8) -> tuple[Figure, list[Axes]]:
-    # Panels one below the other; `right` and `above` are margins of each in pixels.
+def _figure(size: tuple[int, int], panels: int = 1) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
-    width, height = size
-    left, below = 46, 34
-    each = height / panels
-    figure = Figure((width / 72, height / 72))  # 72 points to the inch, so a unit of the SVG is a pixel
-    axes = []
-    for place in range(panels):
-        bottom = height - (place + 1) * each + below
-        box = (left / width, bottom / height, (width - left - right) / width, (each - below - above) / height)
-        axes.append(figure.add_axes(box))
-        axes[-1].grid(axis="y")
+    # 72 points to the inch, so a unit of the SVG is a pixel.
+    figure = Figure((size[0] / 72, size[1] / 72), layout="constrained")
+    axes = figure.subplots(panels, squeeze=False)[:, 0].tolist()
+    for each in axes:
+        each.grid(axis="y")
     return figure, axes
 
 
@@ -281,25 +244,16 @@ def _curve(axes: Axes, curve: Series, place: int, *, faint: bool = True, **keywo
     axes.plot(curve.steps, curve.bold, color=color, linewidth=2, linestyle=style, clip_on=False, **keywords)
 
 
-def _scale(
-    axes: Axes, *, percent: bool = False, log: bool = False, from_zero: bool = False, steps: bool = True
-) -> None:
+def _scale(axes: Axes, *, percent: bool = False, from_zero: bool = False, steps: bool = True) -> None:
     # About four round ticks; rates stay within 0 to 1.
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-    if log:
-        axes.set_yscale("log")
-        low, high = axes.dataLim.intervaly
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0,) if high > 1000 * low else (1.0, 2.0, 5.0), numticks=8))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        axes.tick_params(which="minor", length=0)
-    else:
-        low, high = axes.dataLim.intervaly
-        low = 0.0 if from_zero else low
-        room = 0.06 * (high - low) or (0.02 if percent else 0.05 * abs(high) or 1.0)
-        low, high = (low if from_zero else low - room), high + room
-        axes.set_ylim(max(low, 0.0) if percent else low, min(high, 1.0) if percent else high)
-        axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
+    low, high = axes.dataLim.intervaly
+    low = 0.0 if from_zero else low
+    room = 0.06 * (high - low) or (0.02 if percent else 0.05 * abs(high) or 1.0)
+    low, high = (low if from_zero else low - room), high + room
+    axes.set_ylim(max(low, 0.0) if percent else low, min(high, 1.0) if percent else high)
+    axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
     said = (lambda value, _: f"{tick_text(100 * value)} %") if percent else (lambda value, _: tick_text(value))
     axes.yaxis.set_major_formatter(FuncFormatter(said))
     if steps:
@@ -322,16 +276,6 @@ def tick_text(value: float) -> str:
     return f"{value + 0.0:,g}"  # + 0.0: no tick reads -0
 
 
-def _box(axes: Axes, size: tuple[int, int]) -> tuple[float, float, float, float]:
-    # Left, right, bottom and top in units of the SVG, whose origin is the upper left corner.
-    box = axes.get_position()
-    return box.x0 * size[0], box.x1 * size[0], (1 - box.y0) * size[1], (1 - box.y1) * size[1]
-
-
-def _rate_and_ends(figures: Figures) -> tuple[float, float, float]:
-    return figures.win_rate or 0.0, figures.win_rate_low or 0.0, figures.win_rate_high or 0.0
-
-
 def _svg(figure: Figure, *, transparent: bool = False) -> str:
     text = io.StringIO()
     nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
@@ -339,7 +283,7 @@ def _svg(figure: Figure, *, transparent: bool = False) -> str:
     return text.getvalue()
 
 
-def _inline(figure: Figure, label: str, attributes: Mapping[str, str]) -> str:
+def _inline(figure: Figure, label: str) -> str:
     # For the page: colours from its style sheet, its font, and only ids that the chart itself refers to.
     drawn = _svg(figure, transparent=True)
     drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>") + len("</svg>")]
@@ -353,6 +297,5 @@ def _inline(figure: Figure, label: str, attributes: Mapping[str, str]) -> str:
         drawn = drawn.replace(color, f"var({name})")
     drawn = re.sub(r"\n\s*", "\n", drawn)
     width, height = figure.get_size_inches() * 72
-    said = "".join(f' {name}="{escape(value)}"' for name, value in attributes.items())
-    head = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}"{said}>'
+    head = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">'
     return head + drawn.partition(">")[2].replace("xlink:href", "href")

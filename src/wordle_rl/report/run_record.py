@@ -9,7 +9,8 @@ from typing import Any
 
 from wordle_rl.config import MODEL_NAMES, stored_config
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate import (
+from wordle_rl.evaluate.controls import evaluations_in
+from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     RESULT_SPLITS,
     STRATA,
@@ -20,7 +21,6 @@ from wordle_rl.evaluate import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
@@ -37,18 +37,13 @@ class RunRecord:
     """All that a report shows.
 
     Attributes:
-        name: Name of the directory.
         results: Player -> part of the secrets -> figure -> value; computed from `evaluations`, or taken from
             results.json for players without one.
         facts: What else results.json holds, such as seconds per stage.
-        manifest: Versions, split, hardware, command.
-        config: Every setting, resolved.
         metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step; SFT's rows of
             training and of validation are not taken for each other.
         games: Rows of games.jsonl, oldest first; `id` is the byte at which the row begins.
-        evaluations: Player -> every game it played.
         split_of: Secret -> `train`, `val` or `test`.
-        strict: Strict secrets.
         strata: The strata of the held-out secrets; None: not known.
         controls: Evaluations in the directory `controls`, by the names of their files.
         chosen: Which of GRPO's weights were kept, see `runs.CHOICE_FILE`; empty if the last ones were.
@@ -81,14 +76,7 @@ class RunRecord:
 
 
 def read_run(run_dir: Path) -> RunRecord:
-    """Read all parts of a run.
-
-    Raises:
-        ReportError: If there is no such directory, it has no part of a run, or a part is damaged.
-        ConfigError: If an earlier development version stored its settings.
-        RunError: If a file of JSON, or a line of metrics.jsonl or games.jsonl, is damaged; the message names it.
-        EvaluationError: If a file of evaluated games is damaged.
-    """
+    """Read all parts of a run. A part that is damaged is refused with its file and line."""
     if not run_dir.is_dir():
         raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl run` wrote")
     missing: list[str] = []
@@ -192,12 +180,7 @@ def _is_result(value: object) -> bool:
 
 
 def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """Read the rows of a metrics.jsonl by stage, see `RunRecord.metrics`.
-
-    Raises:
-        ReportError: If a row lacks its stage or step.
-        RunError: If a line is damaged.
-    """
+    """Read the rows of a metrics.jsonl by stage, see `RunRecord.metrics`."""
     return _metrics(path, [])
 
 
@@ -239,8 +222,9 @@ def _strict_of(manifest: Mapping[str, Any]) -> frozenset[str]:
 def _strata_of(path: Path) -> Strata | None:
     if not path.is_file():
         return None
+    row = read_object(path)
     try:
-        strata = Strata.from_row(read_object(path))
+        strata = Strata(*(frozenset(row[name]) for name in STRATA), complete=bool(row["complete"]))
     except (KeyError, TypeError):
         raise ReportError(f"{path} has no strata; delete it, and `wordle-rl report` writes it again") from None
     return strata if strata.complete else None

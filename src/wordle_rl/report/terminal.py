@@ -14,22 +14,19 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
+from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import Transcript, WordleEnv
-from wordle_rl.evaluate import (
+from wordle_rl.evaluate.compare import Comparison, MultiComparison, SharedGame
+from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     STRICT_CONSTRAINED_PART,
-    Comparison,
     Figures,
-    GameRecord,
-    MultiComparison,
-    SharedGame,
-    TurnRecord,
+    GuessCount,
+    RewardFigures,
     is_sampled_part,
     sampled_part,
-    unlike,
 )
-from wordle_rl.evaluate.records import GuessCount, RewardFigures
-from wordle_rl.evaluate.stats import Estimate, p_text
+from wordle_rl.evaluate.stats import p_text
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter
@@ -62,13 +59,7 @@ _MISSING = "–"
 
 
 def tiles(guess: str, marks: str | None) -> Text:
-    """Draw a guess as coloured tiles in upper case; plain tiles without marks.
-
-    Raises:
-        ValueError: If guess and marks differ in length, or a mark is not one of G, Y, X.
-    """
-    if marks is not None and (len(marks) != len(guess) or not set(marks) <= _TILE_STYLES.keys()):
-        raise ValueError(f"marks {marks!r} do not fit guess {guess!r}; give one of G, Y, X per letter")
+    """Draw a guess as coloured tiles in upper case; plain tiles without marks."""
     row = Text()
     for letter, mark in zip(guess, marks or " " * len(guess), strict=True):
         row.append(f" {letter.upper()} ", _TILE_STYLES.get(mark, _BLANK_STYLE))
@@ -78,11 +69,7 @@ def tiles(guess: str, marks: str | None) -> Text:
 def board(turns: Sequence[Turn | TurnRecord], *, word_length: int = 5, max_turns: int = 6, num_free: int = 0) -> Table:
     """Draw the turns so far and the empty rows.
 
-    Args:
-        turns: The turns.
-        word_length: Width of rows without a guess, in letters.
-        max_turns: Rows that a game has.
-        num_free: How many turns cost nothing: the first refused ones, shown without a number beside those rows.
+    `num_free` turns cost nothing: the first refused ones, shown without a number beside those rows.
     """
     grid = Table.grid(padding=(0, 1))
     number = 0
@@ -126,15 +113,11 @@ class _Fitting:
 def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
     """Figures side by side: a column per part of the words and player, a row per figure.
 
-    Where the terminal is too narrow for all, each part has a table of its own.
-
-    Rates are in percent. The mean of guesses is given over won games, and over all games with a loss counted as one
-    more than the last turn (7 of 6). Where a part was played at temperature 1 as well, that win rate stands below the
-    greedy one.
+    Where the terminal is too narrow for all, each part has a table of its own. Where a part was played at temperature 1
+    as well (`sampled_part`), that win rate stands below the greedy one.
 
     Args:
-        results: Player -> part (`strict`, `held_out`, `train`, `all`, and `sampled_part` of each) -> figures. A part
-            that a player lacks shows dashes.
+        results: Player -> part -> figures. A part that a player lacks shows dashes.
         title: Shown above the table.
     """
     order = ("strict", "held_out", "train", "all", STRICT_CONSTRAINED_PART)
@@ -146,9 +129,7 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
 
 
 def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures]], title: str | None) -> Table:
-    table = Table(
-        title=Text(title) if title else None, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False
-    )
+    table = plain_table(title)
     table.add_column("", no_wrap=True)
 
     def add_rows(rows: Sequence[_Row], shown: Sequence[Figures | None]) -> None:
@@ -180,9 +161,15 @@ def _pass_text(figures: Figures | None, k: str) -> str:
     return f"{rate} ({low} to {high})"
 
 
+def plain_table(title: str | None = None) -> Table:
+    """Make an empty table without lines between its columns."""
+    text = Text(title) if title else None
+    return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+
+
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
     """Tabulate the memory of each training stage in GiB: a column per stage, a row per component."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    table = plain_table()
     table.add_column("GiB", no_wrap=True)
     for stage in memory:
         table.add_column(stage, justify="right")
@@ -207,56 +194,38 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 
 
 def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
-    """Two players on the same words: the tests, then the words on which they differ most.
-
-    Args:
-        found: Of two players, from `compare_all`.
-        max_rows: Words shown at most, those with the largest difference first; 0: none.
-    """
-    comparison = next(run.against_base for run in found.runs if run.against_base is not None)
-    a, b = comparison.name_a, comparison.name_b
-    summary = Table.grid(padding=(0, 2))
-    for label, value in (
-        ("games compared", str(comparison.num_pairs)),
-        ("both won", str(comparison.both)),
-        (f"only {a} won", str(comparison.only_a)),
-        (f"only {b} won", str(comparison.only_b)),
-        ("neither won", str(comparison.neither)),
-        (f"win rate, {b} minus {a}", _difference(comparison.win_rate_difference, 100, " %")),
-        (f"mean guesses, {b} minus {a}", _difference(comparison.guesses_difference, 1, "")),
-        (f"{comparison.wins_test} of wins, p", p_text(comparison.p_value)),
-        ("sign-flip test of guesses, p", p_text(comparison.guesses_p_value)),
-    ):
-        summary.add_row(Text(label), Text(value))
-    notes = [*comparison_notes(comparison), *_left_out(found.num_unpaired, found.num_errors)]
-    return Group(summary, *(Text(note, "italic") for note in notes), *_differing_games((a, b), found.games, max_rows))
-
-
-def multi_comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
-    """Any number of players on the same words: their figures, each against the first, and the words that differ most.
+    """Players on the same words: their figures, each against the first, and the words that differ most.
 
     Args:
         found: From `compare_all`.
         max_rows: Words shown at most, those with the largest difference first; 0: none.
     """
-    base = found.runs[0].name
     figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
-    title = Text(f"each against {base}: difference and 95 % interval", no_wrap=True)
-    tests = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    tests.add_column("", min_width=6, overflow="fold")
-    for heading in ("win %", "from", "to", "guesses", "from", "to", "only\nbase", "only\nit", "p"):
-        tests.add_column(heading, justify="right", vertical="bottom", no_wrap=True)
-    for run in found.runs:
-        if run.against_base is not None:
-            pair = run.against_base
-            points, guesses = _ends(pair.win_rate_difference, 100, 1), _ends(pair.guesses_difference, 1, 2)
-            tests.add_row(Text(run.name), *points, *guesses, str(pair.only_a), str(pair.only_b), p_text(pair.p_value))
-    notes = [note for run in found.runs if run.against_base is not None for note in comparison_notes(run.against_base)]
-    notes = [*dict.fromkeys(notes), *_left_out(found.num_unpaired, found.num_errors)]
-    tests_used = {run.against_base.wins_test for run in found.runs if run.against_base is not None}
-    notes.append(f"p: {' or '.join(sorted(tests_used))} of wins, not corrected for multiple tests")
+    pairs = [run.against_base for run in found.runs if run.against_base is not None]
+    tests = plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
+    tests.add_column("", no_wrap=True)
+    for pair in pairs:
+        tests.add_column(Text(SHORT_NAMES.get(pair.name_b, pair.name_b)), justify="right")
+    for label, show in _COMPARED_ROWS:
+        tests.add_row(label, *map(show, pairs))
+    used = " or ".join(sorted({pair.wins_test for pair in pairs}))
+    notes = [*found.notes, f"p: {used} of wins, sign-flip test of guesses; not corrected for multiple tests"]
     shown = _differing_games([run.name for run in found.runs], found.games, max_rows)
     return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
+
+
+_COMPARED_ROWS: tuple[tuple[str, Callable[[Comparison], str]], ...] = (
+    ("win rate, points", lambda c: f"{100 * c.win_rate_difference.mean:+.1f}"),
+    ("  from", lambda c: f"{100 * c.win_rate_difference.low:+.1f}"),
+    ("  to", lambda c: f"{100 * c.win_rate_difference.high:+.1f}"),
+    ("won by the first alone", lambda c: str(c.only_a)),
+    ("won by this one alone", lambda c: str(c.only_b)),
+    ("p of wins", lambda c: p_text(c.p_value)),
+    ("mean guesses", lambda c: f"{c.guesses_difference.mean:+.2f}"),
+    ("  from", lambda c: f"{c.guesses_difference.low:+.2f}" if c.guesses_difference.has_width else _MISSING),
+    ("  to", lambda c: f"{c.guesses_difference.high:+.2f}" if c.guesses_difference.has_width else _MISSING),
+    ("p of guesses", lambda c: p_text(c.guesses_p_value)),
+)
 
 
 @contextmanager
@@ -282,30 +251,7 @@ def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord])
     return count
 
 
-def comparison_notes(comparison: Comparison) -> list[str]:
-    """List notes on a comparison: differences in prompting and sampling, and games left out."""
-    notes = []
-    if comparison.constrain_a != comparison.constrain_b:
-        notes.append("only one player's guesses were limited to listed words, so this does not compare models")
-    elif comparison.constrain_a != "none":
-        notes.append("the guesses of both players were limited to listed words")
-    if asked := unlike(comparison.name_a, comparison.conditions_a, comparison.name_b, comparison.conditions_b):
-        notes.append(asked)
-    return notes + _left_out(comparison.num_unpaired, comparison.num_errors)
-
-
-def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
-    notes = []
-    if num_unpaired:
-        notes.append(f"games without a counterpart (a player played the secret less often): {num_unpaired}")
-    if num_errors:
-        notes.append(f"games left out because a player could not finish them: {num_errors}")
-    return notes
-
-
 def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows: int) -> list[RenderableType]:
-    """Return the games whose results differ, the largest difference first."""
-
     def apart(game: SharedGame) -> int:
         used = [guesses or 99 for guesses in game.guesses]
         return max(used) - min(used)
@@ -313,12 +259,12 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows
     rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
     if not rows or max_rows < 1:
         return []
-    words = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    words = plain_table()
     words.add_column("secret")
     for name in names:
         words.add_column(Text(name), justify="right")
     for row in rows[:max_rows]:
-        words.add_row(row.secret, *map(_guesses, row.guesses))
+        words.add_row(row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
     return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} that differ most:"), words]
 
 
@@ -360,43 +306,18 @@ def _malformed(figures: Figures) -> str:
     return shown if strict is None else f"{shown} (strictly {percent_text(strict)})"
 
 
-def _difference(estimate: Estimate, scale: float, unit: str) -> str:
-    mean, low, high = _ends(estimate, scale, 2)
-    return f"{mean}{unit} (95 %: {low} to {high})" if estimate.has_width else f"{mean}{unit}"
-
-
-def _ends(estimate: Estimate, scale: float, digits: int) -> list[str]:
-    mean, *ends = (f"{scale * value:+.{digits}f}" for value in estimate)
-    return [mean, *(ends if estimate.has_width else [_MISSING] * 2)]
-
-
-def _guesses(guesses: int | None) -> str:
-    return "lost" if guesses is None else str(guesses)
-
-
 _BAR = 24
 
 
 def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
     """Tabulate rewards by part (mean, std, range, games below zero), with a histogram of the first part."""
     first = next(iter(rewards.values()))
-    table = Table(
-        title=Text(f"Reward {first.preset!r}"),
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        padding=(0, 1),
-        pad_edge=False,
-    )
+    table = plain_table(f"Reward {first.preset!r}")
     table.add_column("", no_wrap=True)
     for part in rewards:
         table.add_column(Text(part), justify="right", no_wrap=True)
-    found = list(rewards.values())
-    table.add_row("games", *(str(part.num_games) for part in found))
-    table.add_row("mean", *(number_text(part.mean) for part in found))
-    table.add_row("standard deviation", *(number_text(part.std) for part in found))
-    table.add_row("lowest", *(number_text(part.lowest) for part in found))
-    table.add_row("highest", *(number_text(part.highest) for part in found))
-    table.add_row("below zero, %", *(percent_text(part.below_zero) for part in found))
+    for label, show in _REWARD_ROWS:
+        table.add_row(label, *map(show, rewards.values()))
     table.add_section()
     for (low, high), count in zip(pairwise(first.bin_edges), first.bin_counts, strict=True):
         bar = "█" * round(_BAR * count / max(first.bin_counts))
@@ -404,30 +325,31 @@ def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
     return table
 
 
+_REWARD_ROWS: tuple[tuple[str, Callable[[RewardFigures], str]], ...] = (
+    ("games", lambda r: str(r.num_games)),
+    ("mean", lambda r: number_text(r.mean)),
+    ("standard deviation", lambda r: number_text(r.std)),
+    ("lowest", lambda r: number_text(r.lowest)),
+    ("highest", lambda r: number_text(r.highest)),
+    ("below zero, %", lambda r: percent_text(r.below_zero)),
+)
+
+
 def guesses_line(guesses: Sequence[GuessCount]) -> str:
     """List the most frequent guesses with their number and the fraction of games.
 
     Examples:
         >>> guesses_line([GuessCount("salet", 9, 0.9), GuessCount("think", 6, 0.2)])
-        'commonest guesses: salet 9 (in 90.0 % of games), think 6 (20.0 %)'
+        'commonest guesses, and in how many games: salet 9 (90.0 %), think 6 (20.0 %)'
     """
     shown = [f"{guess.word} {guess.times} ({percent_text(guess.games_fraction)} %)" for guess in guesses]
-    shown[0] = shown[0].replace("(", "(in ").replace(" %)", " % of games)")
-    return f"commonest guesses: {', '.join(shown)}"
+    return f"commonest guesses, and in how many games: {', '.join(shown)}"
 
 
 def verbose_lines(
     transcript: Transcript, words: WordList, prompter: Prompter, reward: RewardBreakdown, preset: str
 ) -> Iterator[str]:
-    """Yield the game as plain lines.
-
-    Args:
-        transcript: The game; prefix guesses stand in its first prompt.
-        words: Its word list.
-        prompter: Wording and rules that it was played with.
-        reward: Its reward, for `preset`.
-        preset: Name of the reward.
-    """
+    """Yield a game as plain lines: every prompt, completion, parsed guess, marks, feedback message and reward."""
     given = [played.turn.guess or "" for played in transcript.turns if played.is_prefix]
     env = WordleEnv(transcript.secret, words, prompter, given)
     yield from ("prompt:", *_messages(env.observation.messages))

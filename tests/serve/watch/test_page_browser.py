@@ -17,8 +17,8 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 
 from wordle_rl.config import WordSettings
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate import GameRecord
 from wordle_rl.game import score_guess
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.watch.watch_app import create_watch_app
