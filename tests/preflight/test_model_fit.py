@@ -24,7 +24,6 @@ from wordle_rl.preflight import Finding, refuse
 from wordle_rl.preflight.checks import (
     check_engines,
     check_model,
-    check_on_policy,
     check_pretrained,
     check_teacher,
     check_teacher_replies,
@@ -163,15 +162,3 @@ def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path:
     lesson = lesson_of(WordSettings(), split_secrets(small_words))
     save_lineage(tmp_path, Lineage(game=config.game, lessons=(lesson,)))
     assert check_pretrained(config, numbers) == []
-
-
-def test_clip_ranges_are_refused_where_nothing_is_off_policy() -> None:
-    assert check_on_policy(RunConfig()) == []
-    for name in ("epsilon",):
-        given = {"grpo": {name: 0.1}}
-        [finding] = check_on_policy(RunConfig.model_validate(given))
-        assert finding.level == "problem"
-        assert f"grpo.{name}" in finding.message
-        assert check_on_policy(RunConfig.model_validate({**given, "algorithm": "dpo"})) == []
-        given["grpo"] |= {"engine": "http://box:8000", "batches_ahead": 1}
-        assert check_on_policy(RunConfig.model_validate(given)) == []

@@ -134,9 +134,6 @@ class GRPOSettings(Section):
     """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant. `gspo`: as
     `grpo`, with importance ratios per sequence; it needs one advantage per sequence, which `credit = "game"`,
     `game.shape = "state"` and turn_candidates above 1 give."""
-    epsilon: float = Field(0.2, gt=0)
-    """Clip range of importance ratios below 1; above 1 it is 0.08 wider (clip-higher). Only with batches_ahead: other
-    games are trained on once, by the weights that played them, so ratios are 1."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
     engine: str = "transformers"
@@ -144,6 +141,11 @@ class GRPOSettings(Section):
     or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
     gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
     """With engine `vllm`: fraction of a GPU's memory for the engine's copy of the weights and its key/value cache."""
+    server_timeout_s: float = Field(600.0, gt=0)
+    """With a server as engine: time limit of one request, in seconds. A failed request is retried three times; then its
+    game is an error, never a loss."""
+    server_concurrency: int = Field(256, ge=1)
+    """With a server as engine: requests that each process sends at once; each holds a thread."""
     batches_ahead: int = Field(0, ge=0, le=1)
     """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
     needs the address of a server as engine."""
@@ -247,6 +249,8 @@ class GRPOSettings(Section):
                 f"gpu_memory_utilization is for an engine in this process, and {self.server} was started with options "
                 "of its own; leave it out"
             )
+        if not self.server and not (self.is_default("server_timeout_s") and self.is_default("server_concurrency")):
+            raise ValueError("server_timeout_s and server_concurrency need a server; set engine to its address")
 
     def _check_credit(self) -> None:
         if self.credit not in CREDIT_NAMES:
@@ -342,6 +346,9 @@ class GRPOTraining(GRPOSettings, RLTraining):
     """Games per secret."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the start."""
+    epsilon: float = Field(0.2, gt=0)
+    """Clip range of importance ratios below 1. Only with batches_ahead: other games are trained on once, by the weights
+    that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
     """Clip range of importance ratios above 1 (clip-higher)."""
     outside_rate: float = Field(0.0, ge=0, le=1)

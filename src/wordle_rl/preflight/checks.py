@@ -16,7 +16,7 @@ from typing import NamedTuple
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.lengths import longest_game, longest_reply
 from wordle_rl.chat.templates import ChatTemplateError
-from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RunConfig, SFTOptimizerSettings
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord
@@ -112,10 +112,6 @@ def _backend(plan: Plan) -> list[Finding]:
     if plan.config.backend != "torch":
         find_backend(plan.config.backend).check(plan.config)
     return []
-
-
-def _on_policy(plan: Plan) -> list[Finding]:
-    return check_on_policy(plan.config) if plan.plays else []
 
 
 def _system_prompt(plan: Plan) -> list[Finding]:
@@ -227,7 +223,6 @@ def _room(plan: Plan) -> list[Finding]:
 
 CHECKS: tuple[Callable[[Plan], list[Finding]], ...] = (
     _backend,
-    _on_policy,
     _system_prompt,
     _opener,
     _given_games,
@@ -405,14 +400,6 @@ def check_lengths(
 def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
     """Describe that a game needs `game` tokens, but `taker` (a model, an engine, a server) takes only `length`."""
     return f"a game can need {game} tokens with max_completion_tokens {budget}, but the {taker} takes {length}"
-
-
-def check_on_policy(config: RunConfig) -> list[Finding]:
-    """Check that no clip range is set if all ratios are 1, because games are trained on once by their own weights."""
-    if config.algorithm != "grpo" or config.grpo.batches_ahead or config.grpo.epsilon == GRPOSettings().epsilon:
-        return []
-    message = "grpo.epsilon has no effect: without grpo.batches_ahead all ratios are 1; leave it out"
-    return [Finding("problem", message)]
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5
