@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.preflight import Finding
-from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.words import WordList
 
 
@@ -130,7 +130,7 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> l
 
 def check_wording(prompter: Prompter) -> list[Finding]:
     """Check that a custom system prompt shows how to reply."""
-    told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
+    told, (opened, closed) = prompter.system_text, prompter.guess_tags
     if not prompter.system_prompt or (opened in told and closed in told):
         return []
     return [

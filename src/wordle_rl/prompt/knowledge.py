@@ -37,8 +37,7 @@ def knowledge_lines(turns: Sequence[Turn], word_length: int) -> tuple[str, ...]:
     return _lines(_scored(turns), word_length)
 
 
-_Scored = tuple[tuple[str, str], ...]
-"""Guesses and their marks."""
+_Scored = tuple[tuple[str, str], ...]  # guesses and their marks
 
 
 def _scored(turns: Sequence[Turn]) -> _Scored:
