@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from wordle_rl.chat.lengths import longest_game, longest_reply
+from wordle_rl.chat.codec import longest_game, longest_reply
 from wordle_rl.game import Dictionary
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 

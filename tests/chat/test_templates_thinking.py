@@ -10,8 +10,7 @@ pytest.importorskip("torch")
 
 from chat_families import family_tokenizer, published_template
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
-from wordle_rl.chat.lengths import longest_reply
+from wordle_rl.chat.codec import ChatCodec, longest_reply, mask_picture
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord

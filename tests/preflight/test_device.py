@@ -13,7 +13,7 @@ from rich.console import Console
 from training_fixtures import write_config
 
 import wordle_rl.policy.device as device_module
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import ConfigError, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline import Pipeline

@@ -13,8 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import longest_game, longest_reply
+from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
 from wordle_rl.chat.templates import ChatTemplateError
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext

@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
-from wordle_rl.chat.lengths import longest_game, longest_reply
+from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext

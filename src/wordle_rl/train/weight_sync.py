@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.generation.vllm_generation import VLLMGeneration
 
-from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import ChatCodec, longest_game
 from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
 from wordle_rl.policy.base import Sampler, check_vllm
 from wordle_rl.policy.loading import context_length

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.policy.gguf import at_directory
