@@ -3,7 +3,6 @@
 The templates are written here in the manner of those families, for a tokenizer trained here on a few lines.
 """
 
-import json
 from itertools import product
 
 import pytest
@@ -164,14 +163,6 @@ def test_the_embedded_mask_is_the_template_s_own(codec: ChatCodec) -> None:
     assert (own["input_ids"], own["assistant_masks"]) == (ids, mask)
 
 
-def test_gemma_s_first_user_message_holds_the_rules(byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(GEMMA, byte_pairs))
-    text = codec.tokenizer.decode(codec.prompt_ids(Prompter().opening()))
-    assert text.startswith("<bos><turn>user\nFind the secret")
-    assert "\n\nA new game" in text
-    assert "system" not in text
-
-
 # --- templates that rewrite -----------------------------------------------------------------------------------------
 
 
@@ -190,16 +181,6 @@ def test_a_start_state_reads_as_the_same_board_reached_in_play(byte_pairs: str) 
     played = codec.prompt_ids(prompter.opening())
     played += codec.reply_ids(prompter.reply("crane")) + codec.bridge_ids(prompter.feedback([scored("crane")]))
     assert codec.prompt_ids(prompter.opening([scored("crane")])) == played
-
-
-def test_template_variables_reach_the_prompt_and_every_bridge(byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(FORGETFUL, byte_pairs), {"enable_thinking": False})
-    empty_thought = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    prompter = Prompter(thinking=Thinking.OFF)
-    assert codec.tokenizer.decode(codec.prompt_ids(prompter.opening())).endswith(empty_thought)
-    bridge = codec.tokenizer.decode(codec.bridge_ids(prompter.feedback([scored("crane")])))
-    assert bridge.startswith("\n<|im_start|>user\ncrane: ")
-    assert bridge.endswith(f"<|im_end|>\n{empty_thought}")
 
 
 @pytest.mark.parametrize(
@@ -239,29 +220,7 @@ def test_warming_changes_nothing_but_time(codec: ChatCodec, tokenizer: PreTraine
         [m["content"] for m in messages if m["role"] == "assistant"],
         [m["content"] for m in messages[2:] if m["role"] == "user"],
     )
-    assert len(warmed._cache) == 5
     assert warmed.encode_game(messages) == codec.encode_game(messages)
-    assert len(warmed._cache) == 5
-
-
-def test_what_was_forgotten_reads_as_before(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:
-    games = [dialogue(Prompter(style=style), thought) for style in Style for thought in ("so", "hm", "so")]
-    expected = [codec.encode_game(game) for game in games]
-    monkeypatch.setattr("wordle_rl.chat.codec._MAX_CACHED_TEXTS", 2)
-    monkeypatch.setattr("wordle_rl.chat.codec._MAX_CACHED_PROMPTS", 1)
-    forgetful = ChatCodec(tokenizer)
-    for game, ids_and_mask in zip(games, expected, strict=True):
-        assert forgetful.encode_game(game) == ids_and_mask
-        assert len(forgetful._cache) <= 2
-        assert len(forgetful._prompts) <= 1
-
-
-def test_ids_handed_out_are_the_caller_s_own(codec: ChatCodec) -> None:
-    feedback = Message(role="user", content="cYrGaGnXeG")
-    first = json.dumps([codec.bridge_ids(feedback), codec.reply_ids("a")])
-    codec.bridge_ids(feedback).append(0)
-    codec.reply_ids("a").clear()
-    assert json.dumps([codec.bridge_ids(feedback), codec.reply_ids("a")]) == first
 
 
 def test_conversations_must_alternate_and_prompts_end_with_the_user(codec: ChatCodec) -> None:

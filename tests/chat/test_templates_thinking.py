@@ -169,11 +169,6 @@ def test_a_model_without_thinking_of_its_own_is_taught_the_plain_form(template: 
     assert said == [prompter.reply(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)]
 
 
-def test_thinking_that_is_off_gets_no_empty_thought_since_replies_must_not_hold_one() -> None:
-    prompter, codec = Prompter(thinking=Thinking.OFF), trained_codec("qwen3", {})
-    assert codec.taught(prompter.reply("crane"), prompter.thinking) == "<guess>crane</guess>"
-
-
 def test_conversations_of_others_stay_as_they_were_written() -> None:
     messages = (
         *Prompter().opening(),

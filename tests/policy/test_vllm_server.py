@@ -113,7 +113,7 @@ def test_an_answer_without_a_log_probability_for_each_token_is_no_completion(
 def test_a_server_that_comes_up_late_is_waited_for(server, monkeypatch) -> None:
     tries = []
 
-    def later(url: str, timeout_s: float):
+    def later(url: str):
         tries.append(url)
         if len(tries) < 3:
             raise ConnectionRefusedError

@@ -20,7 +20,6 @@ from wordle_rl.prompt import (
     Style,
     Thinking,
     fault_in,
-    tidied,
 )
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
@@ -75,12 +74,6 @@ def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Th
     plain = replace(prompter, system_prompt=None)
     silent = style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL, Style.SPELLED, Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0)
     assert silent or prompter.system_text in plain.system_text, "as the style itself shows it"
-
-
-@given(st.text(st.characters(codec="utf-8")))
-def test_a_text_with_doubled_braces_is_told_as_it_was_meant(text: str) -> None:
-    doubled = text.replace("{", "{{").replace("}", "}}")
-    assert Prompter(system_prompt=doubled).system_text == tidied(text)
 
 
 @given(st.lists(st.sampled_from(["{", "}", "{{", "}}", "a\n", "{example}", "{max_turns}", "{x}"]), max_size=8))

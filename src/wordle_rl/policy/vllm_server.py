@@ -35,18 +35,12 @@ class ServedModel:
     max_length: int
 
 
-def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.0) -> list[ServedModel] | None:
-    """List the models of a vLLM server; None if no server answers.
-
-    Args:
-        server: Address without `/v1`.
-        timeout_s: Timeout of one attempt, in seconds.
-        wait_s: How long to wait for the server to come up, in seconds.
-    """
+def served_models(server: str, *, wait_s: float = 0.0) -> list[ServedModel] | None:
+    """List the models of a vLLM server, for which to wait `wait_s` seconds at most; None if no server answers."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            cards = _json_of(f"{server.rstrip('/')}/v1/models", timeout_s)["data"]
+            cards = _json_of(f"{server.rstrip('/')}/v1/models")["data"]
             return [ServedModel(str(card["id"]), int(card["max_model_len"])) for card in cards]
         except (OSError, HTTPException, ValueError, KeyError, TypeError):  # nothing there yet, or something else
             if time.monotonic() >= deadline:
@@ -55,13 +49,9 @@ def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.
 
 
 def check_takes_weights(server: str) -> None:
-    """Check that a server takes weights and returns the log-probabilities that it samples from.
-
-    Raises:
-        ConfigError: If not; it names the missing option of `vllm serve`.
-    """
+    """Check that a server takes weights and returns the log-probabilities that it samples from."""
     try:
-        found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json", _LOOK_S)["vllm_config"]
+        found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json")["vllm_config"]
         transfer, mode = found["weight_transfer_config"], found["model_config"]["logprobs_mode"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         raise ConfigError(
@@ -78,22 +68,16 @@ def check_takes_weights(server: str) -> None:
         )
 
 
-def _json_of(url: str, timeout_s: float) -> Any:
-    with urlopen(url, timeout=timeout_s) as reply:
+def _json_of(url: str) -> Any:
+    with urlopen(url, timeout=_LOOK_S) as reply:
         return json.load(reply)
 
 
 class ServerSampler:
     """Sample the replies of all games of a turn, each with a request and a seed of its own.
 
-    If a request keeps failing, its game is an error, never a loss.
-
-    Args:
-        server: Address, timeout and number of concurrent requests.
-        model: The model on the server.
-        codec: Its tokenizer and chat template.
-        settings: How to draw tokens.
-        seed: Seed of the requests' seeds, which continue over all games.
+    If a request keeps failing, its game is an error, never a loss. `server` gives address, timeout and number of
+    concurrent requests.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
