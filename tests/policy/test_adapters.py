@@ -69,24 +69,6 @@ def test_sft_trains_the_adapter_alone_and_it_comes_back_with_its_tokenizer(
     assert find_model(tmp_path / "run") == directory
 
 
-def test_grpo_goes_on_with_the_sft_adapter(adapter, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    settings = ModelSettings(path=str(adapter), lora=LORA)
-    start = load_file(adapter / "adapter_model.safetensors")
-    train = Training(tokenizer, codec, sixty, monkeypatch)
-    model, _ = load_model(settings, 0)
-    begun = logits(model)
-    train(tmp_path / "rl", GRPO, model=model)
-    after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
-    assert after.keys() == start.keys()
-    moved = [name for name in start if not torch.equal(start[name], after[name])]
-    assert len(moved) == len(start)
-    saved, _ = load_model(ModelSettings(path=str(tmp_path / "rl" / "grpo")), 0)
-    assert torch.allclose(logits(saved), logits(model), atol=1e-6)
-    assert not torch.allclose(logits(saved), begun, atol=1e-4)
-    base = json.loads((tmp_path / "rl" / "grpo" / "adapter_config.json").read_text())["base_model_name_or_path"]
-    assert base == str(tmp_path / "base")
-
-
 def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
     adapter, tokenizer, codec, sixty, tmp_path, monkeypatch
 ) -> None:

@@ -180,17 +180,6 @@ def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
     assert np.isfinite(limited_after(constraint, opened.encode(f"so {prompter.guess_tags[0]}zz"), logits)).all()
 
 
-def test_a_sampler_takes_up_a_reply_where_the_prompt_has_left_it(opened: ChatCodec, small_words: WordList) -> None:
-    constraint = make_constraint(small_words, Prompter(), opened)
-    seen: list[State | None] = []
-    allowed = constraint.allowed
-    constraint.allowed = lambda state: (seen.append(state), allowed(state))[1]  # type: ignore[method-assign]
-    model = make_model(opened.tokenizer, hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1)
-    settings = SAMPLING.model_copy(update={"max_completion_tokens": 1})
-    TransformersSampler(model, opened, settings, 0, constraint).sample([Request(0, (), (), opened.encode("5x6"))])
-    assert seen == [State(Phase.THINKING)]
-
-
 def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
     codec = codecs["tiny"]
     constraint = make_constraint(small_words, Prompter(style=Style.COMPACT), codec)

@@ -12,10 +12,9 @@ pytest.importorskip("gguf")
 
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
+from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy import gguf
-from wordle_rl.policy.adapters import base_of
 from wordle_rl.policy.directory import find_model
 from wordle_rl.policy.gguf import SMOLLM2, converted_path
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
@@ -155,14 +154,6 @@ def test_a_converted_model_learns_and_is_saved(small: Path, tmp_path: Path) -> N
     save_model(model, codec, tmp_path / "trained")
     again, _ = load_model(ModelSettings(path=str(tmp_path / "trained")), 0)
     assert torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits)
-
-
-def test_an_adapter_names_the_file_as_its_base(small: Path, tmp_path: Path) -> None:
-    model, codec = load_model(ModelSettings(path=str(small), lora=LoraSettings(rank=2)), 0)
-    save_model(model, codec, tmp_path / "adapter")
-    assert str(small) in (tmp_path / "adapter" / "adapter_config.json").read_text()
-    assert base_of(tmp_path / "adapter") == converted_path(str(small))
-    assert load_model(ModelSettings(path=str(tmp_path / "adapter")), 0)[0].config.num_hidden_layers == 2
 
 
 def test_the_template_and_the_tokens_are_those_of_the_file(small: Path) -> None:

@@ -98,15 +98,6 @@ def test_a_server_reads_what_was_trained_on_every_turn(trained: Trained, prompte
     assert trained.served(messages, ask=False)[: len(ids)] == ids
 
 
-def test_replies_with_spaces_around_them_are_served_as_they_were_sampled(trained: Trained) -> None:
-    replies = [" <guess>crane</guess>\n", "\n\n<think>\n a \n</think>\n\n<guess>grace</guess> "]
-    messages = Prompter().opening()
-    for reply in replies:
-        messages += [Message(role="assistant", content=reply), Message(role="user", content="next")]
-    served = AutoTokenizer.from_pretrained(trained.directory).decode(trained.served(messages))
-    assert all(trained.codec.frame.spoken(reply) + trained.codec.frame.turn_end in served for reply in replies)
-
-
 def test_the_mask_is_every_reply_with_its_end_and_nothing_else(trained: Trained) -> None:
     messages = conversation(TRACE, PROMPTERS["thinking"])
     picture = mask_picture(trained.codec, *trained.codec.encode_game(messages))

@@ -32,7 +32,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.evaluate import EvalConditions, Evaluation, evaluate
 from wordle_rl.game import Rules
-from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.word_search import WordSearch, opening_of
@@ -179,17 +179,11 @@ def test_batches_that_are_joined_stay_within_the_window(codec: ChatCodec) -> Non
 
 
 def test_a_turn_reads_only_what_is_new(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
-    read: list[int] = []
-    hook = tiny_model.register_forward_pre_hook(
-        lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
-    try:
-        [trajectory] = play(STARTS[:1], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
-    finally:
-        hook.remove()
-    [segment] = trajectory.segments
+    sampler = TransformersSampler(tiny_model, codec, greedy())
+    [segment] = play(STARTS[:1], small_words, COMPACT, sampler)[0].segments
     # The last token of the game is sampled but never read.
-    assert sum(read) == len(segment.prompt_ids) + len(segment.token_ids) - 1
+    read = tokens_read(tiny_model, sampler, STARTS[:1], small_words, COMPACT)
+    assert read == len(segment.prompt_ids) + len(segment.token_ids) - 1
 
 
 def tokens_read(model: PreTrainedModel, sampler: TransformersSampler, starts: list[InitialState], *game: object) -> int:
@@ -254,23 +248,6 @@ def test_a_seed_repeats_its_games_and_seeds_differ(
 
     assert games(7) == games(7)
     assert games(7) != games(8)
-
-
-def test_finished_games_give_their_cache_back(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
-) -> None:
-    sampler = TransformersSampler(tiny_model, codec, greedy(3, max_batch_size=1))
-    caches: list[int] = []
-    starts = [InitialState("crane", GIVEN[:count]) for count in (5, 4, 3)]  # one, two and three own turns
-
-    class Counting(TransformersSampler):
-        def sample(self, requests: Sequence[Request]) -> list[Completion]:
-            completions = super().sample(requests)
-            caches.append(len(self._batches))
-            return completions
-
-    play(starts, small_words, COMPACT, Counting(tiny_model, codec, sampler.settings))
-    assert caches == [3, 2, 1]
 
 
 def test_a_game_that_sat_out_a_turn_is_read_again(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
