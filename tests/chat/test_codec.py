@@ -1,81 +1,25 @@
-"""Laws of the codec: ids that only grow, masks drawn as pictures, and templates of several families.
+"""Laws of the codec: ids that only grow, masks drawn as pictures, and templates that rewrite or show no borders.
 
-The templates are written here in the manner of those families, for a tokenizer trained here on a few lines.
+For the templates that makers publish see test_loading_families.py.
 """
 
-import json
 from itertools import product
 
 import pytest
 
-pytest.importorskip("transformers")
+pytest.importorskip("torch")
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from chat_families import family_tokenizer
 from transformers import PreTrainedTokenizerFast
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError
-from wordle_rl.game import Outcome, Turn, score_guess
-from wordle_rl.prompt import Message, Prompter, Style, Thinking
-
-CHATML = """\
-{%- for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"""
-
-# Forgets the thinking of every reply but the last, and shows an empty thought where there was to be none.
-FORGETFUL = """\
-{%- for m in messages %}
-{%- set text = m.content %}
-{%- if m.role == 'assistant' and '</think>' in text and not loop.last %}
-{%- set text = text.split('</think>')[-1].lstrip('\\n') %}{% endif %}
-{{- '<|im_start|>' + m.role + '\\n' + text + '<|im_end|>\\n' }}{% endfor %}
-{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}
-{%- if enable_thinking is defined and not enable_thinking %}{{ '<think>\\n\\n</think>\\n\\n' }}{% endif %}{% endif %}"""
-
-LLAMA = """\
-{{- '<|begin|>' }}
-{%- for m in messages %}{{ '<|start|>' + m.role + '<|endhead|>\\n\\n' + m.content | trim + '<|eot|>' }}{% endfor %}
-{%- if add_generation_prompt %}{{ '<|start|>assistant<|endhead|>\\n\\n' }}{% endif %}"""
-
-GEMMA = """\
-{{- '<bos>' }}{% set fold = namespace(text='') %}
-{%- for m in messages %}
-{%- if m.role == 'system' %}{% set fold.text = m.content + '\\n\\n' %}
-{%- else %}{{- '<turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' + fold.text + m.content | trim }}
-{{- '<turn_end>\\n' }}{% set fold.text = '' %}{% endif %}{% endfor %}
-{%- if add_generation_prompt %}{{ '<turn>model\\n' }}{% endif %}"""
-
-SPECIAL = ["<|pad|>", "<|im_start|>", "<|im_end|>", "<|begin|>", "<|start|>", "<|endhead|>", "<|eot|>", "<bos>"]
-SPECIAL += ["<turn>", "<turn_end>"]
-TEMPLATES = {"chatml": CHATML, "forgetful": FORGETFUL, "llama": LLAMA, "gemma": GEMMA}
-ENDS = {"chatml": "<|im_end|>", "forgetful": "<|im_end|>", "llama": "<|eot|>", "gemma": "<turn_end>"}
-
-
-@pytest.fixture(scope="module")
-def byte_pairs() -> str:
-    """A small byte-pair tokenizer as JSON, so that each test may give a fresh one its own template."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    lines = [message["content"] for style in Style for message in Prompter(style=style).opening([scored("crane")])]
-    trainer = trainers.BpeTrainer(
-        vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False
-    )
-    tokenizer.train_from_iterator(lines * 3, trainer)
-    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
-    return tokenizer.to_str()
+from wordle_rl.game import Dictionary, Outcome, Turn, score_guess
+from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 
 
 def scored(guess: str, secret: str = "trace") -> Turn:
     return Turn(guess, score_guess(secret, guess), Outcome.SCORED)
-
-
-def tokenizer_with(template: str | None, byte_pairs: str, **special: str) -> PreTrainedTokenizerFast:
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=Tokenizer.from_str(byte_pairs), clean_up_tokenization_spaces=False, **special
-    )
-    fast.chat_template = template
-    return fast
 
 
 def rendered(codec: ChatCodec, messages: list[Message], add_generation_prompt: bool) -> list[int]:
@@ -116,90 +60,35 @@ def test_embedded_game_ids_grow_as_the_template_renders_them(
     check_prefixes(codec, dialogue(Prompter(style=style, thinking=thinking), "r fits"))
 
 
-@pytest.mark.parametrize("style", Style)
-@pytest.mark.parametrize("family", ["chatml", "llama", "gemma"])
-def test_game_ids_grow_as_other_templates_render_them(family: str, style: Style, byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(TEMPLATES[family], byte_pairs))
-    check_prefixes(codec, dialogue(Prompter(style=style), "r fits"))
-
-
-@pytest.mark.parametrize("family", TEMPLATES)
-def test_the_closing_token_of_each_family_is_found(family: str, byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(TEMPLATES[family], byte_pairs, eos_token="<bos>", pad_token="<|pad|>"))
-    end = codec.tokenizer.convert_tokens_to_ids(ENDS[family])
-    assert codec.turn_end_ids == (end,)
-    assert codec.stop_ids == {end, codec.tokenizer.convert_tokens_to_ids("<bos>")}
-    assert codec.pad_id == codec.tokenizer.convert_tokens_to_ids("<|pad|>")
-    assert ChatCodec(tokenizer_with(TEMPLATES[family], byte_pairs)).pad_id == end
-
-
-PICTURES = {
-    "chatml": "<|im_start|>user\n5x6<|im_end|>\n<|im_start|>assistant\n⟦<guess>crane</guess><|im_end|>⟧\n"
-    "<|im_start|>user\ncYrGaGnXeG<|im_end|>\n<|im_start|>assistant\n⟦<guess>trace</guess><|im_end|>⟧",
-    "llama": "<|begin|><|start|>user<|endhead|>\n\n5x6<|eot|><|start|>assistant<|endhead|>\n\n⟦<guess>crane</guess>"
-    "<|eot|>⟧<|start|>user<|endhead|>\n\ncYrGaGnXeG<|eot|><|start|>assistant<|endhead|>\n\n⟦<guess>trace</guess><|eot|>⟧",
-    "gemma": "<bos><turn>user\n5x6<turn_end>\n<turn>model\n⟦<guess>crane</guess><turn_end>⟧\n"
-    "<turn>user\ncYrGaGnXeG<turn_end>\n<turn>model\n⟦<guess>trace</guess><turn_end>⟧",
-}
-
-
-def compact_game() -> list[Message]:
-    prompter = Prompter(style=Style.COMPACT)
-    messages = prompter.opening([scored("crane")])
-    return [*messages, Message(role="assistant", content=prompter.reply("trace"))]
-
-
-@pytest.mark.parametrize("family", PICTURES)
-def test_the_mask_covers_replies_and_their_ends(family: str, byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(TEMPLATES[family], byte_pairs))
-    assert mask_picture(codec, *codec.encode_game(compact_game())) == PICTURES[family]
-
-
 def test_the_embedded_mask_is_the_template_s_own(codec: ChatCodec) -> None:
-    ids, mask = codec.encode_game(compact_game())
+    prompter = Prompter(style=Style.COMPACT)
+    game = [*prompter.opening([scored("crane")]), Message(role="assistant", content=prompter.reply("trace"))]
+    ids, mask = codec.encode_game(game)
     assert mask_picture(codec, ids, mask) == (
         "5x6<|reply|>⟦<guess>crane</guess><|end|>⟧cYrGaGnXeG<|reply|>⟦<guess>trace</guess><|end|>⟧"
     )
-    own = codec.tokenizer.apply_chat_template(compact_game(), return_dict=True, return_assistant_tokens_mask=True)
+    own = codec.tokenizer.apply_chat_template(game, return_dict=True, return_assistant_tokens_mask=True)
     assert (own["input_ids"], own["assistant_masks"]) == (ids, mask)
-
-
-def test_gemma_s_first_user_message_holds_the_rules(byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(GEMMA, byte_pairs))
-    text = codec.tokenizer.decode(codec.prompt_ids(Prompter().opening()))
-    assert text.startswith("<bos><turn>user\nFind the secret")
-    assert "\n\nA new game" in text
-    assert "system" not in text
 
 
 # --- templates that rewrite -----------------------------------------------------------------------------------------
 
 
-def test_earlier_thinking_is_kept_where_the_template_forgets_it(byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(FORGETFUL, byte_pairs))
+def test_earlier_thinking_is_kept_where_the_template_forgets_it() -> None:
+    codec = ChatCodec(family_tokenizer("qwen3"))
     messages = dialogue(Prompter(thinking=Thinking.REQUIRED), "r fits")
     ids, mask = codec.encode_game(messages)
     assert codec.tokenizer.decode(ids).count("<think>r fits</think>") == 3
-    assert codec.tokenizer.decode(rendered(codec, messages, False)).count("<think>r fits</think>") == 1
+    assert codec.tokenizer.decode(rendered(codec, messages, False)).count("r fits") == 1
     assert codec.prompt_ids(messages[:-1]) == ids[: len(ids) - mask[::-1].index(0)]
 
 
-def test_a_start_state_reads_as_the_same_board_reached_in_play(byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(FORGETFUL, byte_pairs))
+def test_a_start_state_reads_as_the_same_board_reached_in_play() -> None:
+    codec = ChatCodec(family_tokenizer("qwen3"))
     prompter = Prompter(thinking=Thinking.REQUIRED)
     played = codec.prompt_ids(prompter.opening())
     played += codec.reply_ids(prompter.reply("crane")) + codec.bridge_ids(prompter.feedback([scored("crane")]))
     assert codec.prompt_ids(prompter.opening([scored("crane")])) == played
-
-
-def test_template_variables_reach_the_prompt_and_every_bridge(byte_pairs: str) -> None:
-    codec = ChatCodec(tokenizer_with(FORGETFUL, byte_pairs), {"enable_thinking": False})
-    empty_thought = "<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    prompter = Prompter(thinking=Thinking.OFF)
-    assert codec.tokenizer.decode(codec.prompt_ids(prompter.opening())).endswith(empty_thought)
-    bridge = codec.tokenizer.decode(codec.bridge_ids(prompter.feedback([scored("crane")])))
-    assert bridge.startswith("\n<|im_start|>user\ncrane: ")
-    assert bridge.endswith(f"<|im_end|>\n{empty_thought}")
 
 
 @pytest.mark.parametrize(
@@ -207,13 +96,15 @@ def test_template_variables_reach_the_prompt_and_every_bridge(byte_pairs: str) -
     [
         (None, "no chat template"),
         ("{% for m in messages %}{{ m.content }}{% endfor %}", "does not close an assistant turn"),
-        ("{% for m in messages if m.role == 'user' %}{{ m.content }}<|eot|>{% endfor %}", "drops or repeats"),
-        ("{% for m in messages %}{{ m.content * 2 }}<|eot|>{% endfor %}", "drops or repeats"),
+        ("{% for m in messages if m.role == 'user' %}{{ m.content }}<|im_end|>{% endfor %}", "drops or repeats"),
+        ("{% for m in messages %}{{ m.content * 2 }}<|im_end|>{% endfor %}", "drops or repeats"),
     ],
 )
-def test_templates_without_readable_borders_are_refused(template: str | None, problem: str, byte_pairs: str) -> None:
+def test_templates_without_readable_borders_are_refused(template: str | None, problem: str) -> None:
+    tokenizer = family_tokenizer("qwen3", template)
+    tokenizer.chat_template = template
     with pytest.raises(ChatTemplateError, match=problem):
-        ChatCodec(tokenizer_with(template, byte_pairs))
+        ChatCodec(tokenizer)
 
 
 # --- pieces ---------------------------------------------------------------------------------------------------------
@@ -239,29 +130,7 @@ def test_warming_changes_nothing_but_time(codec: ChatCodec, tokenizer: PreTraine
         [m["content"] for m in messages if m["role"] == "assistant"],
         [m["content"] for m in messages[2:] if m["role"] == "user"],
     )
-    assert len(warmed._cache) == 5
     assert warmed.encode_game(messages) == codec.encode_game(messages)
-    assert len(warmed._cache) == 5
-
-
-def test_what_was_forgotten_reads_as_before(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast, monkeypatch) -> None:
-    games = [dialogue(Prompter(style=style), thought) for style in Style for thought in ("so", "hm", "so")]
-    expected = [codec.encode_game(game) for game in games]
-    monkeypatch.setattr("wordle_rl.chat.codec._MAX_CACHED_TEXTS", 2)
-    monkeypatch.setattr("wordle_rl.chat.codec._MAX_CACHED_PROMPTS", 1)
-    forgetful = ChatCodec(tokenizer)
-    for game, ids_and_mask in zip(games, expected, strict=True):
-        assert forgetful.encode_game(game) == ids_and_mask
-        assert len(forgetful._cache) <= 2
-        assert len(forgetful._prompts) <= 1
-
-
-def test_ids_handed_out_are_the_caller_s_own(codec: ChatCodec) -> None:
-    feedback = Message(role="user", content="cYrGaGnXeG")
-    first = json.dumps([codec.bridge_ids(feedback), codec.reply_ids("a")])
-    codec.bridge_ids(feedback).append(0)
-    codec.reply_ids("a").clear()
-    assert json.dumps([codec.bridge_ids(feedback), codec.reply_ids("a")]) == first
 
 
 def test_conversations_must_alternate_and_prompts_end_with_the_user(codec: ChatCodec) -> None:
@@ -273,3 +142,27 @@ def test_conversations_must_alternate_and_prompts_end_with_the_user(codec: ChatC
     for messages in ([], [user, reply]):
         with pytest.raises(ValueError, match="must end with a message to the policy"):
             codec.prompt_ids(messages)
+
+
+# --- lengths ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_reply_is_measured_with_its_closing_token(sixty, codec) -> None:
+    compact = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    assert longest_reply(sixty, compact, codec) == 8  # two tags, five letters, one closing token
+    assert longest_reply(sixty, Prompter(Style.COMPACT, thinking=Thinking.REQUIRED), codec) == 10
+
+
+def test_the_longest_game_by_hand(sixty, codec) -> None:
+    """Compact: "5x6" and the reply token open it; five times a reply, its closing and five marks with a reply token."""
+    compact = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    assert longest_game(sixty, compact, codec, 12) == 4 + 5 * (12 + 1 + 6) + 12
+    state = Prompter(Style.COMPACT, Shape.STATE, Thinking.OFF)
+    assert longest_game(sixty, state, codec, 12) == 3 + 5 * 6 + 1 + 12
+
+
+def test_free_refusals_make_the_longest_game_longer(sixty, codec) -> None:
+    strict = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    rules = type(strict.rules)(dictionary=Dictionary.APP, max_refusals=2)
+    app = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=rules)
+    assert longest_game(sixty, app, codec, 12) == longest_game(sixty, strict, codec, 12) + 2 * 19

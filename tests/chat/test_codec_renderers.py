@@ -9,7 +9,7 @@ pytest.importorskip("renderers")
 
 from chat_families import family_tokenizer
 from other_loops import KINDS, TASK, replies_of
-from renderers import DefaultRendererConfig, Gemma4RendererConfig, Qwen3RendererConfig, create_renderer
+from renderers import Gemma4RendererConfig, Qwen3RendererConfig, create_renderer
 from renderers.base import build_training_sample
 
 from wordle_rl.chat.codec import ChatCodec
@@ -116,13 +116,3 @@ def test_the_mask_of_a_whole_game_is_the_same(pair) -> None:
         if ids[place : place + len(prefilled)] == prefilled and not mask[place]:
             theirs[place : place + len(prefilled)] = [0] * len(prefilled)
     assert theirs == mask[:-ask]
-
-
-@pytest.mark.parametrize("family", ["gemma3", "gemma2"])
-def test_older_gemmas_have_only_the_default_renderer_which_renders_their_own_template(family: str) -> None:
-    tokenizer = family_tokenizer(family)
-    codec, renderer = ChatCodec(tokenizer), create_renderer(tokenizer, DefaultRendererConfig())
-    source = game_source(None)
-    game = source.open(TASK)
-    messages = list(game.prompt) if family == "gemma3" else [m for m in game.prompt if m["role"] != "system"]
-    assert renderer.render_ids(wire(messages), add_generation_prompt=True) == codec.prompt_ids(messages)

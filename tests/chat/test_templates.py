@@ -56,13 +56,6 @@ def test_a_model_without_a_template_gets_the_plain_one(without_template) -> None
     assert training_template(ours) == PLAIN_TEMPLATE, "what is saved with the model is kept when it is loaded"
 
 
-def test_a_reply_ends_with_the_token_that_ends_a_text(without_template) -> None:
-    codec = ChatCodec(with_plain(without_template))
-    assert codec.frame.turn_end == "<|endoftext|>"
-    assert codec.turn_end_ids == (without_template.eos_token_id,)
-    assert codec.stop_ids == {without_template.eos_token_id}
-
-
 def test_a_game_reads_the_same_rendered_whole_and_turn_by_turn(without_template) -> None:
     codec = ChatCodec(with_plain(without_template))
     for end in (2, 4, 6):

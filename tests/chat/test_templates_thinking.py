@@ -10,8 +10,7 @@ pytest.importorskip("torch")
 
 from chat_families import family_tokenizer, published_template
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
-from wordle_rl.chat.lengths import longest_reply
+from wordle_rl.chat.codec import ChatCodec, longest_reply, mask_picture
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord
@@ -168,11 +167,6 @@ def test_a_model_without_thinking_of_its_own_is_taught_the_plain_form(template: 
     (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
     said = [codec.text_of(reply) for reply in sampled_runs(example.token_ids, example.loss_mask)]
     assert said == [prompter.reply(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)]
-
-
-def test_thinking_that_is_off_gets_no_empty_thought_since_replies_must_not_hold_one() -> None:
-    prompter, codec = Prompter(thinking=Thinking.OFF), trained_codec("qwen3", {})
-    assert codec.taught(prompter.reply("crane"), prompter.thinking) == "<guess>crane</guess>"
 
 
 def test_conversations_of_others_stay_as_they_were_written() -> None:

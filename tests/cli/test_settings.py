@@ -78,11 +78,11 @@ def test_a_file_is_validated_together_with_the_settings_that_complete_it(read, f
 def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(read, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("seed = -1\n[grpo]\ngroupsize = 4\n[sft]\nbatch_size = 0\n")
-    told = read("run", "--grpo.epsilon", 0, path)[1]
+    told = read("run", "--grpo.max-refills", -1, path)[1]
     assert f"{path}: seed: " in told
     assert f"{path}: sft.batch_size: " in told
     assert f"{path}: unknown setting grpo.groupsize (did you mean grpo.group_size?)" in told
-    assert "; grpo.epsilon: " in told
+    assert "; grpo.max_refills: " in told
 
 
 def test_a_setting_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: Path) -> None:

@@ -105,6 +105,7 @@ IMPOSSIBLE = {
         "[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}",
         "grpo.reward.weights",
     ),
+    "a time limit of no server": ("[grpo]\nserver_timeout_s = 5", "grpo.server_timeout_s"),
     "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", "grpo.turn_candidates"),
     "kept models without checkpoints": ("[grpo]\nsave_total_limit = 3", "grpo.save_total_limit"),
     "a project without trackers": ("report_project = 'wordle'", "report_project"),

@@ -15,8 +15,7 @@ from lora_training import FAMILIES, SIZE
 from rich.console import Console
 from training_fixtures import rows
 
-from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import ChatCodec, longest_game
 from wordle_rl.chat.templates import training_template
 from wordle_rl.config import RunConfig, Setting, load_config
 from wordle_rl.pipeline import Pipeline

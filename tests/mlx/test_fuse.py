@@ -82,7 +82,7 @@ def test_a_model_that_changed_in_fusing_is_not_left_behind(trained, tmp_path, mo
         return whole
 
     monkeypatch.setattr(fuse_module, "fused", damaged)
-    with pytest.raises(RunError, match=r"the fused model is not the model before: logits differ by .* in float32"):
+    with pytest.raises(RunError, match=r"the merged model is not the unmerged one: logits differ by .* in float32"):
         fuse(run / "sft", tmp_path / "whole")
     assert not (tmp_path / "whole").exists()
 

@@ -5,7 +5,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from checkpoint_choice import Choosing
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
 from lora_training import FAMILIES, LORA, SFT, logits, save_base, torch
@@ -18,7 +17,7 @@ import wordle_rl.policy.export as export_module
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.directory import find_model
-from wordle_rl.policy.export import distance, merge
+from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.runs import RunError
 
@@ -70,24 +69,6 @@ def test_sft_trains_the_adapter_alone_and_it_comes_back_with_its_tokenizer(
     assert find_model(tmp_path / "run") == directory
 
 
-def test_grpo_goes_on_with_the_sft_adapter(adapter, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    settings = ModelSettings(path=str(adapter), lora=LORA)
-    start = load_file(adapter / "adapter_model.safetensors")
-    train = Training(tokenizer, codec, sixty, monkeypatch)
-    model, _ = load_model(settings, 0)
-    begun = logits(model)
-    train(tmp_path / "rl", GRPO, model=model)
-    after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
-    assert after.keys() == start.keys()
-    moved = [name for name in start if not torch.equal(start[name], after[name])]
-    assert len(moved) == len(start)
-    saved, _ = load_model(ModelSettings(path=str(tmp_path / "rl" / "grpo")), 0)
-    assert torch.allclose(logits(saved), logits(model), atol=1e-6)
-    assert not torch.allclose(logits(saved), begun, atol=1e-4)
-    base = json.loads((tmp_path / "rl" / "grpo" / "adapter_config.json").read_text())["base_model_name_or_path"]
-    assert base == str(tmp_path / "base")
-
-
 def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
     adapter, tokenizer, codec, sixty, tmp_path, monkeypatch
 ) -> None:
@@ -112,23 +93,6 @@ def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
     assert "ref" not in names, "the reference is not part of what was trained"
 
 
-def test_of_an_adapter_that_is_chosen_the_base_and_the_reference_are_not_kept(
-    adapter, tokenizer, codec, sixty, split, tmp_path, monkeypatch
-) -> None:
-    choosing = Choosing(Training(tokenizer, codec, sixty, monkeypatch), split, monkeypatch)
-    start = load_file(adapter / "adapter_model.safetensors")
-    choosing(tmp_path / "whole", load_model(ModelSettings(path=str(adapter)), 0)[0], beta=0.1)
-    with pytest.raises(KeyboardInterrupt):
-        choosing(tmp_path / "broken", load_model(ModelSettings(path=str(adapter)), 0)[0], pressing={4: 1}, beta=0.1)
-    kept = load_file(tmp_path / "broken" / "grpo" / "best" / "best.safetensors")
-    assert len(kept) == len(start)
-    assert all("lora_" in name and ".default." in name for name in kept)
-    choosing(tmp_path / "broken", load_model(ModelSettings(path=str(adapter)), 0)[0], beta=0.1)
-    whole, resumed = (load_file(tmp_path / name / "grpo" / "adapter_model.safetensors") for name in ("whole", "broken"))
-    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
-    assert all(not torch.equal(whole[name], start[name]) for name in whole)
-
-
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_a_merged_model_says_what_the_adapter_said(family, dtype, codec, tmp_path) -> None:
@@ -145,9 +109,10 @@ def test_a_merged_model_says_what_the_adapter_said(family, dtype, codec, tmp_pat
     tolerance = {"float32": 1e-5, "bfloat16": 0.1}[dtype]
     assert difference < tolerance
     merged, _ = load_model(ModelSettings(path=str(tmp_path / "merged")), 0)
-    assert distance(logits(merged), logits(model)) < tolerance
     plain, _ = load_model(ModelSettings(path=str(base)), 0)
-    assert distance(logits(merged), logits(plain)) > 3 * tolerance
+    to_unmerged, to_base = ((logits(merged) - logits(other)).std() / logits(other).std() for other in (model, plain))
+    assert to_unmerged < tolerance
+    assert to_base > 3 * tolerance
 
 
 @pytest.mark.parametrize("fault", ["half the scale", "one layer lost", "a wrong dtype", "not finite"])

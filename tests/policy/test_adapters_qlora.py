@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,28 +9,18 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("bitsandbytes")
 
-from contexts import context_for
-from distill_settings import SETTINGS as DISTILL
-from dpo_settings import SETTINGS as DPO
-from dpo_settings import Script
-from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
 from lora_training import LORA, SFT, logits, save_base
-from round_training import StopAtNote, learner_of, playing
 from safetensors.torch import load_file
-from sft_training import fine_tune, same_bits
+from sft_training import fine_tune
 from training_fixtures import compact, make_run, rows
 
-from wordle_rl.config import ModelSettings, TraceSettings
+from wordle_rl.config import ModelSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_model, load_numbers
 from wordle_rl.preflight.memory import Work, estimate
-from wordle_rl.train.distill import train_distill
-from wordle_rl.train.dpo import train_dpo
-from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.starts import GameSetup
 
 
 def four_bit(path: Path, lora=LORA) -> ModelSettings:
@@ -103,34 +92,6 @@ def test_grpo_plays_and_trains_over_4_bits(adapter, tokenizer, codec, sixty, tmp
     after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
     assert after.keys() == start.keys()
     assert any(not torch.equal(start[name], after[name]) for name in start)
-
-
-ROUNDS = {
-    "dpo": (train_dpo, DPO),
-    "expert_iteration": (train_expert_iteration, EXPERT_ITERATION),
-    "distill": (partial(train_distill, traces=TraceSettings(narrate=False)), DISTILL),
-}
-
-
-@pytest.mark.parametrize("name", ROUNDS)
-def test_rounds_go_on_over_4_bits(name, adapter, codec, sixty, solver, tmp_path) -> None:
-    train, settings = ROUNDS[name]
-    train = partial(train, open_policy=playing(Script(sixty), codec))
-    settings = settings.model_copy(update={"rounds": 2, "groups_per_round": 1, "group_size": 2})
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), solver), sixty.answers[:1])
-
-    def trained(directory: Path, progress=None) -> dict:
-        model, _ = load_model(four_bit(adapter), 0)
-        train(learner_of(model, codec), setup, settings, make_run(directory, sixty), progress=progress)
-        return load_file(directory / name / "adapter_model.safetensors")
-
-    whole = trained(tmp_path / "whole")
-    with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "broken", StopAtNote("win_rate"))
-    resumed = trained(tmp_path / "broken")
-    assert [row["step"] for row in rows(tmp_path / "broken" / "metrics.jsonl")] == [1, 2]
-    assert all("loss" in row for row in rows(tmp_path / "broken" / "metrics.jsonl"))
-    assert same_bits(whole, resumed)
 
 
 def test_an_adapter_trained_over_4_bits_is_merged_into_the_stored_base(adapter, base, tmp_path) -> None:

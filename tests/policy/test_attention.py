@@ -11,7 +11,7 @@ from small_models import small_config
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.policy.kv_cache import GROUPED, grouped
+from wordle_rl.policy.kv_cache import GROUPED, sampling_mode
 
 
 @pytest.mark.parametrize("new", [1, 4])
@@ -21,7 +21,7 @@ def test_grouped_attention_is_the_eager_formula(codec: ChatCodec, new: int) -> N
     ids = torch.randint(4, len(codec.tokenizer), (3, 7))
     mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1] * 7, [0, 1, 1, 1, 1, 1, 1]])
     logits = []
-    for context in (nullcontext(), grouped(model)):
+    for context in (nullcontext(), sampling_mode(model)):
         with context, torch.no_grad():
             cache = model(ids[:, :-new], attention_mask=mask[:, :-new], use_cache=True).past_key_values
             logits.append(model(ids[:, -new:], attention_mask=mask, past_key_values=cache).logits)
@@ -32,7 +32,7 @@ def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
     model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_hidden_layers": 2}))
     model.set_attn_implementation("eager")
     mask = torch.tensor([[0, 0, 1, 1], [1] * 4])
-    with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), grouped(model):
+    with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), sampling_mode(model):
         logits = model(torch.randint(4, len(codec.tokenizer), mask.shape), attention_mask=mask).logits
     assert logits[mask.bool()].isfinite().all()
 
@@ -41,6 +41,6 @@ def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
 def test_a_model_gets_its_own_attention_back(own: str, codec: ChatCodec) -> None:
     model = LlamaForCausalLM(LlamaConfig(**small_config(codec)))
     model.set_attn_implementation(own)
-    with pytest.raises(KeyboardInterrupt, match=GROUPED), grouped(model):
+    with pytest.raises(KeyboardInterrupt, match=GROUPED), sampling_mode(model):
         raise KeyboardInterrupt(model.config._attn_implementation)
     assert model.config._attn_implementation == own

@@ -13,11 +13,6 @@ from wordle_rl.policy.directory import find_model, game_of
 from wordle_rl.rollout import InitialState, play
 
 
-def test_it_takes_little_room() -> None:
-    files = [*find_model(Path("bundled")).iterdir()]
-    assert sum(file.stat().st_size for file in files) <= 2_000_000
-
-
 def test_it_wins_nearly_every_game() -> None:
     game = game_of(find_model(Path("bundled")))
     assert game is not None
@@ -29,10 +24,3 @@ def test_it_wins_nearly_every_game() -> None:
     secrets = context.split.train[:: len(context.split.train) // 60]
     games = play([InitialState(s) for s in secrets], context.words, player.prompter, player.sampler)
     assert sum(game.transcript.won for game in games) >= 0.95 * len(secrets)
-
-
-def test_a_directory_of_that_name_comes_first(tmp_path, monkeypatch) -> None:
-    (tmp_path / "bundled").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="bundled"):
-        find_model(Path("bundled"))

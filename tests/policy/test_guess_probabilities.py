@@ -18,12 +18,12 @@ from worded_models import teach_words
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
-from wordle_rl.policy import guess_probabilities
+from wordle_rl.policy import word_search
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import token_texts
-from wordle_rl.policy.guess_probabilities import GuessProbabilities
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.word_search import GuessProbabilities
 
 TAGS = ("<guess>", "</guess>")
 PROMPT = [{"role": "user", "content": "5x6"}]
@@ -88,7 +88,7 @@ def expected(model, codec: ChatCodec, read: list[int], word: str) -> float:
 def wide(monkeypatch) -> None:
     """Looks at every token and every beginning: the models of these tests are sure of nothing."""
     for name, value in (("_BEAM", 500), ("_TOKENS_EACH", 4000), ("_LEAST", -math.inf), ("_LEAST_SHARE", 0.001)):
-        monkeypatch.setattr(guess_probabilities, name, value)
+        monkeypatch.setattr(word_search, name, value)
 
 
 def opened(codec: ChatCodec) -> tuple[list[int], list[int]]:
@@ -146,7 +146,7 @@ def test_guesses_are_sampled_as_often_as_their_probabilities_say(trained: Traine
 
 @pytest.mark.slow  # a real tokenizer has many spellings
 def test_spellings_in_different_tokens_add_up(wide, monkeypatch) -> None:
-    monkeypatch.setattr(guess_probabilities, "_MAX_TOKENS", 2)
+    monkeypatch.setattr(word_search, "_MAX_TOKENS", 2)
     model, codec = qwen()
     prompt, begun = opened(codec)
     found = GuessProbabilities(model, codec, TAGS).likeliest(prompt, begun)

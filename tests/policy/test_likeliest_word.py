@@ -14,9 +14,9 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import ReplyProcessor, make_constraint
-from wordle_rl.policy.likeliest_word import WordSearch, opening_of
 from wordle_rl.policy.tiny import make_model
 from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.prompt import Guess, Prompter, Style
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.words import WordList
@@ -51,7 +51,7 @@ def test_no_listed_word_is_likelier_than_the_one_that_is_found(
     model = random_model(codec)
     replies = [codec.reply_ids(prompter.reply(word)) for word in small_words.guesses]
     prompts = [codec.encode(text) for text in ("5x6", "5x6 crane", "a", "5x6")]
-    openings = [opening_of(prompt, replies[0], constraint) for prompt in prompts]
+    openings = [opening_of(prompt, replies[0], constraint.grammar) for prompt in prompts]
     search = WordSearch(model, constraint, codec.stop_ids, codec.pad_id, beam=5000)
     found = search.search([opening for opening in openings if opening], 40, max_rows=15_000)
     assert len(found) == len(prompts)
@@ -85,7 +85,7 @@ def test_a_greedy_reply_names_a_likelier_word_than_token_by_token(
                 logits = model(input_ids=torch.tensor([[*prompt, *by_token]])).logits[0, -1].float()
             by_token.append(int(ReplyProcessor(constraint)(by_token, logits).argmax()))
         [completion] = TransformersSampler(model, codec, greedy, 0, constraint).sample([Request(0, (), (), prompt)])
-        opening = opening_of(prompt, by_token, constraint)
+        opening = opening_of(prompt, by_token, constraint.grammar)
         assert opening is not None
         kept = opening.num_reply_tokens
         assert completion.token_ids[:kept] == tuple(by_token[:kept])
@@ -113,9 +113,9 @@ def test_where_no_word_is_short_enough_the_reply_stays(codecs: dict[str, ChatCod
     codec, prompter = codecs["tiny"], Prompter(style=Style.COMPACT)
     constraint = make_constraint(small_words, prompter, codec)
     reply = codec.reply_ids(prompter.reply("crane"))
-    opening = opening_of(codec.encode("5x6"), reply, constraint)
+    opening = opening_of(codec.encode("5x6"), reply, constraint.grammar)
     assert opening is not None
     search = WordSearch(random_model(codec), constraint, codec.stop_ids, codec.pad_id, beam=2000)
     assert search.search([opening], 4, 64) == [None]
     assert search.search([opening], 8, 64) != [None]
-    assert opening_of((), codec.encode("I say crane"), constraint) is None
+    assert opening_of((), codec.encode("I say crane"), constraint.grammar) is None

@@ -12,9 +12,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chat_families import FAMILIES, family_config, family_tokenizer, published_template
-from grpo_training import SETTINGS as GRPO
-from grpo_training import Training, assert_scored_as_sampled
-from training_fixtures import rows, weights_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
@@ -101,15 +98,6 @@ def test_a_server_reads_what_was_trained_on_every_turn(trained: Trained, prompte
     assert trained.served(messages, ask=False)[: len(ids)] == ids
 
 
-def test_replies_with_spaces_around_them_are_served_as_they_were_sampled(trained: Trained) -> None:
-    replies = [" <guess>crane</guess>\n", "\n\n<think>\n a \n</think>\n\n<guess>grace</guess> "]
-    messages = Prompter().opening()
-    for reply in replies:
-        messages += [Message(role="assistant", content=reply), Message(role="user", content="next")]
-    served = AutoTokenizer.from_pretrained(trained.directory).decode(trained.served(messages))
-    assert all(trained.codec.frame.spoken(reply) + trained.codec.frame.turn_end in served for reply in replies)
-
-
 def test_the_mask_is_every_reply_with_its_end_and_nothing_else(trained: Trained) -> None:
     messages = conversation(TRACE, PROMPTERS["thinking"])
     picture = mask_picture(trained.codec, *trained.codec.encode_game(messages))
@@ -171,27 +159,6 @@ def test_only_templates_that_need_it_are_changed(trained: Trained) -> None:
     template = str(trained.codec.tokenizer.chat_template)
     assert changes_of(template) == CHANGES[trained.name]
     assert (template == published_template(FAMILIES[trained.name].template)) == (not CHANGES[trained.name])
-
-
-@pytest.mark.parametrize("name", ["qwen3", "gemma3", "llama3", "gpt-oss"])
-def test_grpo_trains_a_family_on_the_tokens_it_sampled(name: str, sixty, tmp_path, monkeypatch) -> None:
-    tokenizer = family_tokenizer(name)
-    torch.manual_seed(0)
-    AutoModelForCausalLM.from_config(family_config(name, len(tokenizer))).save_pretrained(tmp_path / "published")
-    tokenizer.save_pretrained(tmp_path / "published")
-    model, codec = load_model(ModelSettings(path=str(tmp_path / "published")), 0)
-    before = weights_of(model)
-    train = Training(tokenizer, codec, sixty, monkeypatch)
-    train(tmp_path / "run", GRPO, model=model)
-    steps = rows(tmp_path / "run" / "metrics.jsonl")
-    assert [row["step"] for row in steps] == [1, 2]
-    for row in steps:
-        assert_scored_as_sampled(row)
-    trained_model, _ = load_model(ModelSettings(path=str(tmp_path / "run" / "grpo")), 0)
-    after = weights_of(trained_model)
-    assert after.keys() == before.keys()
-    assert all(weight.isfinite().all() for weight in after.values())
-    assert not all(torch.equal(before[name], after[name]) for name in before)
 
 
 # --- one by one -----------------------------------------------------------------------------------------------------

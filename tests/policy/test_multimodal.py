@@ -23,7 +23,6 @@ from transformers import (
 
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.preflight.memory import Work, estimate
 
@@ -148,28 +147,6 @@ def test_it_goes_through_sft_grpo_and_evaluation(published: Path, word_directory
         stored = load_file(tmp_path / "run" / name / "model.safetensors")
         assert not [weight for weight in stored if not weight.startswith("model.")]
         assert json.loads((tmp_path / "run" / name / "config.json").read_text())["model_type"] == "gemma3_text"
-
-
-@pytest.mark.slow
-def test_its_adapter_goes_the_same_way_and_is_merged(published: Path, word_directory: Path, tmp_path: Path) -> None:
-    before = (published / "model.safetensors").read_bytes()
-    results = run_of(tmp_path, word_directory, published, **{"model.lora__rank": "4"})()
-    assert results is not None
-    adapter = tmp_path / "run" / "grpo"
-    weights = load_file(adapter / "adapter_model.safetensors")
-    assert {name.split(".layers.")[0] for name in weights} == {"base_model.model.model"}
-    assert merge(adapter, tmp_path / "merged") < 0.1
-    merged, _ = load_model(ModelSettings(path=str(tmp_path / "merged"), dtype="auto"), 0)
-    assert merged.dtype == torch.bfloat16, "that of the base model's files"
-    assert (published / "model.safetensors").read_bytes() == before
-
-
-def test_its_text_part_is_held_in_4_bits(published: Path) -> None:
-    pytest.importorskip("bitsandbytes")
-    held, _ = load_model(ModelSettings(path=str(published), lora=LORA, load_in_4bit=True), 0)
-    whole, _ = load_model(ModelSettings(path=str(published)), 0)
-    assert sum(weight.dtype == torch.uint8 for weight in held.parameters()) == 2 * 7
-    assert 1e-4 < (logits(held) - logits(whole)).square().mean().sqrt() / logits(whole).std() < 0.3
 
 
 @torch.no_grad()

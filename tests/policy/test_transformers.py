@@ -19,7 +19,6 @@ from transformers import (
     Llama4TextConfig,
     LlamaConfig,
     LlamaForCausalLM,
-    MiniMaxConfig,
     NemotronHConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -35,10 +34,10 @@ from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Rules
-from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
-from wordle_rl.policy.likeliest_word import WordSearch, opening_of
 from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.words import WordList
@@ -182,17 +181,11 @@ def test_batches_that_are_joined_stay_within_the_window(codec: ChatCodec) -> Non
 
 
 def test_a_turn_reads_only_what_is_new(tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList) -> None:
-    read: list[int] = []
-    hook = tiny_model.register_forward_pre_hook(
-        lambda _, __, kwargs: read.append(kwargs["input_ids"].numel()), with_kwargs=True
-    )
-    try:
-        [trajectory] = play(STARTS[:1], small_words, COMPACT, TransformersSampler(tiny_model, codec, greedy()))
-    finally:
-        hook.remove()
-    [segment] = trajectory.segments
+    sampler = TransformersSampler(tiny_model, codec, greedy())
+    [segment] = play(STARTS[:1], small_words, COMPACT, sampler)[0].segments
     # The last token of the game is sampled but never read.
-    assert sum(read) == len(segment.prompt_ids) + len(segment.token_ids) - 1
+    read = tokens_read(tiny_model, sampler, STARTS[:1], small_words, COMPACT)
+    assert read == len(segment.prompt_ids) + len(segment.token_ids) - 1
 
 
 def tokens_read(model: PreTrainedModel, sampler: TransformersSampler, starts: list[InitialState], *game: object) -> int:
@@ -247,26 +240,6 @@ def test_a_long_beginning_that_all_prompts_share_is_read_once(
     assert read < 0.6 * sum(len(prompt) for prompt in prompts)
 
 
-def test_batches_whose_games_went_alike_become_one(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("wordle_rl.policy.transformers._CPU_BATCH", 4)
-    counts: list[int] = []
-
-    class Counting(TransformersSampler):
-        def sample(self, requests: Sequence[Request]) -> list[Completion]:
-            completions = super().sample(requests)
-            counts.append(len(self._batches))
-            return completions
-
-    for limit, expected in ((8, [2, 1, 1, 1, 1, 1]), (7, [2, 2, 2, 2, 2, 2])):
-        counts.clear()
-        settings = greedy(9, max_batch_size=limit)
-        trajectories = play([InitialState("crane")] * 8, small_words, COMPACT, Counting(tiny_model, codec, settings))
-        assert counts == expected
-        assert check_against_plain_forward(tiny_model, trajectories, settings) > 30
-
-
 def test_a_seed_repeats_its_games_and_seeds_differ(
     tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
 ) -> None:
@@ -277,23 +250,6 @@ def test_a_seed_repeats_its_games_and_seeds_differ(
 
     assert games(7) == games(7)
     assert games(7) != games(8)
-
-
-def test_finished_games_give_their_cache_back(
-    tiny_model: PreTrainedModel, codec: ChatCodec, small_words: WordList
-) -> None:
-    sampler = TransformersSampler(tiny_model, codec, greedy(3, max_batch_size=1))
-    caches: list[int] = []
-    starts = [InitialState("crane", GIVEN[:count]) for count in (5, 4, 3)]  # one, two and three own turns
-
-    class Counting(TransformersSampler):
-        def sample(self, requests: Sequence[Request]) -> list[Completion]:
-            completions = super().sample(requests)
-            caches.append(len(self._batches))
-            return completions
-
-    play(starts, small_words, COMPACT, Counting(tiny_model, codec, sampler.settings))
-    assert caches == [3, 2, 1]
 
 
 def test_a_game_that_sat_out_a_turn_is_read_again(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:
@@ -332,9 +288,6 @@ HYBRID: dict[str, Callable[[dict[str, object]], PreTrainedConfig]] = {
         **size, head_dim=16, attention_chunk_size=8, layer_types=["chunked_attention", "full_attention"],
         num_local_experts=2, num_experts_per_tok=1, intermediate_size_mlp=48,
     ),
-    "minimax": lambda size: MiniMaxConfig(  # it reads padding as text
-        **size, layer_types=["linear_attention", "full_attention"], num_local_experts=2, num_experts_per_tok=1
-    ),
     "nemotron3": lambda size: NemotronHConfig(
         **size, head_dim=16, layers_block_type=["mamba", "attention"], mamba_num_heads=4, mamba_head_dim=16,
         ssm_state_size=8, n_groups=1,
@@ -370,7 +323,7 @@ def test_words_are_searched_in_models_with_other_layers(codec: ChatCodec, small_
     model, whole = hybrid_model("qwen3.5", codec), ChatCodec(codec.tokenizer)
     constraint = make_constraint(small_words, COMPACT, whole)
     prompts = [whole.encode(text) for text in ("5x6", "5x6 crane", "5x6")]
-    openings = [opening_of(prompt, whole.reply_ids(COMPACT.reply("crane")), constraint) for prompt in prompts]
+    openings = [opening_of(prompt, whole.reply_ids(COMPACT.reply("crane")), constraint.grammar) for prompt in prompts]
     search = WordSearch(model, constraint, whole.stop_ids, whole.pad_id, beam=16)
     for opening, ending in zip(openings, search.search(openings, 40, 64), strict=True):
         logits = model(torch.tensor([[*opening.token_ids, *ending.token_ids]]), use_cache=False).logits[0]

@@ -69,27 +69,6 @@ def test_a_seed_says_what_is_sampled_and_its_stream_runs_on(tiny_model, codec) -
     assert len(set(said(1))) > 4
 
 
-def test_a_reply_that_ends_by_itself_is_not_overlong(tiny_model, codec) -> None:
-    class Brief(FakeLLM):
-        """Ends every other reply after a token."""
-
-        def _answer(self, prompt, params):
-            answer = super()._answer(prompt, params)
-            if len(self.calls) % 2 == 0:
-                said = answer.outputs[0]
-                said.token_ids[1:] = [codec.turn_end_ids[0]]
-                said.logprobs[1:] = [{codec.turn_end_ids[0]: SimpleNamespace(logprob=-1.0)}]
-            return answer
-
-    sampler = VLLMSampler(Brief(tiny_model), codec, SamplingSettings(max_completion_tokens=3), seed=0)
-    completions = [completion for _ in range(4) for completion in sampler.sample(requests_of(codec, ["5x6"]))]
-    assert [completion.overlong for completion in completions] == [True, False, True, False]
-    for completion in completions:
-        assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
-        assert completion.text == codec.text_of(completion.token_ids)
-        assert len(completion.sampler_logprobs) == len(completion.token_ids)
-
-
 def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_asked(tiny_model, codec) -> None:
     sampler = VLLMSampler(FakeLLM(tiny_model, max_model_len=20), codec, GREEDY, max_length=20)
     short, long, other = sampler.sample(requests_of(codec, ["5x6", "crane" * 9, "6x5"]))

@@ -17,7 +17,6 @@ from training_fixtures import compact, fast, make_run, rows, weights_of
 import wordle_rl.policy.transformers as transformers_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
-from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.drawing import keep_top_p
@@ -171,21 +170,6 @@ def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transform
             for a, b in zip(mine.segments, theirs.segments, strict=True):
                 assert a.token_ids == b.token_ids
                 assert a.sampler_logprobs == pytest.approx(b.sampler_logprobs, abs=1e-3)
-
-
-@pytest.mark.parametrize("constrain", ["none", "words"])
-def test_an_evaluation_by_vllm_is_that_by_transformers(
-    constrain: str, directory, cli, word_directory, tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.setattr(transformers_module, "word_beam", lambda *_, **__: None)
-    game = ("--words", word_directory, "--split", "test", "--max-completion-tokens", 12, "--constrain", constrain)
-    wording = ("--style", "compact", "--thinking", "off")
-    for engine in ("vllm", "transformers"):
-        code, _, err = cli(
-            "eval", "--player", directory, *game, *wording, "--engine", engine, "--out", tmp_path / f"{engine}.json"
-        )
-        assert code == 0, err
-    assert Evaluation.load(tmp_path / "vllm.json").records == Evaluation.load(tmp_path / "transformers.json").records
 
 
 # --- beside a training ----------------------------------------------------------------------------------------------

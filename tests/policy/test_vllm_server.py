@@ -1,12 +1,10 @@
 """Laws of sampling from a vLLM server: what it is asked for, and what becomes of requests that fail."""
 
-import http.client
-
 import pytest
 from fake_vllm_server import FakeVLLMServer
 from training_fixtures import compact, small_model
 
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config import GRPOSettings, SamplingSettings
 from wordle_rl.policy import vllm_server as module
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.transformers import TransformersSampler
@@ -23,15 +21,16 @@ def model(tokenizer):
 
 
 @pytest.fixture
-def server(model, monkeypatch):
-    monkeypatch.setattr(module, "_FIRST_PAUSE_S", 0.0)
+def server(model):
     started = FakeVLLMServer(model)
     yield started
     started.close()
 
 
-def sampler(server: FakeVLLMServer, codec, settings: SamplingSettings = DRAWN, seed: int = 3) -> ServerSampler:
-    return ServerSampler(server.url, ServedModel("alias", 128), codec, settings, seed)
+def sampler(
+    server: FakeVLLMServer, codec, settings: SamplingSettings = DRAWN, seed: int = 3, **limits: float
+) -> ServerSampler:
+    return ServerSampler(GRPOSettings(engine=server.url, **limits), ServedModel("alias", 128), codec, settings, seed)
 
 
 def asked(codec, count: int = 4) -> list[Request]:
@@ -79,15 +78,24 @@ def test_a_passing_refusal_is_asked_again_with_the_same_seed(server, codec) -> N
 
 
 @pytest.mark.parametrize("statuses", [[400], [500] * 4], ids=["for good", "for too long"])
-def test_a_request_that_keeps_failing_is_an_error_of_its_game_alone(statuses, server, codec, monkeypatch) -> None:
-    monkeypatch.setattr(module, "_MOST_AT_ONCE", 1)
+def test_a_request_that_keeps_failing_is_an_error_of_its_game_alone(statuses, server, codec) -> None:
     server.refuse = list(statuses)
-    lost, kept = sampler(server, codec).sample(asked(codec, 2))
+    lost, kept = sampler(server, codec, server_concurrency=1).sample(asked(codec, 2))
     assert lost.error is not None
-    assert f"status {statuses[0]}" in lost.error
+    assert str(statuses[0]) in lost.error
     assert not lost.token_ids
     assert kept.error is None
     assert not server.refuse, "one try, or four"
+
+
+def test_a_slow_server_is_asked_by_as_many_at_once_and_as_long_as_the_settings_say(server, codec) -> None:
+    server.delay_s = 0.2
+    said = sampler(server, codec, server_concurrency=2, server_timeout_s=5.0).sample(asked(codec, 5))
+    assert [completion.error for completion in said] == [None] * 5
+    assert server.most_at_once == 2
+    [late] = sampler(server, codec, server_timeout_s=0.05).sample(asked(codec, 1))
+    assert late.error is not None
+    assert "timed out" in late.error
 
 
 @pytest.mark.parametrize(
@@ -102,20 +110,10 @@ def test_an_answer_without_a_log_probability_for_each_token_is_no_completion(
     assert said.error
 
 
-def test_a_connection_that_breaks_is_an_error_of_the_game(server, codec, monkeypatch) -> None:
-    def broken(*_, **__):
-        raise http.client.IncompleteRead(b"")
-
-    monkeypatch.setattr(module, "urlopen", broken)
-    [said] = sampler(server, codec).sample(asked(codec, 1))
-    assert said.error is not None
-    assert "IncompleteRead" in said.error
-
-
 def test_a_server_that_comes_up_late_is_waited_for(server, monkeypatch) -> None:
     tries = []
 
-    def later(url: str, timeout_s: float):
+    def later(url: str):
         tries.append(url)
         if len(tries) < 3:
             raise ConnectionRefusedError

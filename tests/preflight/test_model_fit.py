@@ -14,14 +14,12 @@ from wordle_rl.config import PRESETS_DIRECTORY, ModelSettings, RunConfig, WordSe
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.preflight.checks import (
-    Plan,
     check_engines,
     check_model,
     check_pretrained,
     check_teacher,
     check_teacher_replies,
     check_updates,
-    findings_of,
 )
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.words.split import split_secrets
@@ -127,16 +125,3 @@ def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path:
     lesson = lesson_of(WordSettings(), split_secrets(small_words))
     save_lineage(tmp_path, Lineage(game=config.game, lessons=(lesson,)))
     assert levels(check_pretrained(config, numbers)) == []
-
-
-def test_clip_ranges_are_refused_where_nothing_is_off_policy(small_words) -> None:
-    def is_refused(**settings: object) -> bool:
-        config = RunConfig.model_validate(settings)
-        return any(
-            "grpo.epsilon" in each.message for each in findings_of(Plan.whole(config, context_of(config, small_words)))
-        )
-
-    clipped = {"epsilon": 0.1}
-    assert is_refused(grpo=clipped)
-    assert not is_refused(grpo=clipped, algorithm="dpo")
-    assert not is_refused(grpo={**clipped, "engine": "http://box:8000", "batches_ahead": 1})

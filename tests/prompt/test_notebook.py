@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from textarena_games import new_game
 
-from wordle_rl.game import Outcome, Rules, Turn, score_guess
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import Prompter, Shape, Style
 
 
@@ -70,15 +70,3 @@ def test_the_first_notebook_refused_in_these_words(turn: Turn, reason: str) -> N
     said = user_message(Style.NOTEBOOK_PLAYER0, [turn])
     assert f"Player 0 attempted an invalid move. Reason: {reason}" in said
     assert said.count("You have 5 guesses left.") == 2
-
-
-def test_a_guess_made_twice_is_scored_as_any_other() -> None:
-    marks = score_guess("shale", "crane")
-    turns = [Turn("crane", marks, Outcome.SCORED)] * 2
-    assert user_message(Style.NOTEBOOK_PLAYER0, turns).count(" ".join(marks)) == 4
-
-
-def test_other_lengths_are_named() -> None:
-    system, user = Prompter(Style.NOTEBOOK_PLAYER0, word_length=7, rules=Rules(9)).opening()
-    assert "7 letters in 9 guesses" in system["content"]
-    assert "A secret 7-letter word has been chosen. You have 9 attempts" in user["content"]

@@ -23,8 +23,6 @@ from wordle_rl.prompt import (
     knowledge_of,
     parse_reply,
 )
-from wordle_rl.solver import Solver
-from wordle_rl.words import load_words
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
 
@@ -40,21 +38,6 @@ def reason_of(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: b
 
 
 # --- the grammar ----------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("reply", "word", "thinking"),
-    [
-        (G, "crane", ""),
-        ("<guess>\n CraNE\t</guess>\n", "crane", ""),
-        (f"  {T}hm{E}{G}", "crane", "hm"),
-        (f"{T}\nline one\nline two\n{E}\n\n{G}\n", "crane", "line one\nline two"),
-        (f"{T}a < b > c, [slate]{E}{G}", "crane", "a < b > c, [slate]"),
-        ("<guess>zz</guess>", "zz", ""),
-    ],
-)
-def test_well_formed_replies_are_guesses(reply: str, word: str, thinking: str) -> None:
-    assert parse_reply(reply) == Guess(word, thinking)
 
 
 @pytest.mark.parametrize(
@@ -104,26 +87,6 @@ def test_thinking_is_allowed_as_the_setting_says(thinking: Thinking, reply: str,
 
 
 @pytest.mark.parametrize(
-    ("reply", "expected"),
-    [
-        ("[crane]", "crane"),
-        (" [ CRANE ]\n", "crane"),
-        (f"{T}[slate] or [crane]? <guess>{E}[crane]", "crane"),
-        (G, FailureReason.NO_GUESS),
-        ("crane", FailureReason.NO_GUESS),
-        ("[crane", FailureReason.NO_GUESS),
-        ("[crane] [slate]", FailureReason.SEVERAL_GUESSES),
-        ("I say [crane]", FailureReason.TEXT_OUTSIDE_TAGS),
-        ("[crane]!", FailureReason.TEXT_AFTER_GUESS),
-        ("[a crane]", FailureReason.NOT_A_WORD),
-    ],
-)
-def test_the_bracket_grammar(reply: str, expected: str | FailureReason) -> None:
-    parsed = parse_reply(reply, brackets=True)
-    assert (parsed.word if isinstance(parsed, Guess) else parsed.reason) == expected
-
-
-@pytest.mark.parametrize(
     ("reply", "brackets", "has_tags"),
     [
         ("crane", False, False),
@@ -140,31 +103,6 @@ def test_a_failure_says_whether_the_grammar_was_tried(reply: str, brackets: bool
     parsed = parse_reply(reply, brackets=brackets)
     assert isinstance(parsed, ParseFailure)
     assert parsed.has_tags is has_tags
-
-
-fragments = st.sampled_from(["<guess>", "</guess>", T, E, "[", "]", "crane", "slate", " ", "\n", "é", "<", ">", "."])
-
-
-@given(st.lists(fragments, max_size=12).map("".join), st.sampled_from(Thinking), st.booleans())
-def test_a_guess_is_one_pair_of_tags_outside_the_thinking_and_ends_the_reply(
-    reply: str, thinking: Thinking, brackets: bool
-) -> None:
-    parsed = parse_reply(reply, thinking, brackets=brackets)
-    if isinstance(parsed, ParseFailure):
-        return
-    opened, closed = ("[", "]") if brackets else ("<guess>", "</guess>")
-    before, _, spoken = reply.rpartition(opened)
-    assert spoken.strip().removesuffix(closed).strip().lower() == parsed.word
-    assert before.strip() == "" or (before.strip().startswith(T) and before.strip().endswith(E))
-    assert (before.count(T), before.count(E)) in [(0, 0), (1, 1)]
-    assert brackets or reply.count("guess>") == 2
-    assert (before.strip() == "") or thinking is not Thinking.OFF
-    assert (before.strip() != "") or thinking is not Thinking.REQUIRED
-
-
-@given(st.text(max_size=60).filter(lambda text: "<guess>" not in text), st.sampled_from(Thinking))
-def test_prose_never_becomes_a_guess(text: str, thinking: Thinking) -> None:
-    assert isinstance(parse_reply(text, thinking), ParseFailure)
 
 
 thoughts = st.text(alphabet=st.characters(exclude_characters="<>[]", exclude_categories=("Cs",)), max_size=40)
@@ -345,13 +283,6 @@ def test_each_broken_rule_has_its_own_answer_without_marks(style: Style, outcome
     assert not set("🟩🟨⬛") & set(said[outcome])
 
 
-@pytest.mark.parametrize("word_length", range(3, 11))
-def test_the_reply_that_the_rules_show_is_as_long_as_the_words(word_length: int) -> None:
-    rules, _ = Prompter(word_length=word_length).opening()
-    (shown,) = re.findall(r"<guess>(.*?)</guess>", rules["content"])
-    assert len(shown) == word_length
-
-
 @pytest.mark.parametrize(("costs", "left"), [([True] * 5, "1 guess left."), ([True, False, False], "5 guesses left.")])
 def test_refusals_do_not_shorten_the_count_of_guesses(costs: list[bool], left: str) -> None:
     turns = [Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=cost) for cost in costs]
@@ -378,13 +309,3 @@ def test_a_malformed_reply_is_answered_with_how_to_reply(style: Style) -> None:
     prompter = Prompter(style=style)
     assert prompter.example in prompter.feedback([Turn(None, None, Outcome.MALFORMED)])["content"]
     assert prompter.example not in prompter.feedback([Turn("zzzzz", None, Outcome.UNLISTED)])["content"]
-
-
-def test_the_example_of_a_reply_helps_nobody_who_copies_it() -> None:
-    words = load_words("default")
-    example = Prompter().parse(Prompter().example).word
-    assert example in words, "a listed word, so that the form alone is at stake"
-    assert example not in words.answers
-    solver = Solver(words)
-    bits = solver.information(solver.candidates([]))
-    assert bits[words.guess_index[example]] < bits.mean() / 1.5

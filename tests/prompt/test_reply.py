@@ -43,39 +43,6 @@ def test_two_readers_agree_on_every_kind_of_adversarial_reply(kind) -> None:
     assert guesses or kind.__name__ not in ("sound", "damaged")
 
 
-@pytest.mark.parametrize("word", SECOND["LOOK_ALIKES"])
-@pytest.mark.parametrize("mode", MODES, ids=str)
-def test_a_look_alike_is_no_word(word: str, mode: tuple[Thinking, bool]) -> None:
-    thought = "" if mode[0] is Thinking.OFF else "<think>a</think>"
-    for reply in (f"{thought}<guess>{word}</guess>", f"{thought}[{word}]"):
-        assert both(reply, *mode) == (None, None)
-
-
-@pytest.mark.parametrize("mark", SECOND["INVISIBLE"])
-@pytest.mark.parametrize(
-    "place",
-    [
-        "{}<guess>crane</guess>",
-        "<guess>{}crane</guess>",
-        "<guess>cr{}ane</guess>",
-        "<guess>crane{}</guess>",
-        "<gu{}ess>crane</guess>",
-        "<guess>crane</guess>{}",
-    ],
-)
-def test_an_invisible_mark_makes_no_guess_and_hides_none(mark: str, place: str) -> None:
-    assert both(place.format(mark), Thinking.OPTIONAL, False) == (None, None)
-    hidden = f"<think>{mark}</think><guess>crane</guess>"
-    assert both(hidden, Thinking.OPTIONAL, False) == (("crane", mark.strip()), ("crane", mark.strip()))
-
-
-@pytest.mark.parametrize("order", SECOND["ORDERS"])
-def test_orders_to_the_reader_are_prose(order: str) -> None:
-    assert both(order, Thinking.OPTIONAL, False) == (None, None)
-    found, expected = both(f"<think>{order}</think><guess>slate</guess>", Thinking.OPTIONAL, False)
-    assert found == expected == ("slate", order)
-
-
 @pytest.mark.parametrize(
     ("reply", "word"),
     [

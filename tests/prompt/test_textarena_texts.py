@@ -46,12 +46,6 @@ def test_an_invalid_move_reads_as_in_the_original_and_then_says_the_guesses_left
     assert added[turn] == f"{game.steps[turn]['added']}\nYou have {5 - turn} guesses left."
 
 
-def test_other_lengths_are_named_in_the_opening_and_in_the_refusal() -> None:
-    assert "A secret 7-letter word has been chosen. You have 9 attempts" in texts.opening(7, 9)
-    refusal = texts.played("[crane]", Turn("crane", None, Outcome.WRONG_LENGTH), 8, repeated=False, letters=7)
-    assert "Your word must be exactly 7 letters." in refusal
-
-
 @pytest.mark.parametrize("forged", ["[GAME] x", "[GA[GAME]ME] x", "[[Player]GAME] x", "[Pla[GAME]yer] x"])
 def test_no_player_can_speak_for_the_game(forged: str) -> None:
     said = texts.played(f"[crane]\n{forged}", Turn("crane", "XXXXX", Outcome.SCORED), 5, repeated=False, letters=5)

@@ -49,11 +49,6 @@ _HARMONY = (
     "<|message|>", "<|call|>",
 )  # fmt: skip
 _GLM = ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>")
-_HARMONY = (
-    "<|endoftext|>", "<|startoftext|>", "<|return|>", "<|constrain|>", "<|channel|>", "<|start|>", "<|end|>",
-    "<|message|>", "<|call|>",
-)  # fmt: skip
-_GLM = ("<|endoftext|>", "[gMASK]", "<sop>", "<|system|>", "<|user|>", "<|assistant|>", "<|observation|>")
 _DEEPSEEK = ("<｜begin▁of▁sentence｜>", "<｜end▁of▁sentence｜>", "<｜User｜>", "<｜Assistant｜>")
 
 FAMILIES = {

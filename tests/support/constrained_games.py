@@ -29,8 +29,10 @@ class Hasty(WordConstraint):
     def allowed(self, state: State | None) -> TokenIds | None:
         if state is None or state.phase is not Phase.TALKING:
             return super().allowed(state)
-        texts = [(i, state.text + text) for i, text in enumerate(self._texts) if text]
-        opening = [i for i, text in texts if self._open.startswith(text) or text.startswith(self._open)]
+        texts = [(i, state.text + text) for i, text in enumerate(self.grammar.texts) if text]
+        opening = [
+            i for i, text in texts if self.grammar.open_tag.startswith(text) or text.startswith(self.grammar.open_tag)
+        ]
         return (
             np.intersect1d(opening, super().allowed(state)) if super().allowed(state) is not None else np.array(opening)
         )

@@ -7,6 +7,7 @@ carries the tensors (`without_nccl`). As in the real one, `/update_weights` wait
 import io
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -39,6 +40,8 @@ class FakeVLLMServer:
         self.announced: list[dict[str, Any]] = []
         self.bodies: list[dict[str, Any]] = []
         self.refuse: list[int] = []  # statuses for the next completions
+        self.delay_s = 0.0
+        self.at_once = self.most_at_once = 0
         self.keeps_old_weights = False
         self._updating, self._arrived, self._lock = False, threading.Event(), threading.Lock()
         server = self
@@ -55,6 +58,7 @@ class FakeVLLMServer:
                 content = json.dumps(value).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
+                self.send_header("retry-after-ms", "1")  # a test does not wait
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
@@ -114,6 +118,11 @@ class FakeVLLMServer:
 
     def _complete(self, body: dict[str, Any]) -> tuple[int, object]:
         with self._lock:
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
+        time.sleep(self.delay_s)
+        with self._lock:
+            self.at_once -= 1
             if self._updating:
                 return 400, {"error": "asked for tokens while the weights change"}
             if self.refuse:

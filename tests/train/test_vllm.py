@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 
 import wordle_rl.train.weight_sync as module
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import (
     ConfigError,
     GRPOTraining,

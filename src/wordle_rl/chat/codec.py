@@ -10,32 +10,29 @@ training, rollouts and evaluation see different prompts.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat.templates import chat_template_of, read_frame, render
-from wordle_rl.prompt import Message, Thinking
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking
+from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _MAX_CACHED_TEXTS = 500_000
 _MAX_CACHED_PROMPTS = 10_000
+_SAMPLE_GAMES = 64
 
 
 class ChatCodec:
     """Encode conversations for one tokenizer and chat template.
 
     `turn_end_ids` closes an assistant turn, a single token in every known template; the policy samples it itself.
-    `stop_ids` holds all ids at which sampling stops. `frame` is the text around each turn.
-
-    Args:
-        tokenizer: Any fast tokenizer with a chat template.
-        template_kwargs: Extra template variables such as `{"enable_thinking": False}`.
-        stops: Further token ids at which sampling stops.
-
-    Raises:
-        ChatTemplateError: If there is no template, or it does not show where a turn ends.
+    `stop_ids` holds all ids at which sampling stops, `stops` among them. `frame` is the text around each turn.
     """
 
     def __init__(
@@ -61,9 +58,6 @@ class ChatCodec:
 
         Turns on the board are concatenated as in `encode_game`. A prefix board therefore reads exactly like the same
         board reached in play, whatever the template does to earlier replies.
-
-        Raises:
-            ValueError: If the last message is a reply, or there is none.
         """
         if not messages or messages[-1]["role"] == "assistant":
             raise ValueError("a prompt must end with a message to the policy, not with a reply")
@@ -103,14 +97,7 @@ class ChatCodec:
         return self.frame.opened + str(self.tokenizer.decode(kept, skip_special_tokens=False))
 
     def encode_game(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
-        """Encode a finished conversation.
-
-        Returns:
-            Token ids, and a loss mask of the same length: 1 on replies with their closing token, 0 elsewhere.
-
-        Raises:
-            ValueError: If the messages do not alternate prompt, reply, prompt, reply.
-        """
+        """Encode a conversation: token ids, and a loss mask with 1 on replies with their closing token, 0 elsewhere."""
         first = opening_length(messages)
         ids = list(self._opening_ids(messages[:first]))
         loss_mask = [0] * len(ids)
@@ -126,8 +113,6 @@ class ChatCodec:
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
         """Encode many replies and feedback messages in one batch, so that `encode_game` only concatenates them."""
         texts = {*map(self.frame.spoken, replies), *map(self._framed, feedbacks)}
-        if len(self._cache) >= _MAX_CACHED_TEXTS:
-            self._cache.clear()
         missing = [text for text in texts if text not in self._cache]
         if missing:
             encoded = self.tokenizer(missing, add_special_tokens=False)["input_ids"]
@@ -143,20 +128,18 @@ class ChatCodec:
     def _opening_ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
         # Cached apart from single messages: most games share their opening, and few openings exist.
         key = tuple((message["role"], message["content"]) for message in messages)
-        ids = self._prompts.get(key)
-        if ids is None:
+        if key not in self._prompts:
             if len(self._prompts) >= _MAX_CACHED_PROMPTS:
                 self._prompts.clear()
-            ids = self._prompts[key] = tuple(self.encode(self._render(messages)))
-        return ids
+            self._prompts[key] = tuple(self.encode(self._render(messages)))
+        return self._prompts[key]
 
     def _cached(self, text: str) -> tuple[int, ...]:
-        ids = self._cache.get(text)
-        if ids is None:
+        if text not in self._cache:
             if len(self._cache) >= _MAX_CACHED_TEXTS:
                 self._cache.clear()
-            ids = self._cache[text] = tuple(self.encode(text))
-        return ids
+            self._cache[text] = tuple(self.encode(text))
+        return self._cache[text]
 
     def _render(self, messages: Sequence[Message]) -> str:
         return render(self.tokenizer, self._template, messages, self._template_kwargs)
@@ -186,3 +169,34 @@ def unwritable(codec: ChatCodec, text: str) -> tuple[str, ...]:
         return ()
     alone = [character for character in dict.fromkeys(text) if unknown in codec.encode(character)]
     return tuple(map(repr, alone)) or ("some of the words",)
+
+
+def longest_reply(words: WordList, prompter: Prompter, codec: ChatCodec) -> int:
+    """Return the tokens of the longest completion that holds only a guess, closing token included."""
+    replies = [codec.taught(prompter.reply(word), prompter.thinking) for word in words.answers]
+    codec.warm(replies, ())
+    return max(len(codec.reply_ids(reply)) for reply in replies)
+
+
+def longest_game(words: WordList, prompter: Prompter, codec: ChatCodec, max_completion_tokens: int) -> int:
+    """Estimate the tokens of the longest game in which every reply uses up its budget.
+
+    In state shape that is one prompt and one reply. Feedback messages are measured on random games without a correct
+    guess, because a bound over all games would be far too wide.
+    """
+    rng = random.Random(0)
+    opening = len(codec.prompt_ids(prompter.opening()))
+    # A reply cut at its budget is closed for the policy.
+    reply = max_completion_tokens + len(codec.turn_end_ids)
+    longest = 0
+    for _ in range(_SAMPLE_GAMES):
+        secret = rng.choice(words.answers)
+        guesses = [rng.choice(words.guesses) for _ in range(prompter.rules.max_replies - 1)]
+        board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
+        if prompter.shape is Shape.STATE:
+            longest = max(longest, len(codec.prompt_ids(prompter.state(board))))
+            continue
+        messages = prompter.opening(board)
+        feedbacks = [message for before, message in pairwise(messages) if before["role"] == "assistant"]
+        longest = max(longest, opening + sum(reply + len(codec.bridge_ids(m)) for m in feedbacks))
+    return longest + max_completion_tokens

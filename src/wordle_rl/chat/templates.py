@@ -62,25 +62,21 @@ class ChatTemplateError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Text that a template puts around the messages of a conversation.
-
-    Attributes:
-        turn_end: Text of the token that closes a reply.
-        bridge_head: Text before a feedback message.
-        bridge_tail: Text after a feedback message. It asks for the next reply.
-        answer_end: The part of the tail that stays when no reply is asked for.
-        opened: Start of a reply that the tail already holds, such as `<think>` and a line break. The policy does not
-            write it, yet it belongs to the reply.
-        thought: Text before and after the thinking of a reply (`reasoning_content`). None if the template shows no
-            thinking in `<think>` tags.
-    """
+    """Text that a template puts around the messages of a conversation."""
 
     turn_end: str
+    """The token that closes a reply."""
     bridge_head: str
+    """Before a feedback message."""
     bridge_tail: str
+    """After a feedback message. It asks for the next reply."""
     answer_end: str
+    """The part of the tail that stays when no reply is asked for."""
     opened: str = ""
+    """Start of a reply that the tail already holds, such as `<think>`. The policy does not write it, yet it belongs to
+    the reply."""
     thought: tuple[str, str] | None = None
+    """Before and after the thinking of a reply. None if the template shows no thinking in `<think>` tags."""
 
     @property
     def closes_thought(self) -> bool:
@@ -116,11 +112,7 @@ class Frame:
 
 
 def chat_template_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the tokenizer's template; of several named ones, the default.
-
-    Raises:
-        ChatTemplateError: If there is none.
-    """
+    """Return the tokenizer's template; of several named ones, the default."""
     template = tokenizer.chat_template
     if isinstance(template, Mapping):
         template = template.get("default")
@@ -137,11 +129,7 @@ def render(
     *,
     ask: bool = True,
 ) -> str:
-    """Render messages with a template. With `ask`, end where a completion begins.
-
-    Raises:
-        ChatTemplateError: If the template refuses the messages or cannot be read.
-    """
+    """Render messages with a template. With `ask`, end where a completion begins."""
     from jinja2 import TemplateError
 
     try:
@@ -158,11 +146,7 @@ def render(
 
 
 def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> Frame:
-    """Read the frame off a rendered dialogue of marker words.
-
-    Raises:
-        ChatTemplateError: If the template does not show where a turn ends.
-    """
+    """Read the frame off a rendered dialogue of marker words."""
     dialogue = [_message("user", "a"), _message("assistant", _REPLY), _message("user", _USER)]
     rendered = render(tokenizer, template, dialogue, variables)
     if rendered.count(_REPLY) != 1 or rendered.count(_USER) != 1:
@@ -184,11 +168,7 @@ def _closing(tokenizer: PreTrainedTokenizerBase, between: str, finished: str) ->
 
     Most templates close every reply with the same token. GLM's closes none: the tag of the next speaker ends a turn,
     and the model was trained to write it. gpt-oss closes the last reply with its own token, which the model writes.
-
-    Args:
-        tokenizer: Source of the special tokens.
-        between: Text from a reply to the next message.
-        finished: Text after the last reply.
+    `between` is the text from a reply to the next message, `finished` the text after the last reply.
     """
     inside = _first_token_text(tokenizer, between)
     if common := os.path.commonprefix((between, finished)):  # noqa: RUF071  # by characters, as it is meant here
@@ -239,11 +219,7 @@ def _thought_form(
 
 
 def named_template(name: str) -> str:
-    """Return the template that `model.chat_template` names: `lines`, or the text of a file.
-
-    Raises:
-        ChatTemplateError: If there is no such file.
-    """
+    """Return the template that `model.chat_template` names: `lines`, or the text of a file."""
     if name == "lines":
         return LINES_TEMPLATE
     try:
@@ -258,9 +234,6 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
     A base model without a template gets `PLAIN_TEMPLATE`, provided it has an end-of-text token. Template variables such
     as `{"enable_thinking": False}` become defaults of the variant, so a server that does not pass them renders what was
     trained.
-
-    Raises:
-        ChatTemplateError: If there is no template, or none that shows where a turn ends.
     """
     given = dict(variables or {})
     if not tokenizer.chat_template and tokenizer.eos_token is not None:
@@ -316,7 +289,6 @@ _GAME = (
 
 
 def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """True if the prompt shows a system message."""
     opening = [_message("system", _REPLY), _message("user", _USER)]
     try:
         rendered = render(tokenizer, template, opening, variables)
@@ -326,7 +298,7 @@ def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: 
 
 
 def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    """True if rendering a growing conversation again differs from concatenating its turns."""
+    # Does rendering a growing conversation again differ from concatenating its turns?
     frame = read_frame(tokenizer, template, variables)
     joined = render(tokenizer, template, _GAME[:1], variables)
     for end, message in enumerate(_GAME[1:], start=2):
@@ -382,10 +354,7 @@ _THINKING_APART = """\
 
 
 def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
-    """Wrap a template: it renders the opening, then later turns are concatenated in the frame.
-
-    `lead` ends each prompt that asks for a reply.
-    """
+    # The template renders the opening, then later turns are concatenated in the frame. `lead` ends each prompt.
     spoken = "said"
     if frame.opened:
         spoken = f"({_literal(_NO_THOUGHT)} + said if '</think>' not in said else said)"
@@ -409,7 +378,6 @@ def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
 
 
 def _first_token_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:
-    """Return the text of the first token of `text`: the special token that closes a turn."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     if not ids:
         raise ChatTemplateError("the chat template does not close an assistant turn with any token")

@@ -132,9 +132,6 @@ class GRPOSettings(Section):
     """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant. `gspo`: as
     `grpo`, with importance ratios per sequence; it needs one advantage per sequence, which `credit = "game"`,
     `game.shape = "state"` and turn_candidates above 1 give."""
-    epsilon: float = Field(0.2, gt=0)
-    """Clip range of importance ratios below 1; above 1 it is 0.08 wider (clip-higher). Only with batches_ahead: other
-    games are trained on once, by the weights that played them, so ratios are 1."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
     engine: str = "transformers"
@@ -142,6 +139,11 @@ class GRPOSettings(Section):
     or the address of a vLLM server that gets the weights of each step, such as `http://localhost:8000`."""
     gpu_memory_utilization: float = Field(0.3, gt=0, lt=1)
     """With engine `vllm`: fraction of a GPU's memory for the engine's copy of the weights and its key/value cache."""
+    server_timeout_s: float = Field(600.0, gt=0)
+    """With a server as engine: time limit of one request, in seconds. A failed request is retried three times; then its
+    game is an error, never a loss."""
+    server_concurrency: int = Field(256, ge=1)
+    """With a server as engine: requests that each process sends at once; each holds a thread."""
     batches_ahead: int = Field(0, ge=0, le=1)
     """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
     needs the address of a server as engine."""
@@ -239,6 +241,8 @@ class GRPOSettings(Section):
             raise ValueError(
                 "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
             )
+        if not self.server and not (self.is_default("server_timeout_s") and self.is_default("server_concurrency")):
+            raise ValueError("server_timeout_s and server_concurrency need a server; set engine to its address")
 
     def _check_credit(self) -> None:
         if self.credit not in CREDIT_NAMES:
@@ -316,6 +320,9 @@ class GRPOTraining(GRPOSettings, RLTraining):
 
     group_size: Count = Field(16, ge=1)
     beta: float = Field(0.0, ge=0)
+    epsilon: float = Field(0.2, gt=0)
+    """Clip range of importance ratios below 1. Only with batches_ahead: other games are trained on once, by the weights
+    that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
     """Clip range of importance ratios above 1 (clip-higher)."""
     outside_rate: float = Field(0.0, ge=0, le=1)

@@ -220,7 +220,6 @@ class RunConfig(Section):
             max_batch_size=self.max_batch_size,
             max_completion_tokens=self.max_completion_tokens,
         )
-        values["epsilon_high"] = round(self.grpo.epsilon + 0.08, 6)
         if self.algorithm == "expert_iteration":
             values["labels"], _, number = self.expert_iteration.labels.partition(":")
             values["keep_per_group"] = int(number or 1)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal

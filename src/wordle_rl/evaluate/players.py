@@ -36,7 +36,7 @@ from wordle_rl.policy.scripted import (
     SolverSampler,
     is_own_player,
 )
-from wordle_rl.prompt import Prompter, system_prompt
+from wordle_rl.prompt import Prompter
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
@@ -237,7 +237,7 @@ def _own_sampler(
 
 
 def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
-    if prompter.system_prompt and (missing := unwritable(codec, system_prompt(prompter))):
+    if prompter.system_prompt and (missing := unwritable(codec, prompter.system_text)):
         parts = ", ".join(missing)
         raise ConfigError(f"the model's tokenizer has no tokens for {parts} in the system prompt; leave that out")
 

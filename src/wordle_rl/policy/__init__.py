@@ -9,8 +9,7 @@ Import each module by its own name.
     kv_cache.py        the key/value cache, and attention that reads it in place
     drawing.py         draw the next token of every row
     constrain.py       limit guesses to listed words
-    likeliest_word.py  the likeliest listed word of a greedy reply
-    guess_probabilities.py  the likeliest guesses and their probabilities
+    word_search.py     beam searches: the likeliest listed word of a greedy reply, a model's likeliest guesses
     generate.py        models that the key/value cache cannot hold
     vllm.py            a vLLM engine in this process
     vllm_server.py     a vLLM server, by token ids

@@ -36,11 +36,7 @@ def is_adapter(path: str | Path) -> bool:
 
 
 def base_of(directory: Path) -> str:
-    """Return the directory or hub name of an adapter's base model.
-
-    Raises:
-        ConfigError: If the adapter names no base model, or it is missing.
-    """
+    """Return the directory or hub name of an adapter's base model."""
     path = directory / ADAPTER_CONFIG
     try:
         base = read_object(path).get("base_model_name_or_path")
@@ -59,15 +55,9 @@ def has_adapters(model: object) -> bool:
 
 
 def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> PreTrainedModel:
-    """Add untrained adapters to a model. Until trained, they leave its outputs unchanged.
+    """Add untrained adapters to a model and freeze its own weights. Until trained, they leave its outputs unchanged.
 
-    Args:
-        model: The base model. Its own weights get frozen.
-        settings: Rank and scale.
-        base: Origin of the base model. A directory or file is stored by its full path.
-
-    Raises:
-        ConfigError: If the model has no layers to adapt.
+    `base` is the origin of the model; a directory or file is stored by its full path.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -95,11 +85,7 @@ def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
 
 
 def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings) -> PreTrainedModel:
-    """Add a trained adapter to its base model, ready for further training.
-
-    Raises:
-        ConfigError: If the settings ask for another rank, or the adapter does not fit the model.
-    """
+    """Add a trained adapter to its base model, ready for further training."""
     from peft import PeftModel
 
     config = read_object(directory / ADAPTER_CONFIG)
@@ -121,11 +107,7 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
 
 
 def four_bit_arguments(device: torch.device) -> dict[str, Any]:
-    """Return arguments of `from_pretrained` for a model in 4 bits (NF4, double quantization).
-
-    Raises:
-        ConfigError: If bitsandbytes is not installed.
-    """
+    """Return arguments of `from_pretrained` for a model in 4 bits (NF4, double quantization)."""
     if find_spec("bitsandbytes") is None:
         raise ConfigError("model.load_in_4bit needs bitsandbytes: pip install bitsandbytes")
     config = BitsAndBytesConfig(

@@ -23,38 +23,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for the next completion of one game. It never holds the secret.
-
-    Attributes:
-        game_id: The game; the same over all its turns.
-        messages: The whole prompt as text.
-        turns: The board so far.
-        prompt_ids: The prompt as token ids; empty for a sampler without a codec.
-    """
+    """A request for the next completion of one game. It never holds the secret."""
 
     game_id: int
+    """The same over all turns of a game."""
     messages: tuple[Message, ...]
+    """The whole prompt as text."""
     turns: tuple[Turn, ...]
+    """The board so far."""
     prompt_ids: Sequence[int] = ()
+    """The prompt as token ids; empty for a sampler without a codec."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The completion of one turn.
-
-    Attributes:
-        text: The reply.
-        token_ids: The tokens exactly as sampled, including the closing one.
-        sampler_logprobs: Their natural log-probabilities under the sampling distribution.
-        overlong: The reply was cut at the token limit.
-        error: Why sampling failed. Such a game is an error, never a loss.
-    """
+    """The completion of one turn."""
 
     text: str
     token_ids: tuple[int, ...] = ()
+    """The tokens exactly as sampled, including the closing one."""
     sampler_logprobs: tuple[float, ...] = ()
+    """Their natural log-probabilities under the sampling distribution."""
     overlong: bool = False
+    """The reply was cut at the token limit."""
     error: str | None = None
+    """Why sampling failed. Such a game is an error, never a loss."""
 
     @classmethod
     def of_tokens(cls, codec: ChatCodec, token_ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
@@ -131,11 +124,7 @@ def word_beam(engine: EngineName | None, temperature: float | None, *, constrain
 
 
 def check_vllm(wanted_by: str) -> None:
-    """Check that vLLM is installed; `wanted_by` names the settings that need it.
-
-    Raises:
-        ConfigError: If it is not installed.
-    """
+    """Check that vLLM is installed; `wanted_by` names the settings that need it."""
     if find_spec("vllm") is None:
         raise ConfigError(
             f'{wanted_by} needs vLLM, which is not installed; pip install "wordle-rl[vllm]", or use "transformers"'
@@ -179,11 +168,7 @@ class Backend(Protocol):
     """A library that holds, plays and trains models."""
 
     def check(self, config: RunConfig) -> None:
-        """Check that the backend supports a run's settings.
-
-        Raises:
-            ConfigError: Names each unsupported setting and its fix in one line.
-        """
+        """Check that the backend supports a run's settings."""
 
     def load_learner(
         self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
@@ -199,15 +184,7 @@ class Backend(Protocol):
         """Write an adapter or quantized weights as one whole model. Return the distance of its logits from theirs."""
 
 
-_BACKENDS = {"mlx": "wordle_rl.mlx"}
-"""Backend -> module with a `load_backend()`."""
-
-
 def find_backend(name: str) -> Backend:
-    """Import a backend by name.
-
-    Raises:
-        ConfigError: If its packages are not installed.
-    """
-    backend: Backend = importlib.import_module(_BACKENDS[name]).load_backend()
+    """Import the backend of this name."""
+    backend: Backend = importlib.import_module(f"wordle_rl.{name}").load_backend()
     return backend

@@ -30,14 +30,10 @@ class Batch:
 
 
 class Batches:
-    """All games in play, in batches.
+    """All games in play, in batches of `size` rows, which a forward pass handles well.
 
-    Args:
-        size: Number of rows that a forward pass handles well.
-        max_games: Most games of a batch, even if they share rows.
-        max_completion_tokens: Token limit of a completion.
-        window: Width of the model's sliding window in tokens. A cache must not outgrow it, holes included. None: the
-            model has no window.
+    A batch has at most `max_games` games, even if they share rows. A cache must not outgrow the model's sliding
+    `window`, in tokens, holes included.
     """
 
     def __init__(self, size: int, max_games: int, max_completion_tokens: int, window: int | None) -> None:

@@ -53,10 +53,6 @@ def autocasts_to_bf16() -> bool:
         return bool(torch.cuda.is_bf16_supported())
     if kind == "mps":
         return False
-    return _processor_has_bf16()
-
-
-def _processor_has_bf16() -> bool:
     # The CPU must have the instructions, and oneDNN must be allowed to use them: with ONEDNN_MAX_CPU_ISA set to an
     # older CPU it emulates bfloat16, a hundred times slower than float32.
     has = torch.cpu.get_capabilities()
@@ -65,13 +61,6 @@ def _processor_has_bf16() -> bool:
 
 
 def check_bf16(setting: str) -> None:
-    """Check that a Mac's system is new enough for bfloat16.
-
-    Args:
-        setting: Setting that asks for bfloat16, for the message.
-
-    Raises:
-        ConfigError: If it is too old.
-    """
+    """Check that a Mac's system is new enough for bfloat16, which `setting` asks for."""
     if device_kind() == "mps" and not torch.backends.mps.is_macos_or_newer(*_BF16_MACOS):
         raise ConfigError(f"{setting} needs macOS {_BF16_MACOS[0]} or newer on the GPU of a Mac; use float32 (fp32)")

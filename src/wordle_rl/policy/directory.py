@@ -26,9 +26,6 @@ def find_model(path: Path) -> Path:
     """Return the model directory of a path: itself, the last trained model of a run, or a hub model.
 
     `smollm2` and GGUF files give the directory they are converted to.
-
-    Raises:
-        ConfigError: If there is no model.
     """
     if is_converted(str(path)):
         return Path(converted_path(str(path)))
@@ -56,11 +53,6 @@ def is_hub_name(name: str) -> bool:
 
 @lru_cache(maxsize=16)
 def _fetched(name: str) -> Path:
-    """Download a hub model and return its directory in the cache.
-
-    Raises:
-        ConfigError: If there is no such model, or it can neither be downloaded nor found in the cache.
-    """
     try:
         from huggingface_hub import errors, snapshot_download
     except ModuleNotFoundError:
@@ -95,21 +87,13 @@ def weights_mark(model_directory: Path) -> str:
 
 
 def game_of(model_directory: Path) -> GameSettings | None:
-    """Return the game settings stored with a model that was trained here, or None.
-
-    Raises:
-        ConfigError: If the file is damaged.
-    """
+    """Return the game settings stored with a model that was trained here, or None."""
     lineage = lineage_of(model_directory)
     return lineage.game if lineage is not None else None
 
 
 def settings_of(model_directory: Path) -> ModelSettings:
-    """Return settings to load a model: its run's (dtype, 4 bits), or for an outside model the stored type.
-
-    Raises:
-        ConfigError: If the run's settings are damaged.
-    """
+    """Return settings to load a model: its run's (dtype, 4 bits), or for an outside model the stored type."""
     run = run_around(model_directory)
     if run is not None:
         settings = run.model

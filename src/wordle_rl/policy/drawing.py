@@ -13,16 +13,7 @@ from wordle_rl.policy.constrain import State, WordConstraint
 
 
 def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw one token per row.
-
-    Args:
-        logits: Shape (rows, vocabulary).
-        settings: Temperature (0: greedy) and top_p.
-        generator: The random stream.
-
-    Returns:
-        Token ids and their log-probabilities, each of shape (rows,).
-    """
+    """Draw one token per row of logits, shape (rows, vocabulary); return ids and log-probabilities, shape (rows,)."""
     temperature = settings.temperature
     if temperature == 0:
         chosen = logits.argmax(dim=-1)

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
@@ -27,8 +28,8 @@ from wordle_rl.runs import RunError
 Dtype = Literal["auto", "float32", "bfloat16"]
 _SHARDS = "pytorch_model_fsdp_0"
 _PROBE_LENGTH = 64
-_TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 0.1, torch.float16: 0.02}
-"""Largest distance of logits (see `distance`) that rounding of weights explains."""
+_TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
+"""Largest distance of logits (see `checked`) that rounding of weights explains."""
 INDEX = ".metadata"
 """File that says where each tensor is stored."""
 
@@ -53,43 +54,35 @@ _ALLOWED = {
 def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
     """Merge an adapter into its base model and save an ordinary model directory.
 
-    Args:
-        adapter: Directory of the adapter.
-        out: The new directory.
-        dtype: Type of the stored weights; `auto`: that of the base model's files. Weights are added in float32.
-
-    Returns:
-        The distance between the logits of the saved model and the unmerged one.
-
-    Raises:
-        ConfigError: If there is no adapter, or `out` is not empty.
-        RunError: If the logits differ too much, or the model cannot be saved. Nothing is left behind.
+    Weights are added in float32 and stored as `dtype`; `auto`: that of the base model's files. Return the distance
+    between the logits of the saved model and the unmerged one. If it is too large, nothing is left behind.
     """
     if not is_adapter(adapter):
         raise ConfigError(f"{adapter} is no adapter (it has no adapter_config.json), so there is nothing to merge")
-    _check_empty(out)
-    stored_in = _stored_dtype(base_of(adapter)) if dtype == "auto" else getattr(torch, dtype)
+    check_empty(out)
+    stored_in = _stored_dtype(base_of(adapter)) if dtype == "auto" else dtype
     model, codec = load_model(ModelSettings(path=str(adapter)), 0)
     probe = probe_tokens(codec, model.config.get_text_config().vocab_size)
     expected = _logits(model, probe)
     whole: PreTrainedModel = model.merge_and_unload(safe_merge=True)  # type: ignore[operator]  # a PeftModel
-    save_model(whole.to(stored_in), codec, out)  # type: ignore[arg-type]
+    save_model(whole.to(getattr(torch, stored_in)), codec, out)  # type: ignore[arg-type]
     del model, whole
-    found = _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe)
-    difference = distance(found, expected)
-    if not difference <= _TOLERANCE[stored_in]:  # written so that NaN fails too
+    return checked(out, _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe), expected, stored_in)
+
+
+def checked(out: Path, found: np.ndarray, expected: np.ndarray, dtype: str) -> float:
+    """Return the distance of a saved model's logits from the expected ones; delete the model if it is too large.
+
+    The distance is the root mean square difference, in standard deviations of `expected`.
+    """
+    difference = float(np.sqrt(np.square(found - expected).mean()) / expected.std())
+    if not difference <= _TOLERANCE[dtype]:  # written so that NaN fails too
         shutil.rmtree(out)
         raise RunError(
             f"the merged model is not the unmerged one: logits differ by {difference:.3g} standard deviations, "
-            f"{_TOLERANCE[stored_in]:g} are allowed in {str(stored_in).removeprefix('torch.')}; "
-            "play the adapter as it is, or merge with --dtype float32"
+            f"{_TOLERANCE[dtype]:g} are allowed in {dtype}; play the adapter as it is, or merge with --dtype float32"
         )
     return difference
-
-
-def distance(found: torch.Tensor, expected: torch.Tensor) -> float:
-    """Return the root mean square difference, in standard deviations of `expected`."""
-    return float((found - expected).square().mean().sqrt() / expected.std())
 
 
 def probe_tokens(codec: ChatCodec, vocabulary: int) -> torch.Tensor:
@@ -101,16 +94,15 @@ def probe_tokens(codec: ChatCodec, vocabulary: int) -> torch.Tensor:
 
 
 @torch.no_grad()
-def _logits(model: PreTrainedModel, tokens: torch.Tensor) -> torch.Tensor:
+def _logits(model: PreTrainedModel, tokens: torch.Tensor) -> np.ndarray:
     logits: torch.Tensor = model.eval()(input_ids=tokens.to(model.device)).logits
-    return logits.float().cpu()
+    return logits.float().cpu().numpy()
 
 
-def _stored_dtype(base: str) -> torch.dtype:
+def _stored_dtype(base: str) -> str:
     # The type in which a model's files hold its weights.
-    dtype = getattr(language_config(base).get_text_config(), "dtype", None)
-    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
-    return dtype if dtype in _TOLERANCE else torch.float32
+    dtype = str(getattr(language_config(base).get_text_config(), "dtype", None)).removeprefix("torch.")
+    return dtype if dtype in _TOLERANCE else "float32"
 
 
 def is_sharded(checkpoint: Path) -> bool:
@@ -119,25 +111,16 @@ def is_sharded(checkpoint: Path) -> bool:
 
 
 def consolidate(checkpoint: Path, out: Path) -> int:
-    """Gather a sharded checkpoint into one model directory.
+    """Gather a checkpoint made under FSDP (shards, config.json and tokenizer) into one model directory.
 
-    Args:
-        checkpoint: A training checkpoint made under FSDP: shards, config.json and tokenizer.
-        out: The new directory.
-
-    Returns:
-        The number of weights (tensors).
-
-    Raises:
-        ConfigError: If this is no such checkpoint, or `out` is not empty.
-        RunError: If the shards do not hold exactly the weights of the model.
+    Return the number of weights (tensors).
     """
     shards = checkpoint / _SHARDS if (checkpoint / _SHARDS).is_dir() else checkpoint
     if not (shards / INDEX).is_file():
         raise ConfigError(f"{checkpoint} holds no sharded checkpoint: neither it nor {_SHARDS} in it has a {INDEX}")
     if not (checkpoint / "config.json").is_file():
         raise ConfigError(f"{checkpoint} has no config.json; copy that of the model it was trained from into it")
-    _check_empty(out)
+    check_empty(out)
     codec, _ = load_codec(ModelSettings(path=str(checkpoint)))
     model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)), trust_remote_code=False)
     weights = read_shards(shards)
@@ -155,7 +138,8 @@ def consolidate(checkpoint: Path, out: Path) -> int:
     return len(weights)
 
 
-def _check_empty(out: Path) -> None:
+def check_empty(out: Path) -> None:
+    """Check that a directory to write is empty or missing."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; name another --out")
 
@@ -172,11 +156,7 @@ class _IndexReader(pickle.Unpickler):
 
 
 def read_shards(directory: Path) -> dict[str, torch.Tensor]:
-    """Read the tensors of a distributed checkpoint by name, in this one process.
-
-    Raises:
-        RunError: If the index is damaged, could run code, or lists anything but tensors in files of the directory.
-    """
+    """Read the tensors of a distributed checkpoint by name, in this one process."""
     _check_index(directory)
     with tempfile.TemporaryDirectory() as place:
         whole = Path(place) / "whole.pt"

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _KNOWN_LAYERS = {"full_attention", "sliding_attention"}
-_ONE_LENGTH = {"minimax"}
-"""Models that read padding like text, so that only prompts of the same length can share a batch."""
 
 Choose = Callable[[Tensor], Tensor]
 """Chooses the next token of each row, shape (rows,), from logits, shape (rows, vocabulary)."""
@@ -66,13 +64,6 @@ def left_padded(rows: Sequence[Sequence[int]], pad_id: int, device: torch.device
     return torch.tensor(tokens, device=device), torch.tensor(alive, device=device)
 
 
-def read_alike(model: PreTrainedModel, lengths: Sequence[int]) -> list[list[int]]:
-    """Group prompts that can share a batch, given their lengths in tokens."""
-    if model.config.model_type not in _ONE_LENGTH:
-        return [list(range(len(lengths)))]
-    return [[place for place, each in enumerate(lengths) if each == length] for length in sorted(set(lengths))]
-
-
 class RereadCache:
     """A stand-in for `GameCache` in searches that keeps tokens and reads all of them again every time."""
 
@@ -87,19 +78,14 @@ class RereadCache:
         """Append tokens and return the logits after the last of them, see `next_logits`."""
         for row, new, on in zip(self._rows, tokens.tolist(), alive.tolist(), strict=True):
             row += [token for token, is_token in zip(new, on, strict=True) if is_token]
-        found: list[Tensor] = [torch.empty(0)] * len(self._rows)
+        found: list[Tensor] = []
 
-        def take(places: Sequence[int]) -> Choose:
-            def choose(logits: Tensor) -> Tensor:
-                for place, row in zip(places, logits, strict=True):
-                    found[place] = row
-                return logits.argmax(-1)
+        def choose(logits: Tensor) -> Tensor:
+            found.append(logits)
+            return logits.argmax(-1)
 
-            return choose
-
-        for places in read_alike(model, [*map(len, self._rows)]):
-            generate(model, [self._rows[place] for place in places], 1, (), 0, take(places))
-        return torch.stack(found)
+        generate(model, self._rows, 1, (), 0, choose)
+        return found[0]
 
 
 class _Chosen(LogitsProcessor):

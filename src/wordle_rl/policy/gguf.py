@@ -44,11 +44,7 @@ def is_converted(path: str) -> bool:
 
 
 def converted_path(path: str) -> str:
-    """Return the directory of a model that `is_converted` knows, converting it on first use. Other paths are unchanged.
-
-    Raises:
-        ConfigError: If a package is missing, or the file is missing, damaged or of another architecture.
-    """
+    """Return the directory of a model that `is_converted` knows, converted on first use; other paths as they are."""
     if not is_converted(path):
         return path
     if path == BUNDLED:
@@ -60,11 +56,7 @@ def converted_path(path: str) -> str:
 
 
 def at_directory(settings: ModelSettings) -> ModelSettings:
-    """Apply `converted_path` to the path of some settings.
-
-    Raises:
-        ConfigError: As `converted_path` does.
-    """
+    """Apply `converted_path` to the path of some settings."""
     path = converted_path(settings.path)
     return settings if path == settings.path else settings.model_copy(update={"path": path})
 
@@ -107,12 +99,6 @@ def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of 
 
 
 def _convert(file: Path, directory: Path) -> None:
-    """Write a file's model as a transformers directory.
-
-    Raises:
-        ConfigError: If it cannot be read, or a tensor would be dropped.
-        OSError: If the directory cannot be written.
-    """
     num_tensors = _num_tensors(file)
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -140,11 +126,7 @@ def _convert(file: Path, directory: Path) -> None:
 
 
 def _num_tensors(file: Path) -> int:
-    """Count the tensors of a GGUF file of the llama family.
-
-    Raises:
-        ConfigError: If `gguf` is not installed, or the file is damaged or of another kind.
-    """
+    # The tensors of a file of the llama family; the header is read first, since other kinds fail late and obscurely.
     with file.open("rb") as content:
         if content.read(4) != b"GGUF":
             raise ConfigError(f"{file} is no GGUF file")

@@ -30,85 +30,67 @@ def num_shared_layers(text_config: PreTrainedConfig) -> int:
 
 
 class GrowingLayer(DynamicLayer):
-    """Keys and values of one layer, in buffers with spare room, so that adding a token or a row copies nothing else."""
+    """Keys and values of one layer, in buffers with spare room, so that adding a token or a row copies nothing else.
+
+    transformers' own layer copies all keys and values for every token.
+    """
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # transformers leaves it untyped
-        self._key_buffer: Tensor | None = None
-        self._value_buffer: Tensor | None = None
-        self._rows = 0
-        self.length = 0
+        self._buffers: list[Tensor] = []  # of keys and of values, shape (rows, heads, tokens, head_dim)
+        self._rows = self._length = 0  # the used part of both
 
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Append states of new tokens, shape (rows, heads, new, head_dim), and return all states."""
         self.is_initialized = True
         self.dtype, self.device = key_states.dtype, key_states.device
-        self._rows, end = len(key_states), self.length + key_states.shape[2]
-        self._key_buffer = self._with_room(self._key_buffer, key_states, end)
-        self._value_buffer = self._with_room(self._value_buffer, value_states, end)
-        self._key_buffer[: self._rows, :, self.length : end] = key_states
-        self._value_buffer[: self._rows, :, self.length : end] = value_states
-        self.length = end
-        return self.states()
+        rows, start, end = len(key_states), self._length, self._length + key_states.shape[2]
+        new = (key_states, value_states)
+        if not self._buffers:
+            self._buffers = [states.new_empty(*states.shape[:2], end + _room(end), states.shape[3]) for states in new]
+        for place, states in enumerate(new):
+            buffer = self._buffers[place]
+            if buffer.shape[2] < end:
+                grown = buffer.new_empty(*buffer.shape[:2], end + _room(end), buffer.shape[3])
+                grown[:rows, :, :start] = buffer[:rows, :, :start]
+                buffer = self._buffers[place] = grown
+            buffer[:rows, :, start:end] = states
+        return self._use(rows, end)
 
-    def _with_room(self, buffer: Tensor | None, states: Tensor, needed: int) -> Tensor:
-        if buffer is not None and buffer.shape[2] >= needed:
-            return buffer
-        rows, heads, _, head_dim = (states if buffer is None else buffer).shape
-        grown = states.new_empty(rows, heads, needed + _room(needed), head_dim)
-        if buffer is not None:
-            grown[: self._rows, :, : self.length] = buffer[: self._rows, :, : self.length]
-        return grown
-
-    def states(self) -> tuple[Tensor, Tensor]:
-        """Return keys and values as views of the used part of the buffers."""
-        assert self._key_buffer is not None
-        assert self._value_buffer is not None
-        self.keys = self._key_buffer[: self._rows, :, : self.length]
-        self.values = self._value_buffer[: self._rows, :, : self.length]
+    def _use(self, rows: int, length: int) -> tuple[Tensor, Tensor]:
+        # Views of the used part, where transformers looks for them.
+        self._rows, self._length = rows, length
+        self.keys, self.values = (buffer[:rows, :, :length] for buffer in self._buffers)
         return self.keys, self.values
 
     def fork(self, rows: Tensor) -> None:
         """Append copies of these rows."""
-        assert self._key_buffer is not None
-        assert self._value_buffer is not None
-        self._key_buffer = self._with_copies(self._key_buffer, rows)
-        self._value_buffer = self._with_copies(self._value_buffer, rows)
-        self._rows += len(rows)
-        self.states()
+        end, used = self._rows + len(rows), self._length
+        for place, buffer in enumerate(self._buffers):
+            if end > len(buffer):
+                grown = buffer.new_empty(max(end, 2 * len(buffer)), *buffer.shape[1:])
+                grown[: self._rows, :, :used] = buffer[: self._rows, :, :used]
+                buffer = self._buffers[place] = grown
+            buffer[self._rows : end, :, :used] = buffer[rows, :, :used]
+        self._use(end, used)
 
-    def _with_copies(self, buffer: Tensor, rows: Tensor) -> Tensor:
-        end = self._rows + len(rows)
-        if end > len(buffer):
-            grown = buffer.new_empty(max(end, 2 * len(buffer)), *buffer.shape[1:])
-            grown[: self._rows, :, : self.length] = buffer[: self._rows, :, : self.length]
-            buffer = grown
-        buffer[self._rows : end, :, : self.length] = buffer[rows, :, : self.length]
-        return buffer
+    def taken(self, rows: Tensor, columns: Tensor, length: int) -> GrowingLayer:
+        """Return a layer with these rows, and of each the `columns`, shape (rows, columns).
 
-    def copy_of(self, rows: Tensor, columns: Tensor, length: int) -> GrowingLayer:
-        """Return a new layer with what `take` would keep."""
-        layer = GrowingLayer()
-        layer.__dict__.update(self.__dict__)
-        layer.take(rows, columns, length)
-        return layer
-
-    def take(self, rows: Tensor, columns: Tensor, length: int) -> None:
-        """Keep these rows and columns.
-
-        Args:
-            rows: Rows to keep.
-            columns: Columns to keep of each row, shape (kept rows, columns); those from `length` on are spare room.
-            length: Number of columns in use.
+        The first `length` columns are in use, the others are spare room.
         """
-        assert self._key_buffer is not None
-        assert self._value_buffer is not None
-        # Layers can be on different devices.
-        rows, columns = rows.to(self._key_buffer.device), columns.to(self._key_buffer.device)
-        self._key_buffer = _taken(self._key_buffer, rows, columns)
-        self._value_buffer = _taken(self._value_buffer, rows, columns)
-        self._rows, self.length = len(rows), length
-        self.states()
+        layer = GrowingLayer()
+        layer.is_initialized, layer.dtype, layer.device = self.is_initialized, self.dtype, self.device
+        for buffer in self._buffers:
+            # Gather rows and columns in one pass, without an intermediate copy. Layers can be on different devices.
+            _, heads, capacity, head_dim = buffer.shape
+            some_rows, some_columns = rows.to(buffer.device), columns.to(buffer.device)
+            starts = (some_rows[:, None] * heads + torch.arange(heads, device=buffer.device)) * capacity
+            places = starts[:, :, None] + some_columns[:, None, :]  # (rows, heads, columns)
+            states = buffer.view(-1, head_dim).index_select(0, places.flatten())
+            layer._buffers.append(states.view(*places.shape, head_dim))
+        layer._use(len(rows), length)
+        return layer
 
 
 class GameCache:
@@ -119,9 +101,11 @@ class GameCache:
     """
 
     def __init__(self, num_layers: int, rows: int, device: torch.device) -> None:
-        self._layers = [GrowingLayer() for _ in range(num_layers)]
-        self.cache = Cache(layers=list(self._layers))
-        self.mask = torch.zeros(rows, 0, dtype=torch.long, device=device)
+        self._hold([GrowingLayer() for _ in range(num_layers)], torch.zeros(rows, 0, dtype=torch.long, device=device))
+
+    def _hold(self, layers: list[GrowingLayer], mask: Tensor) -> None:
+        self._layers, self.mask = layers, mask
+        self.cache = Cache(layers=list(layers))
 
     @classmethod
     def of_model(cls, model: PreTrainedModel, rows: int) -> GameCache:
@@ -130,11 +114,7 @@ class GameCache:
         return cls(text_config.num_hidden_layers - num_shared_layers(text_config), rows, model.device)
 
     def append_mask(self, new: Tensor) -> tuple[Tensor, Tensor]:
-        """Append the mask of new tokens, shape (rows, new), 0 for padding.
-
-        Returns:
-            The whole mask, shape (rows, all tokens), and the positions of the new tokens, shape (rows, new).
-        """
+        """Append the mask of new tokens, shape (rows, new); return the whole mask and the new tokens' positions."""
         read = self.mask.sum(dim=1, keepdim=True)  # positions count tokens, not columns
         self.mask = torch.cat([self.mask, new], dim=1)
         return self.mask, (read + new.cumsum(dim=1) - 1).clamp(min=0)
@@ -152,8 +132,8 @@ class GameCache:
             columns = mask.argsort(dim=1, stable=True)[:, mask.shape[1] - width :]
             mask = mask.gather(1, columns)
         with_room = torch.cat([columns, columns.new_zeros(len(rows), _room(width))], dim=1)
-        for layer in self._layers:
-            layer.take(rows, with_room, width)
+        for place, layer in enumerate(self._layers):  # one after the other, so that memory never holds two caches
+            self._layers[place] = self.cache.layers[place] = layer.taken(rows, with_room, width)
         self.mask = mask
 
     def fork(self, rows: Tensor) -> None:
@@ -167,9 +147,8 @@ class GameCache:
         width = self.mask.shape[1]
         columns = torch.arange(width + _room(width), device=rows.device) % width
         part = GameCache(0, 0, rows.device)
-        part.mask = self.mask[rows]
-        part._layers = [layer.copy_of(rows, columns.expand(len(rows), -1), width) for layer in self._layers]
-        part.cache = Cache(layers=list(part._layers))
+        layers = [layer.taken(rows, columns.expand(len(rows), -1), width) for layer in self._layers]
+        part._hold(layers, self.mask[rows])
         return part
 
     def take_back(self, part: GameCache, rows: Tensor) -> None:
@@ -179,37 +158,29 @@ class GameCache:
         new[rows] = part.mask[:, width:]
         self.mask = torch.cat([self.mask, new], dim=1)
         for layer, read in zip(self._layers, part._layers, strict=True):
-            added = (states[:, :, width:] for states in read.states())
+            added = (states[:, :, width:] for states in (read.keys, read.values))
             layer.update(*(each.new_zeros(len(new), *each.shape[1:]).index_copy_(0, rows, each) for each in added))
 
 
 def joined(first: GameCache, second: GameCache) -> GameCache:
     """Stack two caches; rows of the shorter one get holes on the left, so that all end in the same column."""
     width = max(first.mask.shape[1], second.mask.shape[1])
-    both = GameCache(0, 0, first.mask.device)
-    both.mask = torch.cat([pad(cache.mask, (width - cache.mask.shape[1], 0)) for cache in (first, second)])
+
+    def stacked(a: Tensor, b: Tensor) -> Tensor:
+        return torch.cat([pad(states, (0, 0, width - states.shape[2], 0)) for states in (a, b)])
+
+    layers = []
     for a, b in zip(first._layers, second._layers, strict=True):
         layer = GrowingLayer()
-        layer.update(*(_stacked(*states, width) for states in zip(a.states(), b.states(), strict=True)))
-        both._layers.append(layer)
-    both.cache = Cache(layers=list(both._layers))
+        layer.update(stacked(a.keys, b.keys), stacked(a.values, b.values))
+        layers.append(layer)
+    both = GameCache(0, 0, first.mask.device)
+    both._hold(layers, torch.cat([pad(cache.mask, (width - cache.mask.shape[1], 0)) for cache in (first, second)]))
     return both
-
-
-def _stacked(a: Tensor, b: Tensor, width: int) -> Tensor:
-    return torch.cat([pad(states, (0, 0, width - states.shape[2], 0)) for states in (a, b)])
 
 
 def _room(tokens: int) -> int:
     return max(32, tokens // 2)  # spare columns; growing by half makes appending a token cheap on average
-
-
-def _taken(buffer: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-    # Gather rows and columns of a (rows, heads, capacity, head_dim) buffer in one pass, without an intermediate copy.
-    _, heads, capacity, head_dim = buffer.shape
-    starts = (rows[:, None] * heads + torch.arange(heads, device=rows.device)) * capacity  # (taken, heads)
-    places = starts[:, :, None] + columns[:, None, :]  # (taken, heads, columns)
-    return buffer.view(-1, head_dim).index_select(0, places.flatten()).view(*places.shape, head_dim)
 
 
 def bytes_per_token(model: PreTrainedModel) -> int:
@@ -228,16 +199,9 @@ def search_cache(model: PreTrainedModel, rows: int) -> GameCache | RereadCache:
 
 
 def next_logits(model: PreTrainedModel, cache: GameCache | RereadCache, tokens: Tensor, alive: Tensor) -> Tensor:
-    """Read tokens into a cache and return the logits after the last one of each row.
+    """Read tokens into a cache and return the logits after the last one of each row, shape (rows, vocabulary), float32.
 
-    Args:
-        model: A model in inference mode.
-        cache: The tokens read so far; the new ones are appended.
-        tokens: Token ids, padded on the left, shape (rows, new).
-        alive: 1 on tokens, 0 on padding, same shape.
-
-    Returns:
-        Logits, shape (rows, vocabulary), float32.
+    `tokens` are padded on the left, shape (rows, new); `alive` is 1 on tokens and 0 on padding.
     """
     if isinstance(cache, RereadCache):
         return cache.read(model, tokens, alive)
@@ -265,15 +229,8 @@ def grouped_attention(
 ) -> tuple[Tensor, None]:
     """Softmax attention without dropout, with the signature that transformers asks for.
 
-    Args:
-        query: Shape (rows, heads, new, head_dim).
-        key: Shape (rows, kv_heads, all, head_dim); `heads` is a multiple of `kv_heads`.
-        value: Like `key`.
-        attention_mask: Added to the scores, shape (rows, 1, new, all), or None.
-        scaling: Factor of the scores.
-
-    Returns:
-        Output of shape (rows, new, heads, head_dim), and None in place of the weights.
+    `query` has shape (rows, heads, new, head_dim), `key` and `value` (rows, kv_heads, all, head_dim), and the mask,
+    which is added to the scores, (rows, 1, new, all). The output has shape (rows, new, heads, head_dim).
     """
     rows, heads, new, head_dim = query.shape
     folded = query.reshape(rows, key.shape[1], -1, head_dim)  # (rows, kv_heads, group x new, head_dim)
@@ -292,17 +249,18 @@ AttentionMaskInterface.register(GROUPED, eager_mask)
 
 
 @contextmanager
-def grouped(model: PreTrainedModel) -> Iterator[None]:
-    """Let a model with plain attention use `grouped_attention` within this context."""
-    if not _fits(model):
-        yield
-        return
-    before = model.config.get_text_config()._attn_implementation
-    model.set_attn_implementation(GROUPED)
+def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
+    """Put a model into evaluation mode, with `grouped_attention` if its own is plain, within this context."""
+    was_training, before = model.training, model.config.get_text_config()._attn_implementation
+    model.eval()
+    if is_grouped := _fits(model):
+        model.set_attn_implementation(GROUPED)
     try:
         yield
     finally:
-        model.set_attn_implementation(before)
+        model.train(was_training)
+        if is_grouped:
+            model.set_attn_implementation(before)
 
 
 def _fits(model: PreTrainedModel) -> bool:

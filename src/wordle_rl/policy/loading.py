@@ -56,14 +56,8 @@ SMALL_VOCABULARY = 4096
 def load_model(settings: ModelSettings, seed: int, device_map: str | None = None) -> tuple[PreTrainedModel, ChatCodec]:
     """Build the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer.
 
-    Args:
-        settings: The model.
-        seed: Random seed of new weights.
-        device_map: Where transformers places the weights (`auto`, `cpu`, `cuda:1`), for play only. None: the device of
-            this process.
-
-    Raises:
-        ConfigError: If there is no such model, or it is damaged.
+    `device_map` says where transformers places the weights (`auto`, `cpu`, `cuda:1`), for play only. None: the device
+    of this process.
     """
     library_logging.disable_progress_bar()  # its bars would tear ours
     named, settings = settings.path, at_directory(settings)
@@ -78,7 +72,10 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
     if attention := attention_of(settings):
         by_choice = settings.attn_implementation is not None
         plain = not by_choice and (model.num_parameters() < SMALL or not _fits_sdpa(model))
-        model.set_attn_implementation("eager" if plain else attention)
+        try:
+            model.set_attn_implementation("eager" if plain else attention)
+        except (ImportError, ValueError) as error:
+            raise ConfigError(f"model.attn_implementation {attention!r}: {first_line(error)}") from error
     # A setting for training elsewhere; with it on, no pass with a key/value cache works.
     if getattr(text := model.config.get_text_config(), "output_router_logits", False):
         text.output_router_logits = False
@@ -93,16 +90,8 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
 
 
 def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed: int) -> PreTrainedModel:
-    model = make_model(
-        tokenizer,
-        hidden_size=settings.hidden_size,
-        num_layers=settings.num_layers,
-        num_heads=settings.num_heads,
-        num_kv_heads=settings.num_kv_heads,
-        intermediate_size=settings.intermediate_size,
-        max_length=settings.max_length,
-        seed=seed,
-    )
+    sizes = ("hidden_size", "num_layers", "num_heads", "num_kv_heads", "intermediate_size", "max_length")
+    model = make_model(tokenizer, **{name: getattr(settings, name) for name in sizes}, seed=seed)
     return model if settings.dtype == "auto" else model.to(getattr(torch, settings.dtype))
 
 
@@ -131,39 +120,24 @@ def attention_of(settings: ModelSettings) -> str | None:
 
     On a CPU, plain attention is twice as fast for a small model's short games, and `load_model` uses it for every small
     model. With the long prompts of a pretrained model it would double the memory of a backward pass.
-
-    Raises:
-        ConfigError: If a required package is missing.
     """
     attention = settings.attn_implementation
-    if attention is None:
-        if device_kind() == "cuda":
-            return None
+    if attention is None and device_kind() != "cuda":
         return "eager" if settings.path == "tiny" else "sdpa"
-    if attention == "flash_attention_2":
-        if find_spec("flash_attn") is None:
-            raise ConfigError(
-                "model.attn_implementation 'flash_attention_2' needs a package that is not installed: "
-                "pip install flash-attn, or use 'sdpa'"
-            )
-        if settings.dtype == "float32":
-            raise ConfigError(
-                "model.attn_implementation 'flash_attention_2' computes in 16 bits; set model.dtype to 'bfloat16'"
-            )
-    elif attention not in {"eager", "sdpa", "flash_attention_3", "flex_attention"} and "/" not in attention:
+    if attention == "flash_attention_2" and find_spec("flash_attn") is None:
         raise ConfigError(
-            f"unknown model.attn_implementation {attention!r}: use eager, sdpa, flash_attention_2, flash_attention_3, "
-            "flex_attention, or a kernel of the hub"
+            "model.attn_implementation 'flash_attention_2' needs a package that is not installed: "
+            "pip install flash-attn, or use 'sdpa'"
+        )
+    if attention == "flash_attention_2" and settings.dtype == "float32":
+        raise ConfigError(
+            "model.attn_implementation 'flash_attention_2' computes in 16 bits; set model.dtype to 'bfloat16'"
         )
     return attention
 
 
 def check_packages(settings: ModelSettings) -> None:
-    """Check packages and hardware before anything is loaded.
-
-    Raises:
-        ConfigError: If something is missing. The message says how to get it.
-    """
+    """Check packages and hardware before anything is loaded."""
     attention_of(settings)
     if settings.dtype == "bfloat16":
         check_bf16('model.dtype "bfloat16"')
@@ -172,11 +146,7 @@ def check_packages(settings: ModelSettings) -> None:
 
 
 def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
-    """Return a model's codec and its context length in tokens (None if unknown), without loading weights.
-
-    Raises:
-        ConfigError: If there is no such model, or it is damaged.
-    """
+    """Return a model's codec and its context length in tokens (None if unknown), without loading weights."""
     if settings.path == "tiny":
         return _make_codec(make_tokenizer(), settings), settings.max_length
     settings = at_directory(settings)
@@ -199,10 +169,8 @@ def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> 
 
 
 def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> list[int]:
-    """Return special tokens at which the model's makers let it stop, from its generation_config.json if there is one.
-
-    Ordinary tokens are ignored: a stop inside words would cut replies, and many small models list one by mistake.
-    """
+    # Special tokens at which the model's makers let it stop. Ordinary ones are ignored: a stop inside words would cut
+    # replies, and many small models list one by mistake.
     if settings.path == "tiny":
         return []
     try:
@@ -237,10 +205,12 @@ def _check_directory(path: str) -> None:
                 raise ConfigError(f"{path} holds {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; copy the whole adapter")
         elif not (directory / "config.json").is_file():
             raise ConfigError(f"{path} is no model directory: it has no config.json")
-        if not any(directory.glob("*.safetensors")) and (pickles := _pickled_weights(directory)):
+        if not any(directory.glob("*.safetensors")) and (
+            pickles := [*directory.glob("*.bin"), *directory.glob("*.pth")]
+        ):
             raise ConfigError(
-                f"{path} holds its weights as a pickle ({pickles[0]}), which can run code and is not loaded; have it "
-                "saved as safetensors"
+                f"{path} holds its weights as a pickle ({pickles[0].name}), which can run code and is not loaded; have "
+                "it saved as safetensors"
             )
         for file in sorted(directory.glob("*.safetensors")):
             try:
@@ -252,26 +222,14 @@ def _check_directory(path: str) -> None:
         raise ConfigError(f"no model directory {path}; name an existing one")
 
 
-def _pickled_weights(directory: Path) -> list[str]:
-    patterns = ("pytorch_model*.bin", "adapter_model*.bin", "consolidated*.pth")
-    return sorted({file.name for pattern in patterns for file in directory.glob(pattern)})
-
-
 def save_model(
     model: PreTrainedModel, codec: ChatCodec, directory: Path, state_dict: dict[str, Any] | None = None
 ) -> None:
     """Save weights, tokenizer and training chat template to a directory, atomically.
 
-    The stored generation settings name every token that ends a turn, so that servers stop where the policy does.
-
-    Args:
-        model: A whole model, or a base model with adapters (only the adapters are saved).
-        codec: Its tokenizer and template.
-        directory: Target. Other files in it stay.
-        state_dict: All weights, if the model holds only a shard of them.
-
-    Raises:
-        RunError: If they cannot be written.
+    Of a model with adapters only these are saved. Other files in the directory stay. `state_dict` holds all weights if
+    the model is only a shard of them. The stored generation settings name every token that ends a turn, so that servers
+    stop where the policy does.
     """
     if model.generation_config is not None:
         stops = sorted(codec.stop_ids)
@@ -290,11 +248,7 @@ def save_model(
 
 @contextmanager
 def written_whole(directory: Path) -> Iterator[Path]:
-    """Yield a temporary directory beside `directory`, and move its files over once all are written.
-
-    Raises:
-        RunError: If they cannot be written.
-    """
+    """Yield a temporary directory beside `directory`, and move its files over once all are written."""
     partial = directory.with_name(f".{directory.name}.partial")
     try:
         yield partial
@@ -308,11 +262,7 @@ def written_whole(directory: Path) -> Iterator[Path]:
 
 
 def load_weights(model: PreTrainedModel, directory: Path) -> None:
-    """Load weights that `save_model` wrote back into a model; for adapters, only theirs.
-
-    Raises:
-        ConfigError: If the directory is damaged.
-    """
+    """Load weights that `save_model` wrote back into a model; for adapters, only theirs."""
     if has_adapters(model):
         from peft import set_peft_model_state_dict
 
@@ -326,11 +276,7 @@ def load_weights(model: PreTrainedModel, directory: Path) -> None:
 
 
 def context_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | None:
-    """Return the longest prompt that leaves room for a completion in the context; None if the context is unknown.
-
-    Raises:
-        ConfigError: If the context is shorter than a completion may be.
-    """
+    """Return the longest prompt that leaves room for a completion in the context; None if the context is unknown."""
     context = context_length(model)
     if context is None:
         return None
@@ -344,11 +290,7 @@ def context_budget(model: PreTrainedModel, sampling: SamplingSettings) -> int | 
 
 
 def load_numbers(settings: ModelSettings) -> ModelNumbers:
-    """Compute a model's sizes from its configuration alone, without weights.
-
-    Raises:
-        ConfigError: If there is no such model, or it is damaged.
-    """
+    """Compute a model's sizes from its configuration alone, without weights."""
     if settings.path == "tiny":
         with torch.device("meta"):
             model, four_bit = _make_tiny(make_tokenizer(), settings, 0), 0
@@ -389,7 +331,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
 
 
 def _largest(text: PreTrainedConfig, name: str) -> int | None:
-    """Return a per-layer size, the largest if layers differ; None if the configuration lacks it."""
+    # A size of the layers, the largest if they differ; None if the configuration lacks it.
     sizes: list[int] = []
     for layer in getattr(text, "per_layer_config", None) or [text]:  # older releases configure all layers at once
         size = getattr(layer, name, None)

@@ -29,11 +29,7 @@ _SAFE: dict[str, Any] = {"use_safetensors": True, "trust_remote_code": False}
 
 
 def language_config(path: str) -> PreTrainedConfig:
-    """Return the configuration of the model to load: the model's, or that of its text part.
-
-    Raises:
-        ConfigError: If transformers has no causal model for the text part.
-    """
+    """Return the configuration of the model to load: the model's, or that of its text part."""
     config: PreTrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
     text = config.get_text_config()
     if not _is_more_than_text(config):
@@ -59,16 +55,7 @@ def _is_more_than_text(config: PreTrainedConfig) -> bool:
 
 
 def load_language_model(path: str, dtype: torch.dtype | str, **extra: Any) -> PreTrainedModel:
-    """Load a causal model, or the text part of a larger one.
-
-    Args:
-        path: A directory or hub name.
-        dtype: Type of the weights; "auto": as stored.
-        extra: Further arguments of `from_pretrained`.
-
-    Raises:
-        ConfigError: If the text part is unknown or incomplete.
-    """
+    """Load a causal model, or the text part of a larger one; `extra` are arguments of `from_pretrained`."""
     config = language_config(path)
     if not is_text_part(path):
         whole: PreTrainedModel = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, **_SAFE, **extra)

@@ -44,17 +44,8 @@ _TAGS = re.compile(r"</?(?:think|guess)>")
 class OpenAISampler:
     """Sample replies from a chat endpoint. If a request keeps failing, its game is an error, never a loss.
 
-    Args:
-        endpoint: Address and key.
-        model: Name of the model at the endpoint.
-        sampling: How to draw tokens, and the most tokens of a reply.
-        patience: Number of concurrent requests, and their timeout.
-        thinking: Whether replies can or must think. If one must and does not, separate reasoning stands in.
-        endpoint_default_sampling: Send neither temperature nor top_p, since some models accept only their defaults.
-        max_retries: Retries after rate limits, timeouts and server errors, with growing pauses.
-
-    Raises:
-        ConfigError: If the endpoint does not answer or refuses the key.
+    If a reply must think and does not, separate reasoning stands in. With `endpoint_default_sampling` neither
+    temperature nor top_p is sent, since some models accept only their defaults.
     """
 
     def __init__(
@@ -121,11 +112,7 @@ class OpenAISampler:
 
 
 def check_endpoint(endpoint: Endpoint) -> None:
-    """Check that an endpoint answers and accepts the key, by listing its models, which costs nothing.
-
-    Raises:
-        ConfigError: If it does not answer or refuses the key.
-    """
+    """Check that an endpoint answers and accepts the key, by listing its models, which costs nothing."""
 
     async def list_models() -> None:
         client = AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=_LOOK_S, max_retries=0)
@@ -161,11 +148,7 @@ class EndpointClient:
     """Client for one model of an endpoint. Requests run concurrently and all wait when the server is overloaded.
 
     Args:
-        endpoint: Address and key.
-        model: Name of the model at the endpoint.
-        max_completion_tokens: Most tokens of a reply.
-        temperature: None: the endpoint's default.
-        top_p: None: the endpoint's default.
+        temperature: None: the endpoint's default; as for `top_p`.
         timeout_s: Timeout of one attempt, in seconds, until the last byte.
         max_retries: Retries of a request after rate limits, timeouts, server errors and unreadable responses.
         wait: Called before every attempt with the seconds to pause; if it raises, the request ends.
@@ -206,12 +189,9 @@ class EndpointClient:
         await self._openai.close()
 
     async def ask(self, messages: Sequence[Message], read: Callable[[object], T], seed: int | None = None) -> T:
-        """Send a conversation and return the parsed response.
+        """Send a conversation and return the response as parsed by `read`.
 
-        Args:
-            messages: The conversation.
-            read: Parses a response; a `ValueError` means that it is unusable and the request is sent again.
-            seed: Seed to send along. None: send none.
+        A `ValueError` of `read` means that the response is unusable, and the request is sent again.
 
         Raises:
             RequestFailedError: If the request is refused for good, or all attempts fail.
@@ -249,11 +229,7 @@ class EndpointClient:
 def pause_before_retry(headers: Mapping[str, str], attempt: int) -> float:
     """Return the seconds to wait before a retry: as long as the server asks for, otherwise exponential backoff.
 
-    A random part keeps clients from returning all at once.
-
-    Args:
-        headers: Headers of the response, names in lower case.
-        attempt: Number of failed attempts so far, from 1.
+    A random part keeps clients from returning all at once. `attempt` counts failed attempts, from 1.
     """
     if asked := _asked_pause_s(headers):
         return asked * random.uniform(1, 1.1)
@@ -261,13 +237,12 @@ def pause_before_retry(headers: Mapping[str, str], attempt: int) -> float:
 
 
 def _asked_pause_s(headers: Mapping[str, str]) -> float | None:
-    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
-        with suppress(ValueError):
-            seconds = float(headers.get(name, "")) * unit_s
-            if 0 <= seconds < math.inf:
-                return seconds
+    asked = headers.get("retry-after", "")
+    with suppress(ValueError):
+        seconds = float(headers["retry-after-ms"]) / 1000 if "retry-after-ms" in headers else float(asked)
+        return seconds if 0 <= seconds < math.inf else None
     with suppress(ValueError, OverflowError):
-        return max(0.0, parsedate_to_datetime(headers.get("retry-after", "")).timestamp() - time.time())
+        return max(0.0, parsedate_to_datetime(asked).timestamp() - time.time())
     return None
 
 
@@ -277,36 +252,26 @@ class AnswerError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message, its texts without lone surrogates, which no file can hold.
-
-    Attributes:
-        text: The text.
-        reasoning: Reasoning that the endpoint sent separately.
-        finish: Why it ended, in the endpoint's words: usually `stop`, or `length` if it was cut.
-    """
+    """One message, its texts without lone surrogates, which no file can hold."""
 
     text: str
     reasoning: str = ""
+    """Reasoning that the endpoint sent separately."""
     finish: str = "stop"
+    """Why it ended, in the endpoint's words: usually `stop`, or `length` if it was cut."""
 
 
 def read_answer(answer: object, clean: Callable[[str], str] = str) -> Said:
-    """Return the message of a response; `clean` removes secrets from its texts.
-
-    Raises:
-        AnswerError: If there is no message, it is not text, or an error ended it early.
-    """
+    """Return the message of a response; `clean` removes secrets from its texts."""
     if not isinstance(answer, ChatCompletion):
-        raise AnswerError("the endpoint sent no choices")
+        raise AnswerError("the endpoint sent no chat completion")
     if error := (answer.model_extra or {}).get("error"):
         raise AnswerError(f"the endpoint sent an error: {_message_of(error)}")
     # The client does not validate what it parses, so every part can be of any type.
     choices: object = answer.choices
-    if not isinstance(choices, list) or not choices:
-        raise AnswerError("the endpoint sent no choices")
-    choice: object = choices[0]
+    choice: object = choices[0] if isinstance(choices, list) and choices else None
     if not isinstance(choice, Choice) or not isinstance(choice.message, ChatCompletionMessage):
-        raise AnswerError("the endpoint sent a choice without a message")
+        raise AnswerError("the endpoint sent no choice with a message")
     finish: object = choice.finish_reason
     if finish == "error":
         raise AnswerError(f"an error ended the reply early: {_message_of((choice.model_extra or {}).get('error'))}")
@@ -321,13 +286,10 @@ def read_answer(answer: object, clean: Callable[[str], str] = str) -> Said:
 
 
 def as_reply(said: Said, thinking: Thinking) -> tuple[str, bool]:
-    """Convert a message to a reply that the game can parse.
+    """Convert a message to a reply that the game can parse, and say if its thinking is the separate reasoning.
 
     If the prompt ended with `<think>`, it is put back. If thinking is required and missing, separate reasoning is
     prepended as `<think>…</think>`.
-
-    Returns:
-        The reply, and whether its thinking is the separate reasoning.
     """
     text = with_opened_thought(said.text)
     reasoning = _TAGS.sub(" ", said.reasoning).strip()

@@ -54,15 +54,10 @@ class Endpoint:
 
 
 def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) -> Endpoint:
-    """Return the endpoint of a provider, with its key from the environment or from `.env`.
+    """Return the endpoint of a provider, with its key from the environment or from `.env` in `directory`.
 
-    Args:
-        provider: A name in `PROVIDERS`, or an address with http:// or https://.
-        directory: Directory of `.env`.
-        with_user: Allow user and password in an address, for your own server behind a proxy.
-
-    Raises:
-        ConfigError: If there is no such provider, or its key is missing or malformed.
+    `provider` is a name in `PROVIDERS`, or an address with http:// or https://. `with_user` allows user and password in
+    it, for your own server behind a proxy.
     """
     found = PROVIDERS.get(provider) or _BY_ADDRESS.get(provider.rstrip("/"))
     if found is None:
@@ -108,11 +103,7 @@ _LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
 
 
 def read_env_file(path: Path) -> dict[str, str]:
-    """Read `NAME=value` lines; values can be quoted, `export` and comments are skipped. A missing file is empty.
-
-    Raises:
-        ConfigError: If the file is not text.
-    """
+    """Read `NAME=value` lines; values can be quoted, `export` and comments are skipped. A missing file is empty."""
     if not path.is_file():
         return {}
     try:

@@ -22,11 +22,10 @@ RANDOM_PLAYERS = ("consistent", "random")
 
 
 class _WithoutModel(ABC):
-    def __init__(self, prompter: Prompter, seed: int) -> None:
+    def __init__(self, words: WordList, prompter: Prompter, seed: int = 0) -> None:
         self.codec = None
-        self._prompter = prompter
-        self._seed = seed
-        self._rng = random.Random(seed)
+        self._words, self._prompter, self._seed = words, prompter, seed
+        self.begin()
 
     def begin(self) -> None:
         """Restart the random stream, so that the same games are played again."""
@@ -45,16 +44,15 @@ class SolverSampler(_WithoutModel):
     """Play the solver's best guess, or a random listed word if no answer fits."""
 
     def __init__(self, solver: Solver, prompter: Prompter, seed: int = 0) -> None:
-        super().__init__(prompter, seed)
+        super().__init__(solver.words, prompter, seed)
         self._solver = solver
 
     def _guess(self, request: Request) -> str:
         seen = [(turn.guess, turn.marks) for turn in request.turns if turn.guess and turn.marks]
         candidates = self._solver.candidates(seen)
         if not len(candidates):
-            return self._rng.choice(self._solver.words.guesses)
-        turns_left = self._prompter.rules.max_turns - sum(turn.costs_turn for turn in request.turns)
-        return self._solver.best_guess(candidates, turns_left)
+            return self._rng.choice(self._words.guesses)
+        return self._solver.best_guess(candidates, self._prompter.turns_left(request.turns))
 
 
 class ConsistentSampler(_WithoutModel):
@@ -64,8 +62,7 @@ class ConsistentSampler(_WithoutModel):
     """
 
     def __init__(self, solver: Solver, prompter: Prompter, seed: int = 0) -> None:
-        super().__init__(prompter, seed)
-        self._words = solver.words
+        super().__init__(solver.words, prompter, seed)
         self._fitting = fitting_answers(solver)
 
     def _guess(self, request: Request) -> str:
@@ -75,10 +72,6 @@ class ConsistentSampler(_WithoutModel):
 
 class RandomSampler(_WithoutModel):
     """Play a random listed word, whatever the board: the floor for all results."""
-
-    def __init__(self, words: WordList, prompter: Prompter, seed: int = 0) -> None:
-        super().__init__(prompter, seed)
-        self._words = words
 
     def _guess(self, _request: Request) -> str:
         return self._rng.choice(self._words.guesses)
@@ -96,18 +89,9 @@ def is_own_player(name: str) -> bool:
 class OwnSampler:
     """Ask your own player, from outside the package.
 
-    The import path names a function that takes all boards of a turn, or a class. A class is created once with the word
-    list and a seed, and its instance is called. The player sees only boards, so it cannot know the secret.
-
-    Args:
-        path: `module:attribute`.
-        setting: Name of the setting, for error messages.
-        words: The word list.
-        prompter: Turns a guess into a reply.
-        seed: Seed for the class.
-
-    Raises:
-        ConfigError: If there is no such function or class, or it takes other arguments.
+    `path` is the import path, `module:attribute`, of a function that takes all boards of a turn, or of a class. A class
+    is created once with the word list and a seed, and its instance is called. The player sees only boards, so it cannot
+    know the secret. `setting` is named in error messages.
     """
 
     def __init__(self, path: str, setting: str, words: WordList, prompter: Prompter, seed: int = 0) -> None:
@@ -127,17 +111,10 @@ class OwnSampler:
         """Do nothing: every call passes whole boards."""
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return one reply per request.
-
-        Raises:
-            ConfigError: If the player does not return one text per board.
-        """
+        """Return one reply per request."""
         replies = self._play([request.turns for request in requests])
-        if (
-            not isinstance(replies, list | tuple)
-            or len(replies) != len(requests)
-            or not all(isinstance(reply, str) for reply in replies)
-        ):
+        texts = isinstance(replies, list | tuple) and all(isinstance(reply, str) for reply in replies)
+        if not texts or len(replies) != len(requests):
             raise ConfigError(
                 f"{self._shown} must return a list with one guess or reply (text) per board, {len(requests)} here"
             )

@@ -81,11 +81,7 @@ def make_model(
     max_length: int = 1024,
     seed: int = 0,
 ) -> PreTrainedModel:
-    """Build a randomly initialised Qwen3. The default size has about 0.8 M parameters.
-
-    Raises:
-        ValueError: If the heads do not divide the width.
-    """
+    """Build a randomly initialised Qwen3. The default size has about 0.8 M parameters."""
     if hidden_size % num_heads or num_heads % num_kv_heads:
         raise ValueError(
             f"hidden_size {hidden_size} must be a multiple of num_heads {num_heads}, and num_heads a multiple of "

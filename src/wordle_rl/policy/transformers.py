@@ -11,8 +11,7 @@ every turn.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -24,9 +23,9 @@ from wordle_rl.policy.base import Completion, Request, word_beam
 from wordle_rl.policy.batches import Batch, Batches
 from wordle_rl.policy.constrain import State, WordConstraint
 from wordle_rl.policy.drawing import draw, limited
-from wordle_rl.policy.generate import generate, left_padded, needs_generate, read_alike
-from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, grouped, next_logits
-from wordle_rl.policy.likeliest_word import WordSearch, opening_of
+from wordle_rl.policy.generate import generate, left_padded, needs_generate
+from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, next_logits, sampling_mode
+from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
 
 if TYPE_CHECKING:
@@ -80,15 +79,10 @@ class _Replies:
 
 
 class TransformersSampler:
-    """Sample replies from a model in this process.
+    """Sample replies from a causal language model in this process.
 
-    Args:
-        model: Any causal language model; in evaluation mode while it samples.
-        codec: Its tokenizer and chat template.
-        settings: How to draw tokens.
-        seed: Seed of the sampler's random stream, which continues over all games.
-        constraint: Limits guesses to listed words, see `make_constraint`. Greedy replies then name the likeliest word
-            (`likeliest_word`). None: any token can follow.
+    The random stream of `seed` continues over all games. With a constraint (`make_constraint`), greedy replies name the
+    likeliest listed word (`WordSearch`).
     """
 
     sampled_by: EngineName = "transformers"
@@ -173,24 +167,23 @@ class TransformersSampler:
 
     def _generate_into(self, found: dict[int, Completion], requests: Sequence[Request]) -> None:
         stops = torch.tensor(sorted(self.codec.stop_ids), device=self.model.device)
-        for places in read_alike(self.model, [len(request.prompt_ids) for request in requests]):
-            for first in range(0, len(places), self._size):
-                part = [requests[place] for place in places[first : first + self._size]]
-                replies = _Replies(len(part), stops)
-                states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(part)
+        for first in range(0, len(requests), self._size):
+            part = requests[first : first + self._size]
+            replies = _Replies(len(part), stops)
+            states: Sequence[State | None] = [self._constraint.start if self._constraint else None] * len(part)
 
-                def choose(logits: Tensor, replies: _Replies = replies) -> Tensor:
-                    nonlocal states
-                    chosen, logprobs = self._choose(logits, states, replies.running)
-                    replies.add(chosen, logprobs)
-                    states = self._after(states, chosen)
-                    return chosen
+            def choose(logits: Tensor, replies: _Replies = replies) -> Tensor:
+                nonlocal states
+                chosen, logprobs = self._choose(logits, states, replies.running)
+                replies.add(chosen, logprobs)
+                states = self._after(states, chosen)
+                return chosen
 
-                prompts = [request.prompt_ids for request in part]
-                limit = self.settings.max_completion_tokens
-                generate(self.model, prompts, limit, self.codec.stop_ids, self.codec.pad_id, choose)
-                replies.finish()
-                found |= dict(zip((request.game_id for request in part), self._completions(part, replies), strict=True))
+            prompts = [request.prompt_ids for request in part]
+            limit = self.settings.max_completion_tokens
+            generate(self.model, prompts, limit, self.codec.stop_ids, self.codec.pad_id, choose)
+            replies.finish()
+            found |= dict(zip((request.game_id for request in part), self._completions(part, replies), strict=True))
 
     def _completions(self, requests: Sequence[Request], replies: _Replies) -> list[Completion]:
         self._name_likeliest(requests, replies)
@@ -202,7 +195,7 @@ class TransformersSampler:
             return
         found = {}
         for game, (request, ids) in enumerate(zip(requests, replies.ids, strict=True)):
-            if (opening := opening_of(request.prompt_ids, ids, self._constraint)) is not None:
+            if (opening := opening_of(request.prompt_ids, ids, self._constraint.grammar)) is not None:
                 found[game] = opening
         words = WordSearch(self.model, self._constraint, self.codec.stop_ids, self.codec.pad_id, self._word_beam)
         endings = words.search([*found.values()], self.settings.max_completion_tokens, self._search_rows)
@@ -289,18 +282,6 @@ class TransformersSampler:
         if self._constraint is not None:
             logits = limited(logits, self._constraint, states, running)
         return draw(logits, self.settings, self._generator)
-
-
-@contextmanager
-def sampling_mode(model: PreTrainedModel) -> Iterator[None]:
-    """Put the model into evaluation mode with grouped attention within this context."""
-    was_training = model.training
-    model.eval()
-    try:
-        with grouped(model):
-            yield
-    finally:
-        model.train(was_training)
 
 
 def _sliding_window(text_config: PreTrainedConfig) -> int | None:

@@ -11,7 +11,7 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, SamplingSettings
@@ -20,7 +20,7 @@ from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import ReplyProcessor, WordConstraint
 
 if TYPE_CHECKING:
-    from vllm import RequestOutput, SamplingParams
+    from vllm import LLM, RequestOutput, SamplingParams
 
 _FREE_SHARE = 0.9
 """Fraction of free GPU memory for an engine of our own."""
@@ -28,34 +28,19 @@ _CONSTRAIN = "wordle_rl_constrain"
 """The extra argument of a request that asks for listed words only."""
 
 
-class TokenGenerator(Protocol):
-    """What we use of `vllm.LLM`; log-probabilities must be the processed ones."""
-
-    def generate(
-        self, prompts: Any, sampling_params: Sequence[SamplingParams], *, use_tqdm: bool
-    ) -> Sequence[RequestOutput]:
-        """Return one output per prompt, in order."""
-
-
 class VLLMSampler:
     """Sample the replies of all games of a turn in one call of an engine.
 
-    Every request has its own random stream, so results do not depend on how the engine batches requests.
-
-    Args:
-        engine: The engine, with the weights that play.
-        codec: Tokenizer and chat template of its model.
-        settings: How to draw tokens.
-        seed: Seed of the streams, which continue over all games.
-        max_length: Most tokens of prompt and reply. A longer prompt is an error, never a loss. None: no limit.
-        constrained: Apply the constraint that the engine was created with.
+    Every request has its own random stream, so results do not depend on how the engine batches requests. A prompt that
+    leaves no room for a reply in `max_length` tokens is an error, never a loss. `constrained` applies the constraint
+    that the engine was created with.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
 
     def __init__(
         self,
-        engine: TokenGenerator,
+        engine: LLM,  # its log-probabilities must be the processed ones
         codec: ChatCodec,
         settings: SamplingSettings | None = None,
         seed: int = 0,
@@ -125,17 +110,7 @@ def make_engine(
     """Load a model directory into an engine of its own and return its sampler.
 
     The engine runs in this process and takes nine tenths of the free GPU memory. On a GPU vLLM chooses the data type
-    (16 bits), on a CPU it is float32.
-
-    Args:
-        directory: A complete model; merge adapters first.
-        codec: Its tokenizer and chat template.
-        settings: How to draw tokens.
-        constraint: Limits guesses to listed words, see `make_constraint`. None: any token can follow.
-        seed: Seed of everything drawn at random.
-
-    Raises:
-        ConfigError: If vLLM cannot serve the model on this machine.
+    (16 bits), on a CPU it is float32. Merge adapters first.
     """
     quiet_vllm()
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # in this process, so that nothing is left running afterwards

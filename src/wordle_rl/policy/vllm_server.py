@@ -14,19 +14,15 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException
 from typing import Any, Literal
-from urllib.error import HTTPError
-from urllib.request import Request as HttpRequest
 from urllib.request import urlopen
 
+from openai import OpenAI, OpenAIError
+
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
 from wordle_rl.policy.base import Completion, Request
 
-_MOST_AT_ONCE = 256
-"""Concurrent requests of one process; each holds a thread."""
-_TRIES = 4
-_FIRST_PAUSE_S = 0.5
-_TIMEOUT_S = 600.0
+_RETRIES = 3
 _LOOK_S = 10.0
 _LOOK_EVERY_S = 1.0
 
@@ -39,18 +35,12 @@ class ServedModel:
     max_length: int
 
 
-def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.0) -> list[ServedModel] | None:
-    """List the models of a vLLM server; None if no server answers.
-
-    Args:
-        server: Address without `/v1`.
-        timeout_s: Timeout of one attempt, in seconds.
-        wait_s: How long to wait for the server to come up, in seconds.
-    """
+def served_models(server: str, *, wait_s: float = 0.0) -> list[ServedModel] | None:
+    """List the models of a vLLM server, for which to wait `wait_s` seconds at most; None if no server answers."""
     deadline = time.monotonic() + wait_s
     while True:
         try:
-            cards = _json_of(f"{server.rstrip('/')}/v1/models", timeout_s)["data"]
+            cards = _json_of(f"{server.rstrip('/')}/v1/models")["data"]
             return [ServedModel(str(card["id"]), int(card["max_model_len"])) for card in cards]
         except (OSError, HTTPException, ValueError, KeyError, TypeError):  # nothing there yet, or something else
             if time.monotonic() >= deadline:
@@ -59,13 +49,9 @@ def served_models(server: str, *, timeout_s: float = _LOOK_S, wait_s: float = 0.
 
 
 def check_takes_weights(server: str) -> None:
-    """Check that a server takes weights and returns the log-probabilities that it samples from.
-
-    Raises:
-        ConfigError: If not; it names the missing option of `vllm serve`.
-    """
+    """Check that a server takes weights and returns the log-probabilities that it samples from."""
     try:
-        found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json", _LOOK_S)["vllm_config"]
+        found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json")["vllm_config"]
         transfer, mode = found["weight_transfer_config"], found["model_config"]["logprobs_mode"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         raise ConfigError(
@@ -82,31 +68,27 @@ def check_takes_weights(server: str) -> None:
         )
 
 
-def _json_of(url: str, timeout_s: float) -> Any:
-    with urlopen(url, timeout=timeout_s) as reply:
+def _json_of(url: str) -> Any:
+    with urlopen(url, timeout=_LOOK_S) as reply:
         return json.load(reply)
 
 
 class ServerSampler:
     """Sample the replies of all games of a turn, each with a request and a seed of its own.
 
-    If a request keeps failing, its game is an error, never a loss.
-
-    Args:
-        server: Address of the server, without `/v1`.
-        model: The model on the server.
-        codec: Its tokenizer and chat template.
-        settings: How to draw tokens.
-        seed: Seed of the requests' seeds, which continue over all games.
+    If a request keeps failing, its game is an error, never a loss. `server` gives address, timeout and number of
+    concurrent requests.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
 
     def __init__(
-        self, server: str, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int
+        self, server: GRPOSettings, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int
     ) -> None:
         self.codec, self.settings = codec, settings
-        self._url, self._model = f"{server.rstrip('/')}/v1/completions", model
+        self._model, self._concurrency = model, server.server_concurrency
+        self._url = f"{server.server.rstrip('/')}/v1"
+        self._client = OpenAI(base_url=self._url, api_key="none", timeout=server.server_timeout_s, max_retries=_RETRIES)
         self._seeds = random.Random(seed)
 
     def begin(self) -> None:
@@ -115,43 +97,31 @@ class ServerSampler:
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request."""
         seeds = [self._seeds.getrandbits(31) for _ in requests]
-        at_once = min(len(requests), self.settings.max_batch_size, _MOST_AT_ONCE)
-        with ThreadPoolExecutor(max(1, at_once)) as pool:
+        with ThreadPoolExecutor(self._concurrency) as pool:
             return list(pool.map(self._ask, requests, seeds))
 
     def _ask(self, request: Request, seed: int) -> Completion:
-        body = json.dumps(self._body(request, seed)).encode()
-        reason = ""
-        for attempt in range(_TRIES):
-            if attempt:
-                time.sleep(_FIRST_PAUSE_S * 2**attempt)
-            try:
-                post = HttpRequest(self._url, body, {"Content-Type": "application/json"})
-                with urlopen(post, timeout=_TIMEOUT_S) as reply:
-                    return self._completion(json.load(reply))
-            except HTTPError as error:
-                reason = f"status {error.code}: {error.read(300).decode(errors='replace')}"
-                if error.code < 500 and error.code not in (408, 429):
-                    break
-            except (OSError, HTTPException, ValueError, LookupError, TypeError) as error:
-                reason = f"{type(error).__name__}: {error}"
-        return Completion("", error=f"{self._url} returned no completion: {' '.join(reason.split())}")
+        try:
+            answer = self._client.completions.create(
+                model=self._model.name,
+                prompt=list(request.prompt_ids),
+                max_tokens=self.settings.max_completion_tokens,
+                temperature=self.settings.temperature,
+                top_p=self.settings.top_p,
+                seed=seed,  # without it, engines with the same seed can draw the same reply to the same prompt
+                logprobs=0,  # only of the sampled token
+                extra_body={
+                    "stop_token_ids": sorted(self.codec.stop_ids),
+                    "ignore_eos": True,  # otherwise the stops of the model's generation_config.json would count, too
+                    "return_token_ids": True,
+                },
+            )
+            return self._completion(answer.to_dict())
+        except (OpenAIError, ValueError, LookupError, TypeError, AttributeError) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            return Completion("", error=f"{self._url} returned no completion: {reason[:300]}")
 
-    def _body(self, request: Request, seed: int) -> dict[str, Any]:
-        return {
-            "model": self._model.name,
-            "prompt": list(request.prompt_ids),
-            "max_tokens": self.settings.max_completion_tokens,
-            "temperature": self.settings.temperature,
-            "top_p": self.settings.top_p,
-            "seed": seed,  # without it, engines with the same seed can draw the same reply to the same prompt
-            "logprobs": 0,  # only of the sampled token
-            "stop_token_ids": sorted(self.codec.stop_ids),
-            "ignore_eos": True,  # otherwise the stops of the model's generation_config.json would count, too
-            "return_token_ids": True,
-        }
-
-    def _completion(self, answer: Any) -> Completion:
+    def _completion(self, answer: dict[str, Any]) -> Completion:
         [choice] = answer["choices"]
         ids = tuple(int(token) for token in choice["token_ids"])
         logprobs = tuple(float(number) for number in choice["logprobs"]["token_logprobs"])

@@ -13,10 +13,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import longest_game, longest_reply
+from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
 from wordle_rl.chat.templates import ChatTemplateError
-from wordle_rl.config import ConfigError, GRPOSettings, ModelSettings, RunConfig, SFTOptimizerSettings
+from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord
@@ -134,13 +133,6 @@ def _backend(plan: Plan) -> Iterator[Finding]:
     yield from ()
 
 
-def _on_policy(plan: Plan) -> Iterator[Finding]:
-    grpo = plan.config.grpo
-    once = plan.plays and plan.config.algorithm == "grpo" and not grpo.batches_ahead
-    if once and grpo.epsilon != GRPOSettings().epsilon:
-        yield problem("grpo.epsilon has no effect: without grpo.batches_ahead all ratios are 1; leave it out")
-
-
 def _strict_words(plan: Plan) -> Iterator[Finding]:
     game, split = plan.config.game, plan.context.split
     if game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
@@ -236,7 +228,6 @@ def _room(plan: Plan) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
     _backend,
-    _on_policy,
     _strict_words,
     _opener,
     _given_games,
@@ -367,11 +358,13 @@ def _check_lengths(context: GameContext, codec: ChatCodec, model_length: int | N
         yield problem(f"max_completion_tokens {budget} is too small; a guess needs up to {guess} tokens, so raise it")
     if model_length is not None and game > model_length:
         shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
-        yield problem(
-            f"a game can need {game} tokens with max_completion_tokens {budget}, but the model takes {model_length}; "
-            f'lower it{shorter}, set game.shape to "state" or game.style to "compact", or raise the context '
-            "(model.max_length)"
-        )
+        fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
+        yield problem(f"{game_too_long(budget, game, 'model', model_length)}; lower it{shorter}, {fix}")
+
+
+def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
+    """Describe that a game needs `game` tokens, but `taker` (a model, an engine, a server) takes only `length`."""
+    return f"a game can need {game} tokens with max_completion_tokens {budget}, but the {taker} takes {length}"
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5

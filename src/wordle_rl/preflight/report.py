@@ -6,8 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from wordle_rl.chat.codec import mask_picture
-from wordle_rl.chat.lengths import longest_reply
+from wordle_rl.chat.codec import longest_reply, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext

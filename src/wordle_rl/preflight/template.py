@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.preflight import Finding, note, problem, warning
-from wordle_rl.prompt import Message, Prompter, Shape, Thinking, system_prompt
+from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.words import WordList
 
 
@@ -97,7 +97,7 @@ def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> I
 
 def check_wording(prompter: Prompter) -> Iterator[Finding]:
     """Check that a custom system prompt shows how to reply."""
-    told, (opened, closed) = system_prompt(prompter), prompter.guess_tags
+    told, (opened, closed) = prompter.system_text, prompter.guess_tags
     if prompter.system_prompt and not (opened in told and closed in told):
         yield warning(
             f"game.system_prompt does not show how to reply: it has neither {opened} and {closed} nor {{example}}; add "

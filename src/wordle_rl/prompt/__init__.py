@@ -13,7 +13,7 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
 from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, name_of, tidied
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of
-from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, style_named, system_prompt
+from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, style_named
 from wordle_rl.prompt.reply import (
     THINK_TAGS,
     FailureReason,
@@ -22,7 +22,6 @@ from wordle_rl.prompt.reply import (
     Thinking,
     parse_leniently,
     parse_reply,
-    parse_spelled,
     with_opened_thought,
 )
 from wordle_rl.prompt.style_texts import StyleTexts, find_style
@@ -47,9 +46,7 @@ __all__ = [
     "name_of",
     "parse_leniently",
     "parse_reply",
-    "parse_spelled",
     "style_named",
-    "system_prompt",
     "tidied",
     "with_opened_thought",
 ]

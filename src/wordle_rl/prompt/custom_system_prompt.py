@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping
+from string import Formatter
 
 from wordle_rl.errors import UserError
 
 PLACEHOLDERS = ("word_length", "max_turns", "example")
 """Placeholders that a text can have in braces: facts of the game, and an example reply."""
-
-_PIECE = re.compile(r"\{\{|\}\}|\{([^{}\n]*)\}|[{}]")
-_DOUBLE = "write a literal brace as {{ or }}"
 _SHOWN = 40
 
 
@@ -21,38 +17,22 @@ class PromptError(UserError):
 
 
 def fault_in(text: str) -> str:
-    """Return an error message with its fix, in one line; '' if all placeholders are valid.
-
-    Examples:
-        >>> fault_in("Reply with {example}.")
-        ''
-        >>> fault_in("Smile: }")
-        'a single } in line 1; write a literal brace as {{ or }}'
-    """
+    """Return an error message with its fix, in one line; '' if `text.format` can fill in all placeholders."""
     if any("\ud800" <= character <= "\udfff" for character in text):
         return "not valid UTF-8 text; convert it"
-    for found in _PIECE.finditer(text):
-        if found[0] in ("{", "}"):
-            return f"a single {found[0]} in line {text.count(chr(10), 0, found.start()) + 1}; {_DOUBLE}"
-        if found[1] is not None and found[1] not in PLACEHOLDERS:
-            *names, last = (f"{{{name}}}" for name in PLACEHOLDERS)
-            return f"unknown placeholder {{{found[1][:_SHOWN]}}}; use {', '.join(names)} or {last}, or {_DOUBLE}"
+    fix = f"use {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}, or write a literal brace as {{{{ or }}}}"
+    try:
+        for _, name, form, conversion in Formatter().parse(text):
+            if name is not None and (name not in PLACEHOLDERS or form or conversion):
+                return f"unknown placeholder {{{' '.join(name.split())[:_SHOWN]}}}; {fix}"
+    except ValueError as error:  # a single brace
+        return f"{error}; {fix}"
     return ""
 
 
 def tidied(text: str) -> str:
     """Normalise line breaks and strip blanks, so that a file and a command line give the same prompt."""
     return text.replace("\r\n", "\n").replace("\r", "\n").strip()
-
-
-def filled(text: str, values: Mapping[str, object]) -> str:
-    """Fill in the placeholders of a text that has passed `fault_in`.
-
-    Examples:
-        >>> filled("{{{max_turns}}} guesses", {"max_turns": 6})
-        '{6} guesses'
-    """
-    return _PIECE.sub(lambda found: found[0][0] if found[1] is None else str(values[found[1]]), text)
 
 
 def name_of(text: str | None) -> str:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from wordle_rl.game import Turn
 
 
 class Knowledge(NamedTuple):
-    """Facts about the secret that the marks so far prove.
+    """Facts about the secret that the marks so far prove."""
 
-    Attributes:
-        placed: Known letter at each place, or None.
-        misplaced: For each letter of the word, the places (from 0) where it is known not to be.
-        at_least: Known number of copies of each letter.
-        exactly: Number of copies of each letter whose number is known exactly.
-        absent: Letters that do not occur.
-    """
-
-    placed: tuple[str | None, ...]
-    misplaced: dict[str, tuple[int, ...]]
-    at_least: dict[str, int]
-    exactly: dict[str, int]
-    absent: tuple[str, ...]
+    placed: tuple[str | None, ...]  # known letter at each place
+    misplaced: dict[str, tuple[int, ...]]  # for each letter of the word, the places (from 0) where it is not
+    at_least: dict[str, int]  # known number of copies of each letter
+    exactly: dict[str, int]  # number of copies of each letter whose number is known exactly
+    absent: tuple[str, ...]  # letters that do not occur
 
 
 def knowledge_of(turns: Sequence[Turn], word_length: int) -> Knowledge:
@@ -37,8 +29,7 @@ def knowledge_lines(turns: Sequence[Turn], word_length: int) -> tuple[str, ...]:
     return _lines(_scored(turns), word_length)
 
 
-_Scored = tuple[tuple[str, str], ...]
-"""Guesses and their marks."""
+_Scored = tuple[tuple[str, str], ...]  # guesses and their marks
 
 
 def _scored(turns: Sequence[Turn]) -> _Scored:
@@ -50,46 +41,37 @@ def _lines(scored: _Scored, word_length: int) -> tuple[str, ...]:
     return tuple(describe_knowledge(_known(scored, word_length)))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1 << 14)
 def _known(scored: _Scored, word_length: int) -> Knowledge:
-    # Recursive with a cache: a game asks after every turn, so only the last turn has to be added.
-    if not scored:
-        return Knowledge((None,) * word_length, {}, {}, {}, ())
-    before = _known(scored[:-1], word_length)
-    guess, marks = scored[-1]
-    proved = dict.fromkeys(guess, 0)  # known copies of each letter
-    for letter, mark in zip(guess, marks, strict=True):
-        if mark != "X":
-            proved[letter] += 1
-    placed, absent = list(before.placed), {*before.absent}
-    misplaced, at_least, exactly = {**before.misplaced}, {**before.at_least}, {**before.exactly}
-    for place, letter in enumerate(guess):
-        if not (found := proved[letter]):
-            absent.add(letter)
-            continue
-        if (mark := marks[place]) == "G":
-            placed[place] = letter
-        elif place not in (places := misplaced.get(letter, ())):
-            misplaced[letter] = tuple(sorted((*places, place)))
-        if mark == "X":
-            exactly[letter] = found
-        if found > at_least.get(letter, 0):
-            at_least[letter] = found
+    placed: list[str | None] = [None] * word_length
+    misplaced: dict[str, set[int]] = {}
+    at_least: dict[str, int] = {}
+    exactly: dict[str, int] = {}
+    absent: set[str] = set()
+    for guess, marks in scored:
+        # Green and yellow marks prove copies of a letter; a gray one beside them says that there are no more.
+        proved: dict[str, int] = {}
+        for letter, mark in zip(guess, marks, strict=True):
+            proved[letter] = proved.get(letter, 0) + (mark != "X")
+        for place, letter in enumerate(guess):
+            if not (copies := proved[letter]):
+                absent.add(letter)
+                continue
+            if marks[place] == "G":
+                placed[place] = letter
+            else:
+                misplaced.setdefault(letter, set()).add(place)
+            if marks[place] == "X":
+                exactly[letter] = copies
+            if copies > at_least.get(letter, 0):
+                at_least[letter] = copies
     return Knowledge(
         placed=tuple(placed),
-        misplaced=_by_letter(misplaced, before.misplaced),
-        at_least=_by_letter(at_least, before.at_least),
-        exactly=_by_letter(exactly, before.exactly),
-        absent=before.absent if len(absent) == len(before.absent) else tuple(sorted(absent)),
+        misplaced={letter: tuple(sorted(misplaced[letter])) for letter in sorted(misplaced)},
+        at_least=dict(sorted(at_least.items())),
+        exactly=dict(sorted(exactly.items())),
+        absent=tuple(sorted(absent)),
     )
-
-
-_T = TypeVar("_T")
-
-
-def _by_letter(facts: dict[str, _T], before: dict[str, _T]) -> dict[str, _T]:
-    # Sort by letter; `before` is already sorted, and letters are only added.
-    return facts if len(facts) == len(before) else {letter: facts[letter] for letter in sorted(facts)}
 
 
 def describe_knowledge(known: Knowledge) -> list[str]:
@@ -99,7 +81,7 @@ def describe_knowledge(known: Knowledge) -> list[str]:
     if placed:
         lines.append(f"Letters in their place: {'; '.join(placed)}.")
     elsewhere = [
-        _not_at(letter, places)
+        f"{letter} (not at {', '.join([str(place + 1) for place in places])})"
         for letter, places in known.misplaced.items()
         if known.placed.count(letter) < known.at_least[letter]
     ]
@@ -113,8 +95,3 @@ def describe_knowledge(known: Knowledge) -> list[str]:
     if known.absent:
         lines.append(f"Letters not in the word: {' '.join(known.absent)}.")
     return lines
-
-
-@lru_cache(maxsize=1024)
-def _not_at(letter: str, places: tuple[int, ...]) -> str:
-    return f"{letter} (not at {', '.join([str(place + 1) for place in places])})"

@@ -32,7 +32,7 @@ Reply with the guess alone, in square brackets.
 
 @dataclass(frozen=True)
 class NotebookStyle:
-    """`StyleTexts` of the notebook."""
+    """`StyleTexts` of the notebook. A reply without a guess is not shown, since no turn keeps it."""
 
     player0: bool
 
@@ -52,7 +52,7 @@ class NotebookStyle:
         return _user_message(opening, [opening])
 
     def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        """See `StyleTexts`. A reply without a guess is not shown, since no turn keeps it."""
+        """See `StyleTexts`."""
         if self.player0:
             guess = turns[-1].guess
             new = [*([f"[{guess}]"] if guess else []), _player0_answer(prompter, turns)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from operator import add
 from string import ascii_lowercase
 
@@ -14,7 +14,7 @@ from typing_extensions import TypedDict  # pydantic reads no other before Python
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.import_paths import is_import_path
 from wordle_rl.prompt import textarena_texts
-from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, filled, tidied
+from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, tidied
 from wordle_rl.prompt.knowledge import knowledge_lines
 from wordle_rl.prompt.notebook import NotebookStyle
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_leniently, parse_reply, parse_spelled
@@ -55,11 +55,7 @@ class Style(StrEnum):
 
 
 def style_named(name: str) -> Style | str:
-    """Return the built-in style of this name, or the import path of your own, which is not imported yet.
-
-    Raises:
-        PromptError: If it is neither.
-    """
+    """Return the built-in style of this name, or the import path of your own, which is not imported yet."""
     if is_import_path(name):
         return name
     if name not in [*Style]:
@@ -96,7 +92,7 @@ _SPELLED_ERRORS = {
     Outcome.UNLISTED: "unknown",
     Outcome.HARD_MODE: "hint",
 }
-_ERRORS_OF = {Style.COMPACT: _COMPACT_ERRORS, Style.SPELLED: _SPELLED_ERRORS}
+_ERRORS_OF: dict[str, dict[Outcome, str]] = {Style.COMPACT: _COMPACT_ERRORS, Style.SPELLED: _SPELLED_ERRORS}
 _ENGLISH = {
     letter + mark: f"{letter}: {meaning}"
     for letter in ascii_lowercase
@@ -110,53 +106,26 @@ _LETTERS = {
 _SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 
 
-def _english(guess: str, marks: str) -> str:
-    return f"{guess}: {', '.join([_ENGLISH[pair] for pair in map(add, guess, marks)])}."
-
-
-def _symbols(guess: str, marks: str) -> str:
-    return f"{guess} {marks.translate(_SQUARES)}"
-
-
-def _compact(guess: str, marks: str) -> str:
-    return "".join(map(add, guess, marks))
-
-
-def _letters(guess: str, marks: str) -> str:
-    return " ".join([_LETTERS[pair] for pair in map(add, guess, marks)])
-
-
-def _spelled(guess: str, marks: str) -> str:
-    return f"{' '.join(guess)}\n{' '.join(marks)}"
-
-
-_LINES: dict[Style, Callable[[str, str], str]] = {
-    Style.ENGLISH: _english,
-    Style.SYMBOLS: _symbols,
-    Style.COMPACT: _compact,
+_LINES: dict[str, Callable[[str, str], str]] = {
+    Style.ENGLISH: lambda guess, marks: f"{guess}: {', '.join([_ENGLISH[pair] for pair in map(add, guess, marks)])}.",
+    Style.SYMBOLS: lambda guess, marks: f"{guess} {marks.translate(_SQUARES)}",
+    Style.COMPACT: lambda guess, marks: "".join(map(add, guess, marks)),
     Style.TEXTARENA: textarena_texts.board,
-    Style.LETTERS: _letters,
-    Style.SPELLED: _spelled,
+    Style.LETTERS: lambda guess, marks: " ".join([_LETTERS[pair] for pair in map(add, guess, marks)]),
+    Style.SPELLED: lambda guess, marks: f"{' '.join(guess)}\n{' '.join(marks)}",
 }
 """Format a guess and its marks; the exact texts of TextArena have functions of their own."""
+_EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
+"""Example word by length."""
 
 
 @dataclass(frozen=True)
 class Prompter:
     """Turn a game into messages and replies into guesses, for one style, shape and set of rules.
 
-    Attributes:
-        style: A built-in style, or the import path of a class with the methods of `StyleTexts`.
-        shape: Content of a turn's prompt.
-        thinking: Whether replies can or must think. The spelled style has no thinking.
-        word_length: Letters per word.
-        rules: Rules of the game.
-        system_prompt: Replaces the style's own rules; placeholders are filled in. Empty: no system message.
-        lenient: Read replies outside the grammar with `parse_leniently`.
-
-    Raises:
-        ValueError: If shape or thinking is unknown, or the style cannot have required thinking.
-        PromptError: If the style is unknown, or the system prompt has an unknown placeholder or a single brace.
+    `style` may be the import path of a class with the methods of `StyleTexts`. `system_prompt` replaces the style's own
+    rules, with its placeholders filled in; empty: no system message. `lenient` reads replies outside the grammar with
+    `parse_leniently`.
     """
 
     style: Style | str = Style.ENGLISH
@@ -242,89 +211,29 @@ class Prompter:
         """Return the feedback message after the last of `turns`, in transcript shape."""
         return {"role": "user", "content": self._checked("feedback", self._texts.feedback(self, turns))}
 
-    def _feedback(self, turns: Sequence[Turn]) -> str:
-        if self.style is Style.TEXTARENA_ORIGINAL:
-            text = f"{textarena_texts.GAME_TAG} {self._answered(turns)}"
-        elif self.style is Style.COMPACT:
-            text = self._line(turns[-1])
-        elif self.style is Style.SPELLED:
-            text = self._line(turns[-1]).split("\n")[-1]  # without the guess, which the reply has just named
-        elif self.style is Style.ENGLISH:
-            known = knowledge_lines(turns, self.word_length)
-            text = "\n".join([self._line(turns[-1]), *known, self._turns_left(turns)])
-        else:
-            text = f"{self._line(turns[-1])}\n{self._turns_left(turns)}"
-        return text
-
     def state(self, turns: Sequence[Turn]) -> list[Message]:
         """Return a fresh prompt that restates the whole game."""
         text = self._checked("state", self._texts.state(self, turns)) if turns else self._start
         return [*self._system(), {"role": "user", "content": text}]
 
-    def _state(self, turns: Sequence[Turn]) -> str:
-        if self.style is Style.TEXTARENA_ORIGINAL:
-            lines = [self._history(turns)]
-        elif self.style in (Style.COMPACT, Style.SPELLED):
-            lines = [self._start, *map(self._line, turns)]
-        else:
-            lines = ["Guesses so far:", *map(self._line, turns)]
-            if self.style is Style.ENGLISH:
-                lines += knowledge_lines(turns, self.word_length)
-            lines.append(self._turns_left(turns))
-        return "\n".join(lines)
-
-    def _line(self, turn: Turn) -> str:
-        if turn.marks is None or turn.guess is None:
-            error = _ERRORS_OF.get(Style(self.style), _ERRORS)[turn.outcome]
-            tells_how = turn.outcome is Outcome.MALFORMED and error in _ERRORS.values()
-            return f"{error} Reply with {self.example}." if tells_how else error
-        return self._scored_line(turn.guess, turn.marks)
-
-    @cached_property
-    def _scored_line(self) -> Callable[[str, str], str]:
-        return _LINES[Style(self.style)]
-
     @cached_property
     def _start(self) -> str:
         return self._checked("opening", self._texts.opening(self))
-
-    def _opening(self) -> str:
-        if self.style is Style.COMPACT:
-            return f"{self.word_length}x{self.rules.max_turns}"
-        if self.style is Style.SPELLED:
-            return "Start"
-        if self.style is Style.TEXTARENA_ORIGINAL:
-            return textarena_texts.opening(self.word_length, self.rules.max_turns).strip()
-        return f"A new game: {self.word_length} letters, {self.rules.max_turns} guesses. Your first guess?"
-
-    def _answered(self, turns: Sequence[Turn]) -> str:
-        last = turns[-1]
-        repeated = last.guess in [turn.guess for turn in turns[:-1] if turn.marks is not None]
-        return textarena_texts.answered(last, self.turns_left(turns), repeated=repeated, letters=self.word_length)
-
-    def _history(self, turns: Sequence[Turn]) -> str:
-        # A reply without a guess is not in TextArena's history; only the feedback on it is.
-        tag = textarena_texts.GAME_TAG
-        lines = [self._start]
-        for count, turn in enumerate(turns, start=1):
-            lines += [f"{tag} {turn.guess.join(self.guess_tags)}"] if turn.guess is not None else []
-            lines.append(f"{tag} {self._answered(turns[:count])}")
-        return "\n".join(lines)
 
     def turns_left(self, turns: Sequence[Turn]) -> int:
         """Return the number of guesses left after `turns`."""
         return self.rules.max_turns - sum([turn.costs_turn for turn in turns])
 
-    def _turns_left(self, turns: Sequence[Turn]) -> str:
-        left = self.turns_left(turns)
-        return f"{left} {'guess' if left == 1 else 'guesses'} left."
-
     def _system(self) -> list[Message]:
-        return [{"role": "system", "content": self._rules}] if self._rules else []
+        return [{"role": "system", "content": self.system_text}] if self.system_text else []
 
     @cached_property
-    def _rules(self) -> str:
-        return self._checked("rules", system_prompt(self))
+    def system_text(self) -> str:
+        """The system message, or '' for none: `system_prompt`, or the rules of the style."""
+        if self.system_prompt is None:
+            return self._checked("rules", self._texts.rules(self))
+        facts = {"word_length": self.word_length, "max_turns": self.rules.max_turns, "example": self.example}
+        return self.system_prompt.format(**facts)
 
     def _checked(self, method: str, text: object) -> str:
         if not isinstance(text, str):
@@ -332,67 +241,93 @@ class Prompter:
         return text
 
 
-_EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
-"""Example word by length."""
-
-
-@lru_cache(maxsize=64)
-def system_prompt(prompter: Prompter) -> str:
-    """Return the system message, or '' for none: the prompter's `system_prompt`, or the rules of its style.
-
-    The compact style has no rules and the spelled one only the name of the game. TextArena's exact texts have them in
-    the first user message.
-    """
-    if prompter.system_prompt is not None:
-        rules = prompter.rules
-        facts = {"word_length": prompter.word_length, "max_turns": rules.max_turns, "example": prompter.example}
-        return filled(prompter.system_prompt, facts)
-    return prompter._texts.rules(prompter)
-
-
-def _built_in_rules(prompter: Prompter) -> str:
-    if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):
-        return ""
-    if prompter.style is Style.SPELLED:
-        return "Wordle"  # without a system message, some templates add a longer one
-    legend = {
-        Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has no "
-        "(further) copy in it",
-        Style.SYMBOLS: "each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, "
-        "⬛ no (further) copy in it",
-        Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
-        Style.LETTERS: "each letter gets a symbol: ✓ in its place, - elsewhere in the word, x no (further) copy in it",
-    }[Style(prompter.style)]
-    example = prompter.example
-    form = {
-        Thinking.OFF: f"Reply with nothing but {example}.",
-        Thinking.OPTIONAL: f"Reply with {example}; you may reason first inside <think>…</think>.",
-        Thinking.REQUIRED: f"Reason first, briefly, then guess: {example}",
-    }[prompter.thinking]
-    dictionary = {
-        Dictionary.STRICT: "Guesses must be listed words; any other reply wastes the turn.",
-        Dictionary.LENIENT: f"Any {prompter.word_length} letters may be guessed; any other reply wastes the turn.",
-        Dictionary.APP: "Guesses must be listed words; any other reply is refused.",
-    }[prompter.rules.dictionary]
-    hard = " Every hint revealed must be used in later guesses." if prompter.rules.hard_mode else ""
-    return (
-        f"Find the secret {prompter.word_length}-letter word in at most {prompter.rules.max_turns} guesses. "
-        f"After each guess {legend}. {dictionary}{hard}\n{form} Write exactly one guess and nothing after it."
-    )
-
-
 class _BuiltIn:
+    """`StyleTexts` of the built-in styles, except the notebook's."""
+
     def brackets(self, prompter: Prompter) -> bool:
         return prompter.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
 
     def rules(self, prompter: Prompter) -> str:
-        return _built_in_rules(prompter)
+        if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):  # TextArena's are in the first user message
+            return ""
+        if prompter.style is Style.SPELLED:
+            return "Wordle"  # without a system message, some templates add a longer one
+        legend = {
+            Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has "
+            "no (further) copy in it",
+            Style.SYMBOLS: "each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, "
+            "⬛ no (further) copy in it",
+            Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in "
+            "it",
+            Style.LETTERS: "each letter gets a symbol: ✓ in its place, - elsewhere in the word, x no (further) copy in "
+            "it",
+        }[Style(prompter.style)]
+        example = prompter.example
+        form = {
+            Thinking.OFF: f"Reply with nothing but {example}.",
+            Thinking.OPTIONAL: f"Reply with {example}; you may reason first inside <think>…</think>.",
+            Thinking.REQUIRED: f"Reason first, briefly, then guess: {example}",
+        }[prompter.thinking]
+        dictionary = {
+            Dictionary.STRICT: "Guesses must be listed words; any other reply wastes the turn.",
+            Dictionary.LENIENT: f"Any {prompter.word_length} letters may be guessed; any other reply wastes the turn.",
+            Dictionary.APP: "Guesses must be listed words; any other reply is refused.",
+        }[prompter.rules.dictionary]
+        hard = " Every hint revealed must be used in later guesses." if prompter.rules.hard_mode else ""
+        return (
+            f"Find the secret {prompter.word_length}-letter word in at most {prompter.rules.max_turns} guesses. "
+            f"After each guess {legend}. {dictionary}{hard}\n{form} Write exactly one guess and nothing after it."
+        )
 
     def opening(self, prompter: Prompter) -> str:
-        return prompter._opening()
+        if prompter.style is Style.COMPACT:
+            return f"{prompter.word_length}x{prompter.rules.max_turns}"
+        if prompter.style is Style.SPELLED:
+            return "Start"
+        if prompter.style is Style.TEXTARENA_ORIGINAL:
+            return textarena_texts.opening(prompter.word_length, prompter.rules.max_turns).strip()
+        return f"A new game: {prompter.word_length} letters, {prompter.rules.max_turns} guesses. Your first guess?"
 
     def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        return prompter._feedback(turns)
+        if prompter.style is Style.TEXTARENA_ORIGINAL:
+            return f"{textarena_texts.GAME_TAG} {_answered(prompter, turns)}"
+        line = _line(prompter, turns[-1])
+        if prompter.style is Style.COMPACT:
+            return line
+        if prompter.style is Style.SPELLED:
+            return line.split("\n")[-1]  # without the guess, which the reply has just named
+        known = knowledge_lines(turns, prompter.word_length) if prompter.style is Style.ENGLISH else ()
+        return "\n".join([line, *known, _guesses_left(prompter, turns)])
 
     def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        return prompter._state(turns)
+        if prompter.style is Style.TEXTARENA_ORIGINAL:
+            tag, lines = textarena_texts.GAME_TAG, [self.opening(prompter)]
+            for count, turn in enumerate(turns, start=1):
+                # A reply without a guess is not in TextArena's history; only the feedback on it is.
+                lines += [f"{tag} {turn.guess.join(prompter.guess_tags)}"] if turn.guess is not None else []
+                lines.append(f"{tag} {_answered(prompter, turns[:count])}")
+            return "\n".join(lines)
+        played = [_line(prompter, turn) for turn in turns]
+        if prompter.style in (Style.COMPACT, Style.SPELLED):
+            return "\n".join([self.opening(prompter), *played])
+        known = knowledge_lines(turns, prompter.word_length) if prompter.style is Style.ENGLISH else ()
+        return "\n".join(["Guesses so far:", *played, *known, _guesses_left(prompter, turns)])
+
+
+def _line(prompter: Prompter, turn: Turn) -> str:
+    if turn.marks is not None and turn.guess is not None:
+        return _LINES[prompter.style](turn.guess, turn.marks)
+    errors = _ERRORS_OF.get(prompter.style, _ERRORS)
+    tells_how = turn.outcome is Outcome.MALFORMED and errors is _ERRORS
+    return f"{errors[turn.outcome]} Reply with {prompter.example}." if tells_how else errors[turn.outcome]
+
+
+def _answered(prompter: Prompter, turns: Sequence[Turn]) -> str:
+    last, left = turns[-1], prompter.turns_left(turns)
+    repeated = last.guess in [turn.guess for turn in turns[:-1] if turn.marks is not None]
+    return textarena_texts.answered(last, left, repeated=repeated, letters=prompter.word_length)
+
+
+def _guesses_left(prompter: Prompter, turns: Sequence[Turn]) -> str:
+    left = prompter.turns_left(turns)
+    return f"{left} {'guess' if left == 1 else 'guesses'} left."

@@ -38,10 +38,7 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A guess: the word in lower case, and the thinking before it.
-
-    `leniently` says that the reply was not well formed, see `parse_leniently`.
-    """
+    """A guess: the word in lower case, the thinking before it, and whether it needed `parse_leniently`."""
 
     word: str
     thinking: str = ""

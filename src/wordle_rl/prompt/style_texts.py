@@ -37,11 +37,7 @@ class StyleTexts(Protocol):
 
 
 def find_style(path: str) -> StyleTexts:
-    """Import the class of a style by `module:attribute` and create it.
-
-    Raises:
-        PromptError: If there is no such class, or it lacks a method of `StyleTexts`.
-    """
+    """Import the class of a style by `module:attribute` and create it."""
     found = resolve(path, "style", PromptError)
     methods = [name for name in vars(StyleTexts) if not name.startswith("_")]
     missing = [name for name in methods if not callable(getattr(found, name, None))]

@@ -58,13 +58,6 @@ def opening(letters: int, turns: int) -> str:
 def played(message: str, turn: Turn, turns_left: int, *, repeated: bool, letters: int) -> str:
     """Return what a turn adds to the history: the player's message and the game's answer.
 
-    Args:
-        message: The player's message as received.
-        turn: The resulting turn.
-        turns_left: Guesses left after it.
-        repeated: Whether the guess was already on the board.
-        letters: Number of letters of the secret.
-
     Examples:
         >>> print(played("[crane]", Turn("crane", "XYXXG", Outcome.SCORED), 5, repeated=False, letters=5))
         <BLANKLINE>
@@ -92,12 +85,7 @@ def _scored(guess: str, marks: str, turns_left: int) -> str:
 
 
 def board(guess: str, marks: str) -> str:
-    """Format a guess above its marks.
-
-    Examples:
-        >>> board("crane", "XYXXG")
-        'C R A N E\\nX Y X X G'
-    """
+    """Format a guess above its marks."""
     return f"{' '.join(guess.upper())}\n{' '.join(marks)}"
 
 
@@ -114,9 +102,7 @@ def won() -> str:
 def lost(secret: str, placed: int) -> str:
     """Return the reason why a lost game ended, with the secret.
 
-    Args:
-        secret: The secret.
-        placed: Letters of the last scored guess in the right place, in percent; one elsewhere in the word counts half.
+    `placed` are the letters of the last scored guess in the right place, in percent; one elsewhere counts half.
     """
     return (
         f"The turn limit has been reached. You didn't guess the word, but your best guess matched {placed}% of the "

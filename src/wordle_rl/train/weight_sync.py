@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.generation.vllm_generation import VLLMGeneration
 
-from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import ChatCodec, longest_game
 from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
 from wordle_rl.policy.base import Sampler, check_vllm
 from wordle_rl.policy.loading import context_length
@@ -60,7 +59,7 @@ def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, 
     """
     if settings.server:
         check_server(settings, learner.model, words, prompter, learner.codec)
-        return ServerEngine(learner, settings.server)
+        return ServerEngine(learner, settings)
     check_colocated(learner.model)
     length = engine_length(settings, words, prompter, learner.codec, context_length(learner.model))
     return ColocatedEngine(learner, settings, length)
@@ -142,17 +141,17 @@ class ServerEngine:
 
     Args:
         learner: Provides the weights.
-        address: Address of the server.
+        settings: Address of the server, timeout and number of concurrent requests.
     """
 
-    def __init__(self, learner: TorchLearner, address: str) -> None:
-        self._learner, self._address = learner, address
+    def __init__(self, learner: TorchLearner, settings: GRPOTraining) -> None:
+        self._learner, self._settings = learner, settings
         self._generation = VLLMGeneration(
             model=learner.model,
             accelerator=learner.accelerator,
             processing_class=learner.codec.tokenizer,
             mode="server",
-            server_base_url=address.rstrip("/"),
+            server_base_url=settings.server.rstrip("/"),
         )
         self._has: int | None = None  # version of the weights sent last
 
@@ -173,8 +172,8 @@ class ServerEngine:
     @contextmanager
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
         """See `Engine`."""
-        model = served_model(self._address)
-        sampler = ServerSampler(self._address, model, self._learner.codec, sampling, seed)
+        model = served_model(self._settings.server)
+        sampler = ServerSampler(self._settings, model, self._learner.codec, sampling, seed)
         yield sampler, model.max_length - sampling.max_completion_tokens
 
     def close(self) -> None:

@@ -32,7 +32,7 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split
 
 if TYPE_CHECKING:
-    from wordle_rl.policy.guess_probabilities import GuessProbabilities
+    from wordle_rl.policy.word_search import GuessProbabilities
 
 
 MAX_MODELS = 2
@@ -135,7 +135,7 @@ class _OpenModel:
 
 def _load(directory: Path, _mark: str) -> _OpenModel:
     opened = open_model(directory)
-    from wordle_rl.policy.guess_probabilities import GuessProbabilities
+    from wordle_rl.policy.word_search import GuessProbabilities
 
     found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
     return _OpenModel(opened.context, found, reply_bound(str(directory), None))

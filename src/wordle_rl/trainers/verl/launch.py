@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.chat.lengths import longest_game
+from wordle_rl.chat.codec import longest_game
 from wordle_rl.cli import console
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.config.context import GameContext
