@@ -19,7 +19,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
 HILLS = WordList("hills", ("bills", "fills", "hills", "mills"), ("bills", "fills", "hills", "mills", "fhmqq"))
-HILLS_SOLVER = Solver(HILLS, use_cache=False)
+HILLS_SOLVER = Solver(HILLS)
 
 
 def total(name: str, game: Transcript, solver: Solver = SOLVER) -> float:
@@ -78,7 +78,7 @@ def test_a_game_without_a_verdict_on_the_policy_has_no_reward() -> None:
 
 def test_a_solver_of_another_word_length_is_refused() -> None:
     game = play("crane", "crane")
-    three = Solver(WordList("three", ("cat", "dog"), ("cat", "dog")), use_cache=False)
+    three = Solver(WordList("three", ("cat", "dog"), ("cat", "dog")))
     for name in COMPONENTS:
         rubric = Rubric({name: 1.0})
         if name in ("information", "regret", "quick_regret"):

@@ -144,7 +144,7 @@ def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
     family = WordList(
         "family", tuple(f"{letter}ills" for letter in "bfhkmpt"), tuple(f"{letter}ills" for letter in "bfhkmpt")
     )
-    solver = Solver(family, use_cache=False)
+    solver = Solver(family)
     rubric = PRESETS.get(name) or Rubric({"repeat": -1.0})
     repeated = play("mills", *["bills"] * 6, words=family)
     varied = play("mills", "bills", "fills", "hills", "kills", "pills", "tills", words=family)

@@ -5,4 +5,4 @@ from wordle_rl.solver import Solver
 
 @pytest.fixture(scope="session")
 def small_solver(small_words) -> Solver:
-    return Solver(small_words, use_cache=False)
+    return Solver(small_words)

@@ -38,7 +38,7 @@ SETTINGS = TraceSettings(
 @pytest.fixture(scope="module")
 def played() -> list[GameRecord]:
     words = WORDS.reserving(SPLIT.strict).named
-    teacher = SolverTeacher(Solver(words, use_cache=False))
+    teacher = SolverTeacher(Solver(words))
     return list(solver_traces(words, draw_secrets(words, SPLIT, SETTINGS, 0), teacher, SETTINGS, 0))
 
 

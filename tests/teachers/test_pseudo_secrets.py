@@ -53,7 +53,7 @@ def split() -> Split:
 @pytest.fixture(scope="module")
 def played(split) -> list[GameRecord]:
     words = WORDS.reserving(split.strict).named
-    teacher = SolverTeacher(Solver(words, use_cache=False))
+    teacher = SolverTeacher(Solver(words))
     return list(solver_traces(words, draw_secrets(words, split, PSEUDO, 0), teacher, PSEUDO, 0))
 
 

@@ -18,12 +18,12 @@ WILD = TeacherSettings(random_opener_rate=0.5, noise_rate=0.3)
 
 @pytest.fixture(scope="module")
 def teacher(small_words: WordList) -> SolverTeacher:
-    return SolverTeacher(Solver(small_words, use_cache=False))
+    return SolverTeacher(Solver(small_words))
 
 
 @pytest.fixture(scope="module")
 def big_teacher(default_words: WordList) -> SolverTeacher:
-    return SolverTeacher(Solver(default_words, use_cache=False))
+    return SolverTeacher(Solver(default_words))
 
 
 def num_turns(games: TeacherGames) -> np.ndarray:
@@ -82,7 +82,7 @@ def check_game(words: WordList, games: TeacherGames, game: int) -> None:
 
 def test_a_teacher_with_a_tree_plays_it_and_off_it_as_without(big_teacher: SolverTeacher) -> None:
     words, follows = big_teacher.words, PURE.model_copy(update={"opener": "salet", "plan": "tree"})
-    tree = Solver(words, use_cache=False).tree("salet")
+    tree = Solver(words).tree("salet")
     secrets = words.answers[::20]
     games = big_teacher.play(secrets, follows, seed=0)
     for game, secret in enumerate(secrets):
@@ -143,7 +143,7 @@ def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
     answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
     words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
     settings = PURE.model_copy(update={"plan": "probes"})
-    games = SolverTeacher(Solver(words, use_cache=False)).play(words.answers, settings, seed=0)
+    games = SolverTeacher(Solver(words)).play(words.answers, settings, seed=0)
     probes = 0
     for game in range(len(games.secrets)):
         board: list[tuple[str, int]] = []
@@ -182,7 +182,7 @@ def test_the_opener_is_the_most_telling_answer_or_the_one_asked_for(
     teacher: SolverTeacher, small_words: WordList
 ) -> None:
     [opener] = {small_words.guesses[i] for i in teacher.play(small_words.answers, PURE, seed=0).guesses[:, 0]}
-    solver = Solver(small_words, use_cache=False)
+    solver = Solver(small_words)
     everything = solver.candidates([])
     best = max(solver.information_of(answer, everything) for answer in small_words.answers)
     assert opener in small_words.answers
@@ -267,5 +267,5 @@ def test_a_probe_is_advised_only_while_a_guess_is_left_to_make_use_of_it() -> No
     refused = Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=False)
     board = scored("watch", "zzzzz")
     boards = [[*board, wasted], [*board, wasted, refused], [*board, wasted, wasted], [*board, wasted, wasted, refused]]
-    advised = SolverTeacher(Solver(words, use_cache=False)).advise(boards, settings, max_turns=4)
+    advised = SolverTeacher(Solver(words)).advise(boards, settings, max_turns=4)
     assert [advice is not None and advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]

@@ -71,7 +71,7 @@ def rewards(
 def attacked(rubric: Rubric, words: WordList, num_answers: int, effort: Effort) -> Gameability:
     """Attack one reward on a word list of suitable size."""
     played = words_for(rubric, words, num_answers)
-    return attack(rubric, Solver(played, use_cache=played is words), Prompter(word_length=words.word_length), effort)
+    return attack(rubric, Solver(played), Prompter(word_length=words.word_length), effort)
 
 
 def table_of(found: dict[str, Gameability]) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +69,7 @@ def solve(
         write_rows(entropies, rows, "--entropies")
     facts, openers = _facts(found), solver.best_openers(top) if top else []
     if as_json:
-        console.print_json({**facts, "openers": [asdict(scored) for scored in openers]})
+        console.print_json({**facts, "openers": [scored._asdict() for scored in openers]})
         return
     for name, value in facts.items():
         if name != "notes" and value is not None:
@@ -112,7 +111,7 @@ def _show_tree(solver: Solver, opener: str | None, secret: str | None, as_json: 
     tree = solver.tree(opener)
     summary: dict[str, Any] = {"words": solver.words.name, **tree.summary()}
     if secret is not None:
-        summary["path"] = list(tree.path(secret))
+        summary["path"] = list(tree.paths[secret])
     if as_json:
         console.print_json(summary)
         return

@@ -24,8 +24,7 @@ from numpy.typing import NDArray
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward.rubric import Rubric
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
 
 _KEPT = 3

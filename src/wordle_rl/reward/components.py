@@ -31,8 +31,7 @@ from wordle_rl.game import Outcome, Turn
 from wordle_rl.import_paths import numbers_of, resolve
 from wordle_rl.prompt import ParseFailure
 from wordle_rl.reward.clues import LOWEST_FEEDBACK, feedback_use, information_share, is_consistent, with_candidates
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import turn_regret
+from wordle_rl.solver import Solver, turn_regret
 
 Range = tuple[float, float]
 """Lowest and highest value, inclusive."""
