@@ -34,13 +34,13 @@ weights = st.dictionaries(st.sampled_from(sorted(COMPONENTS)), st.floats(-5, 5),
 @settings(max_examples=400, deadline=None)
 @given(games())
 def test_every_component_keeps_its_range_and_gives_each_own_turn_one_share(transcript: Transcript) -> None:
-    for component in COMPONENTS.values():
+    for name, component in COMPONENTS.items():
         shares = component.compute(transcript, SOLVER)
-        assert len(shares) == len(transcript.own_turns), component.name
+        assert len(shares) == len(transcript.own_turns), name
         kinds = [component.win_range if transcript.won else component.loss_range]
         kinds += [component.honest_range] if honest(transcript) else []
         for low, high in kinds:
-            assert low - TOLERANCE <= math.fsum(shares) <= high + TOLERANCE, component.name
+            assert low - TOLERANCE <= math.fsum(shares) <= high + TOLERANCE, name
 
 
 @settings(max_examples=300, deadline=None)

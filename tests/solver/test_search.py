@@ -92,7 +92,8 @@ def check_tree(solver: Solver, opener: str, max_turns: int) -> None:
             assert decisions.setdefault(marks, guess) == guess
             marks = (*marks, score_guess(secret, guess))
         found = path[-1] == secret
-        assert secret not in path[:-1] and (found or len(path) == max_turns)
+        assert secret not in path[:-1]
+        assert found or len(path) == max_turns
         total += len(path) if found else max_turns + 1
         failed += not found
         deepest = max(deepest, len(path))
