@@ -29,7 +29,7 @@ def solve(
 ) -> None:
     """Show a word list and its best openers, the solver's whole strategy tree, or its guesses for one secret.
 
-    `--words DIR` reads answers.txt and guesses.txt from a directory: one word per line, every answer in both. `FILE`
+    `--words DIR` reads answers.txt and guesses.txt from a directory: one word per line. `FILE`
     serves as both lists, `ANSWERS,GUESSES` are two files. The columns of a .csv are word, or answer and guess.
 
     Args:
@@ -87,7 +87,7 @@ def solve(
 
 
 def _facts(found: WordList) -> dict[str, Any]:
-    notes = list(found.notes)
+    notes: list[str] = []
     parts: dict[str, int] | None = None
     try:
         split = split_secrets(found)
