@@ -101,7 +101,6 @@ def test_prompts_state_how_many_guesses_the_rules_allowed(call, games: Path, tmp
         (("--max-turns", 7), "--max-turns 7 is more than the 6 guesses of a game; lower it, or pass --game-turns 7"),
         (("--max-turns", 5, "--game-turns", 4), "more than the 4 guesses of a game"),
         (("--game-turns", 0), "--game-turns 0"),
-        (("--max-turns", 0), "max_turns 0 leaves room for no game"),
     ],
 )
 def test_a_bound_on_the_guesses_fits_the_games(given: tuple, named: str, call, tmp_path: Path) -> None:

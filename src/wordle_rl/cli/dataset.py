@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,10 +17,9 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, StrictFraction, Words
 from wordle_rl.config import ConfigError, ModelSettings, StartSettings, TraceSettings, describe
-from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, write_dataset
+from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, summarise, write_dataset
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.game_record import GameRecord, board_row
-from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate import write_rows
 from wordle_rl.game import Rules, score_guess
@@ -117,8 +116,8 @@ def _summarise(asked: DatasetRequest) -> None:
         raise ConfigError(f"--top {asked.top} shows no secret; give at least 1", "top")
     split = split_secrets(load_words(asked.words), asked.split_seed)
     games = list(_games(Path(asked.games)))
-    teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
-    rows = [{**asdict(row), "win_rate": row.win_rate, "part": split.part_of(row.secret)} for row in summarise(games)]
+    teachers = summarise(games, per_secret=False)
+    rows = [{**row, "part": split.part_of(row["secret"])} for row in summarise(games, per_secret=True)]
     if asked.csv is not None:
         write_rows(asked.csv, rows, "--csv")
     num_games, num_wins, num_errors = (
@@ -212,8 +211,6 @@ def _write(asked: DatasetRequest, out: Path) -> None:
         return
     for name, number in counts["rows"].items():
         console.out.print(f"{number:>8,} rows  {out}_{name}.jsonl")
-    if counts["repeated"]:
-        console.out.print(f"{counts['repeated']:>8,} of the SFT rows are duplicates")
     for reason, number in counts["rejected"].items():
         console.out.print(f"{number:>8,} games rejected: {reason}")
     if not counts["rows"]["sft_val"]:
