@@ -91,7 +91,7 @@ def test_the_decisive_board_is_where_the_teacher_without_noise_names_the_word() 
     for secret, turns in boards.items():
         assert all(marks == score_guess(secret, guess) for guess, marks in turns)
         assert not turns or turns[0][0] == "trace"
-        solo = teacher.advise([_turns(turns)], wild)[0]
+        solo = teacher.advise(_turns(turns), wild)
         assert solo is not None
         assert solo.guess == secret
     late = decisive_boards(WORDS.answers, teacher, wild, GameSettings(max_turns=1), context)
