@@ -120,7 +120,7 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     """Train the start once and each seed by both libraries."""
     words = small_words(num_answers)
     prompter = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF).prompter(5)
-    split, solver = split_secrets(words), Solver(words, use_cache=False)
+    split, solver = split_secrets(words), Solver(words)
     context = GameContext(words, split, prompter, solver)
     traces = TraceSettings(num_games=games, outside_rate=0.2, teacher=TeacherSettings(random_opener_rate=0.3))
     taught = solver_traces(words, draw_secrets(words, split, traces, 0), SolverTeacher(solver), traces, 0)

@@ -7,8 +7,6 @@ asked about on a solver that has forgotten everything but the matrix.
 """
 
 import argparse
-import tempfile
-from pathlib import Path
 
 import numpy as np
 from measure import Timing, show, time_job
@@ -35,30 +33,23 @@ def main() -> None:
 
 
 def time_trees(words: WordList, opener: str, repeats: int) -> list[Timing]:
-    """Trees with and without the cache."""
+    """Trees from one opener, and from the best."""
 
     def from_nothing() -> str:
-        return describe(Solver(words, use_cache=False).tree(opener))
+        return describe(Solver(words).tree(opener))
 
     def any_opener() -> str:
-        return describe(Solver(words, use_cache=False).tree())
+        return describe(Solver(words).tree())
 
-    with tempfile.TemporaryDirectory() as directory:
-
-        def from_cache() -> str:
-            return describe(Solver(words, cache_dir=Path(directory)).tree(opener))
-
-        from_cache()  # fills the cache
-        return [
-            time_job("matrix and tree, no cache", from_nothing, repeats),
-            time_job("matrix and tree, best opener", any_opener, repeats),
-            time_job("tree from cache", from_cache, repeats),
-        ]
+    return [
+        time_job("matrix and tree", from_nothing, repeats),
+        time_job("matrix and tree, best opener", any_opener, repeats),
+    ]
 
 
 def time_questions(words: WordList, opener: str, repeats: int) -> list[Timing]:
     """Each kind of question once per class that the opener leaves."""
-    solver = Solver(words, use_cache=False)
+    solver = Solver(words)
     everything = solver.candidates([])
     classes = sorted({score_guess(secret, opener) for secret in words.answers})
     states = [solver.narrow(everything, opener, marks) for marks in classes]
@@ -67,7 +58,7 @@ def time_questions(words: WordList, opener: str, repeats: int) -> list[Timing]:
     about = f"{len(states)} sets of {mean_size:.1f} words on average"
 
     def information() -> str:
-        solver.forget()
+        solver = Solver(words)
         told = sum(
             solver.information_of(g, s) / max(solver.best_information(s), 1)
             for g, s in zip(guesses, states, strict=True)
@@ -75,7 +66,7 @@ def time_questions(words: WordList, opener: str, repeats: int) -> list[Timing]:
         return f"{about}, mean share of best {told / len(states):.4f}"
 
     def regret() -> str:
-        solver.forget()
+        solver = Solver(words)
         lost = sum(solver.regret(g, s) for g, s in zip(guesses, states, strict=True))
         return f"{about}, mean regret {lost / len(states):.4f}"
 
@@ -87,7 +78,8 @@ def time_questions(words: WordList, opener: str, repeats: int) -> list[Timing]:
 
 def describe(tree: Tree) -> str:
     """The tree's figures in a few words."""
-    return f"{tree.opener}: {tree.total_guesses} guesses, depth {tree.max_depth}, {tree.num_failed} failed"
+    depth = max(map(len, tree.paths.values()))
+    return f"{tree.opener}: {tree.total_guesses} guesses, depth {depth}, {tree.num_failed} failed"
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from wordle_rl.words import WordList, load_words
 LISTED = load_words().answers[::228]  # twelve words
 SECRETS = LISTED[1::3]
 WORDS = WordList("twelve words", SECRETS, LISTED)
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 REWARD = Rubric({"win": 1.0, "speed": 0.5, "rule_break": -0.2}, keep_order=False)
 """A win earns 1, a quick one up to 0.5 more; the first broken rule of a game costs 0.2."""
 PROMPTER = Prompter(style=Style.COMPACT, thinking=Thinking.OFF, rules=Rules(max_turns=3))

@@ -35,7 +35,7 @@ from wordle_rl.conformance.examiner import Examiner
 from wordle_rl.conformance.targets import Dialect, ModuleTarget, SessionLostError
 from wordle_rl.solver import Solver
 
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 
 
 def results_of(game: type[RightGame], num_games: int = 10) -> list[CheckResult]:

@@ -35,7 +35,7 @@ def server(settings: ServeSettings) -> Iterator[RunningServer]:
 
 @pytest.mark.slow
 def test_our_server_passes_every_check(server: RunningServer) -> None:
-    examiner = Examiner(OpenEnvTarget(server.address), Solver(WORDS, use_cache=False), Dialect.TAGGED, num_games=10)
+    examiner = Examiner(OpenEnvTarget(server.address), Solver(WORDS), Dialect.TAGGED, num_games=10)
     assert {each.check_id: each.evidence for each in examine(examiner) if each.status != "pass"} == {}
 
 

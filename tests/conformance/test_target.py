@@ -82,5 +82,5 @@ def test_our_own_game_passes_every_check(style: Style, preset: str, tmp_path: Pa
     words, game = WordSettings(source=str(tmp_path)), GameSettings(style=style)
     target = ModuleTarget("own", lambda: OwnGame(LoopSettings(words=words, game=game, reward_preset=preset)))
     dialect = Dialect.BRACKETED if style is Style.TEXTARENA else Dialect.TAGGED
-    examiner = Examiner(target, Solver(load_words(str(tmp_path)), use_cache=False), dialect, num_games=10)
+    examiner = Examiner(target, Solver(load_words(str(tmp_path))), dialect, num_games=10)
     assert {each.check_id: each.evidence for each in examine(examiner) if each.status != "pass"} == {}

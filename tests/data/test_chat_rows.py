@@ -7,8 +7,8 @@ import pytest
 from training_fixtures import compact
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
-from wordle_rl.data.chat_rows import chat_trace, holds_chat
 from wordle_rl.data.dataset import encode_traces
+from wordle_rl.data.external import chat_trace, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.prompt import Prompter

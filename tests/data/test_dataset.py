@@ -16,10 +16,10 @@ from wordle_rl.data.dataset import (
     encode_traces,
     fault_of,
     instruction_rows,
+    summarise,
     write_dataset,
 )
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Prompter, Shape, Thinking
 
@@ -110,9 +110,9 @@ def test_a_free_refusal_is_no_guess(small_words) -> None:
     assert fault_of(asked_again, small_words, LIMITS) == "unlisted_turn", "four turns, two of them guesses"
     charged = replace(asked_again, turns=(replace(refused, costs_turn=True),) * 2 + SOUND.turns)
     assert fault_of(charged, small_words, LIMITS) == "too_many_turns"
-    for summary in (summarise, summarise_teachers):
-        assert [row.mean_guesses_on_wins for row in summary([asked_again])] == [2.0]
-        assert [row.mean_guesses_on_wins for row in summary([charged])] == [4.0]
+    for per_secret in (True, False):
+        assert [row["mean_guesses_on_wins"] for row in summarise([asked_again], per_secret=per_secret)] == [2.0]
+        assert [row["mean_guesses_on_wins"] for row in summarise([charged], per_secret=per_secret)] == [4.0]
 
 
 def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small_words) -> None:
@@ -202,8 +202,8 @@ def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, tr
 
 def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:
     games = [game("crane", "crane"), game("crane", "crate", "crane"), game("abbey", "crane"), game("civic", "civic")]
-    found = summarise(games)
-    assert [(r.secret, r.num_games, r.num_wins, r.mean_guesses_on_wins, r.win_rate) for r in found] == [
+    names = ("secret", "num_games", "num_wins", "mean_guesses_on_wins", "win_rate")
+    assert [tuple(row[name] for name in names) for row in summarise(games, per_secret=True)] == [
         ("abbey", 1, 0, None, 0.0),
         ("crane", 2, 2, 1.5, 1.0),
         ("civic", 1, 1, 1.0, 1.0),

@@ -104,7 +104,6 @@ def test_odd_rows_are_counted_by_reason(take, train, small_words) -> None:
         "unreadable_history": [
             row(a, "[["), row(a, "__import__('os')"), row(a, "7"), row(a, "{[]: 1}"), row(a, ["x"]), row(a, [[b]]),
             row(a, "[" * 5000), row(a, "-" * 3000 + "1"), row(a, None), row(a, [[b, None]]),
-            row(a, written(a, b) + " " * 4000),
         ],
         "unlisted_guess": [row(a, [["zzzzz", "XXXXX"]]), row(a, [["", ""]])],
         "unreadable_marks": [row(a, [[b, "GGGG"]]), row(a, [[b, "G(?)"]]), row(a, [[b, "good"]])],

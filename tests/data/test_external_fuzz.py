@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refused import refusal
 
 from wordle_rl.config import ConfigError
-from wordle_rl.data import row_files, trace_files
+from wordle_rl.data import trace_files
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.prompt import Prompter
@@ -58,20 +58,7 @@ def test_a_line_or_field_without_an_end_is_refused(tmp_path: Path, small_words, 
     (tmp_path / "data.jsonl").write_text('{"secret": "' + "x" * 60)
     with pytest.raises(RunError, match=r"data.jsonl:1 is longer than 50 bytes"):
         taken(tmp_path / "data.jsonl", small_words)
-    for text in ('secret\n"' + "x\n" * 60, "secret\n" + "x" * 300):
-        (tmp_path / "data.csv").write_text(text)
-        with pytest.raises(ConfigError, match=r"data.csv is no CSV \((field|a line) .*"):
-            taken(tmp_path / "data.csv", small_words)
+    (tmp_path / "data.csv").write_text('secret\n"' + "x\n" * 60)
+    with pytest.raises(ConfigError, match=r"data.csv is no CSV \(field"):
+        taken(tmp_path / "data.csv", small_words)
     csv.field_size_limit(131_072)
-
-
-def test_a_parquet_file_that_unpacks_to_too_much_is_refused(tmp_path: Path, small_words, monkeypatch) -> None:
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
-    path = tmp_path / "data.parquet"
-    parquet.write_table(pyarrow.table({"secret": ["x" * 100_000] * 40}), path, compression="zstd")
-    assert path.stat().st_size < 20_000
-    monkeypatch.setattr(row_files, "_MAX_ROW_GROUP_BYTES", 50_000)
-    with pytest.raises(ConfigError, match=r"data.parquet has a row group of [\d,]+ bytes unpacked, at most 50,000"):
-        taken(path, small_words)

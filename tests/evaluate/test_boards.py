@@ -10,7 +10,7 @@ from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
 
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 
 
 @pytest.mark.parametrize("choice", ["consistent", "random"])

@@ -97,7 +97,7 @@ def play(
 @pytest.mark.parametrize("concurrency", [1, 3, 100])
 @pytest.mark.parametrize("kind", [SolverSampler, RandomSampler])
 def test_the_games_and_their_regret_are_those_of_lockstep(kind, concurrency, small_words) -> None:
-    solver = Solver(small_words, use_cache=False)
+    solver = Solver(small_words)
     first = solver if kind is SolverSampler else small_words
     # One sampler per game, so that neither order nor lockstep shows in the random player's words.
     samplers = {place: kind(first, Prompter(), place) for place in range(len(small_words.answers))}

@@ -39,7 +39,7 @@ class Stopping(SolverSampler):
 
 @pytest.mark.parametrize("stop_at", [0, 3, 9])
 def test_what_was_broken_off_goes_on_to_the_same_games(stop_at: int, small_words, tmp_path: Path) -> None:
-    solver = Solver(small_words, use_cache=False)
+    solver = Solver(small_words)
     secrets = [*small_words.answers, *small_words.answers[:3]]
 
     def play(sampler: SolverSampler, journal: Journal | None) -> Evaluation:
@@ -69,7 +69,7 @@ def test_what_was_broken_off_goes_on_to_the_same_games(stop_at: int, small_words
 def test_drawn_games_are_kept_a_whole_batch_at_a_time(stop_at: int, kept: int, small_words, tmp_path: Path) -> None:
     """The quick wins of a batch alone would flatter the player."""
     journal = Journal(tmp_path / "m.games.jsonl", SETTINGS)
-    sampler = Stopping(Solver(small_words, use_cache=False), stop_at)
+    sampler = Stopping(Solver(small_words), stop_at)
     with pytest.raises(KeyboardInterrupt):
         evaluate(
             planned(small_words, Prompter()),
@@ -142,7 +142,7 @@ def test_the_same_command_goes_on_with_a_model(
 def test_games_of_weights_that_are_gone_are_forgotten_in_a_run(tmp_path: Path, small_words) -> None:
     path = tmp_path / "sft.games.jsonl"
     held = journal_of(path, {"weights": "old"})
-    solver = Stopping(Solver(small_words, use_cache=False))
+    solver = Stopping(Solver(small_words))
     evaluate(planned(small_words, Prompter()), ["crane"], small_words, Prompter(), solver, journal=held)
     held.close()
     again = journal_of(path, {"weights": "old"})

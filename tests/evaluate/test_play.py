@@ -20,7 +20,7 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
 from wordle_rl.words.split import split_secrets
 
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 PROMPTER = Prompter()
 PLANNED = planned(WORDS, PROMPTER)
 

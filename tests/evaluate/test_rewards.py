@@ -10,7 +10,7 @@ from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.solver import Solver
 
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 GAMES = {
     0: ("crane", ["speed", "crane"]),
     1: ("trace", ["speed", "speed", "zzzzz", "no word", "speed", "speed"]),

@@ -81,7 +81,7 @@ def test_a_refused_guess_is_on_the_board_as_the_learner_saw_it() -> None:
 
 
 def test_the_decisive_board_is_where_the_teacher_without_noise_names_the_word() -> None:
-    context = GameContext(WORDS, split_secrets(WORDS), GameSettings().prompter(5), Solver(WORDS, use_cache=False))
+    context = GameContext(WORDS, split_secrets(WORDS), GameSettings().prompter(5), Solver(WORDS))
     teacher = SolverTeacher(context.solver)
     wild = TeacherSettings(opener="trace", noise_rate=0.9, random_opener_rate=1.0)
     boards = decisive_boards(WORDS.answers, teacher, wild, GameSettings(), context)
@@ -90,7 +90,7 @@ def test_the_decisive_board_is_where_the_teacher_without_noise_names_the_word() 
     for secret, turns in boards.items():
         assert all(marks == score_guess(secret, guess) for guess, marks in turns)
         assert not turns or turns[0][0] == "trace"
-        solo = teacher.advise([_turns(turns)], wild)[0]
+        solo = teacher.advise(_turns(turns), wild)
         assert solo is not None
         assert solo.guess == secret
     late = decisive_boards(WORDS.answers, teacher, wild, GameSettings(max_turns=1), context)

@@ -44,7 +44,7 @@ def test_of_a_batch_that_is_cut_short_no_game_counts(batch_size: int, num_counte
     clock = Clock()
     monkeypatch.setattr("wordle_rl.evaluate.play.time.monotonic", clock)
     monkeypatch.setattr(TimeLimit.__init__, "__defaults__", (clock,))
-    solver, prompter = Solver(WORDS, use_cache=False), Prompter()
+    solver, prompter = Solver(WORDS), Prompter()
     played = evaluate(
         planned(WORDS, prompter), SECRETS, WORDS, prompter, Slow(clock), batch_size=batch_size, max_minutes=5,
         solver=solver,

@@ -72,7 +72,7 @@ def learner(learners):
 
 @pytest.fixture
 def setup(sixty) -> GameSetup:
-    context = context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False))
+    context = context_for(sixty, compact(max_turns=3), Solver(sixty))
     return GameSetup(context, sixty.answers[:20], sixty.answers[20:24])
 
 

@@ -38,7 +38,7 @@ def strict_split(sixty) -> Split:
 
 def contexts(sixty: WordList, split: Split) -> tuple[GameContext, GameContext]:
     """The whole context, and that of training."""
-    whole = GameContext(sixty, split, compact(), Solver(sixty, use_cache=False))
+    whole = GameContext(sixty, split, compact(), Solver(sixty))
     return whole, whole.for_training
 
 

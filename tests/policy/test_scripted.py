@@ -23,14 +23,14 @@ def test_the_solver_wins_every_game_of_a_small_list_in_any_wording(
             Prompter(style=style, thinking=thinking)
         return
     prompter = Prompter(style=style, thinking=thinking)
-    sampler = SolverSampler(Solver(small_words, use_cache=False), prompter)
+    sampler = SolverSampler(Solver(small_words), prompter)
     trajectories = play([InitialState(secret) for secret in small_words.answers], small_words, prompter, sampler)
     assert all(trajectory.transcript.won for trajectory in trajectories)
     assert sum(trajectory.transcript.turns_used for trajectory in trajectories) / len(trajectories) < 3
 
 
 def test_the_solver_names_a_listed_word_when_no_answer_is_left(small_words: WordList) -> None:
-    sampler = SolverSampler(Solver(small_words, use_cache=False), COMPACT)
+    sampler = SolverSampler(Solver(small_words), COMPACT)
     impossible = Request(0, (), (Turn("crane", "GGGGX", Outcome.SCORED), Turn("speed", "GGGGX", Outcome.SCORED)))
     [completion] = sampler.sample([impossible])
     parsed = COMPACT.parse(completion.text)
@@ -51,13 +51,13 @@ def test_the_random_player_names_listed_words_and_repeats_itself(small_words: Wo
 def test_the_consistent_player_names_every_answer_that_fits_and_no_other_word(small_words: WordList) -> None:
     board = (Turn("crane", score_guess("grape", "crane"), Outcome.SCORED),)
     fitting = {word for word in small_words.answers if score_guess(word, "crane") == board[0].marks}
-    sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT)
+    sampler = ConsistentSampler(Solver(small_words), COMPACT)
     replies = sampler.sample([Request(game, (), board) for game in range(60)])
     assert {COMPACT.parse(reply.text).word for reply in replies} == fitting == {"drape", "grape", "graze"}
 
 
 def test_the_consistent_player_never_breaks_a_clue_and_repeats_itself(small_words: WordList) -> None:
-    sampler = ConsistentSampler(Solver(small_words, use_cache=False), COMPACT, seed=3)
+    sampler = ConsistentSampler(Solver(small_words), COMPACT, seed=3)
     starts = [InitialState(secret) for secret in small_words.answers]
     first = [t.transcript for t in play(starts, small_words, COMPACT, sampler)]
     assert first == [t.transcript for t in play(starts, small_words, COMPACT, sampler)]

@@ -212,7 +212,7 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         validate_every_steps=2,
     )
     setup = GameSetup(
-        context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)),
+        context_for(sixty, compact(max_turns=3), Solver(sixty)),
         sixty.answers[:20],
         sixty.answers[20:24],
     )

@@ -10,7 +10,7 @@ from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 
 
 def shown(prompter: Prompter, replies: list[str], prefix: tuple[str, ...] = ()) -> list[str]:

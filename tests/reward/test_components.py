@@ -81,7 +81,7 @@ def test_feedback_keeps_one_range_for_every_word_length(secret: str, guess: str,
 
 def test_information_is_the_share_of_the_best_available_by_hand() -> None:
     words = WordList("four", ("bills", "fills", "hills", "mills"), ("bills", "fills", "hills", "mills", "fhmqq"))
-    solver = Solver(words, use_cache=False)
+    solver = Solver(words)
     game = play("hills", "bills", "fhmqq", "hills", words=words)
     # "fhmqq" tells all four apart: 2 bits. "bills" splits them 1 and 3: 2 - 3/4 log2(3) bits. After it "fhmqq" is best.
     by_hand = [(2 - 0.75 * math.log2(3)) / 2, 1.0, 1.0]

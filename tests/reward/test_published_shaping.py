@@ -14,7 +14,7 @@ from wordle_rl.words import WordList, load_words
 
 SOME = load_words().answers[::20]
 WORDS = WordList("some", SOME, SOME)
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 PATH = "published_shaping:SHAPING"
 
 

@@ -34,13 +34,13 @@ weights = st.dictionaries(st.sampled_from(sorted(COMPONENTS)), st.floats(-5, 5),
 @settings(max_examples=400, deadline=None)
 @given(games())
 def test_every_component_keeps_its_range_and_gives_each_own_turn_one_share(transcript: Transcript) -> None:
-    for component in COMPONENTS.values():
+    for name, component in COMPONENTS.items():
         shares = component.compute(transcript, SOLVER)
-        assert len(shares) == len(transcript.own_turns), component.name
+        assert len(shares) == len(transcript.own_turns), name
         kinds = [component.win_range if transcript.won else component.loss_range]
         kinds += [component.honest_range] if honest(transcript) else []
         for low, high in kinds:
-            assert low - TOLERANCE <= math.fsum(shares) <= high + TOLERANCE, component.name
+            assert low - TOLERANCE <= math.fsum(shares) <= high + TOLERANCE, name
 
 
 @settings(max_examples=300, deadline=None)
@@ -144,7 +144,7 @@ def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
     family = WordList(
         "family", tuple(f"{letter}ills" for letter in "bfhkmpt"), tuple(f"{letter}ills" for letter in "bfhkmpt")
     )
-    solver = Solver(family, use_cache=False)
+    solver = Solver(family)
     rubric = PRESETS.get(name) or Rubric({"repeat": -1.0})
     repeated = play("mills", *["bills"] * 6, words=family)
     varied = play("mills", "bills", "fills", "hills", "kills", "pills", "tills", words=family)

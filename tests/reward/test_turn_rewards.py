@@ -17,7 +17,7 @@ REPLIES = ("<guess>crane</guess>", "<guess>speed</guess>", "<guess>qqqqq</guess>
 
 @pytest.fixture(scope="module")
 def small_solver(small_words: WordList) -> Solver:
-    return Solver(small_words, use_cache=False)
+    return Solver(small_words)
 
 
 @given(

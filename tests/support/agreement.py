@@ -84,7 +84,7 @@ def rubric() -> Rubric:
 
 
 def turn_rewards(games: list[Trajectory]) -> list[tuple[float, ...]]:
-    solver = Solver(WORDS, use_cache=False)
+    solver = Solver(WORDS)
     return [rubric().score(game.transcript, solver).turn_rewards for game in games]
 
 

@@ -10,7 +10,7 @@ from wordle_rl.words.split import Split, split_secrets
 
 def context_of(config: RunConfig, words: WordList) -> GameContext:
     """The context of a config, with these words instead of its own."""
-    solver = Solver(words, use_cache=False)
+    solver = Solver(words)
     return GameContext(words, split_secrets(words), config.game.prompter(words.word_length), solver)
 
 

@@ -47,12 +47,12 @@ def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
     """Games of a policy that replies by the script."""
     sampler = scripted(script)(None, codec)
     played = play([InitialState(secret) for secret in secrets], words, prompter or compact(), sampler)
-    return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played]
+    return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words)), ()) for t in played]
 
 
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500, seed=0, **changes):
     """What is to be said at the boards of these games, by prompt, the labels, their record, and the numbers to log."""
-    setup = GameSetup(context_for(words, prompter or compact(), Solver(words, use_cache=False)), words.answers)
+    setup = GameSetup(context_for(words, prompter or compact(), Solver(words)), words.answers)
     settings = change(sampling=SamplingSettings(max_completion_tokens=limit), **changes)
     labels, record, numbers = Labeller(codec, setup, settings, traces).label(games, seed)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, record, numbers
@@ -62,9 +62,7 @@ def train(
     model, codec, words, directory, settings=SETTINGS, *, traces=PURE, secrets=None, progress=None, turns=6, says=None
 ):
     """Train on the games of the policy; with `says`, of one that says what this has it say."""
-    setup = GameSetup(
-        context_for(words, compact(max_turns=turns), Solver(words, use_cache=False)), secrets or words.answers
-    )
+    setup = GameSetup(context_for(words, compact(max_turns=turns), Solver(words)), secrets or words.answers)
     learner, run = learner_of(model, codec), make_run(directory, words)
     player = playing(says, codec) if says else None
     train_distill(learner, setup, settings, run, traces=traces, progress=progress, open_policy=player)

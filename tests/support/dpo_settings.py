@@ -39,4 +39,4 @@ class Script:
 
     def games(self, words, codec, shape=Shape.TRANSCRIPT) -> list[Scored]:
         played = play([InitialState(self.secret)] * 2, words, compact(shape, max_turns=3), scripted(self)(None, codec))
-        return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played]
+        return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words)), ()) for t in played]

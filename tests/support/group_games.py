@@ -50,9 +50,7 @@ class Roll:
     def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
         self.model, self.codec, self.settings = small_model(tokenizer), codec, settings
         self.prompter = prompter or compact(max_turns=3)
-        self.setup = GameSetup(
-            context_for(words, self.prompter, Solver(words, use_cache=False)), secrets or words.answers
-        )
+        self.setup = GameSetup(context_for(words, self.prompter, Solver(words)), secrets or words.answers)
         self.run = make_run(directory, words)
         self.rollouts = GroupRollouts(self.setup, settings, GameLog(self.run), seed=0)
         if pay is not None:

@@ -78,7 +78,7 @@ class Training:
 
     def setup(self, shape=Shape.TRANSCRIPT, **parts) -> GameSetup:
         """Games of three turns over all answers; `parts` are other fields of it."""
-        context = context_for(self.words, compact(shape, max_turns=3), Solver(self.words, use_cache=False))
+        context = context_for(self.words, compact(shape, max_turns=3), Solver(self.words))
         return GameSetup(context, **{"secrets": self.words.answers, **parts})
 
     def learner(self, model, settings: GRPOTraining) -> TorchLearner:

@@ -46,4 +46,4 @@ def pay(transcript: Transcript, solver: Solver) -> tuple[float, ...]:
     return tuple(paid)
 
 
-SHAPING = Component("published shaping", pay, (-20.0, 3.0), (-20.0, 3.0), (-20.0, 4.0), "per-guess pay, summed", True)
+SHAPING = Component(pay, (-20.0, 3.0), (-20.0, 3.0), (-20.0, 4.0), asks_solver=True)

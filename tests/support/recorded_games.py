@@ -64,7 +64,7 @@ class Recorded:
 def record() -> list[RecordedGame]:
     """Play the games and score them."""
     codec = ChatCodec(make_tokenizer())
-    model, solver, games = formula_model(codec.tokenizer), Solver(WORDS, use_cache=False), []
+    model, solver, games = formula_model(codec.tokenizer), Solver(WORDS), []
     starts = [InitialState(secret, board) for secret, board, _ in GAMES]
     played = play(starts, WORDS, PROMPTER, Recorded(codec))
     for first in range(0, len(played), GROUP_SIZE):

@@ -30,7 +30,7 @@ ANSWERS = (
 )
 GUESSES = (*ANSWERS, "zzzzz", "fuzzy", "kudzu", "lymph", "nymph", "think", "civic", "mamma")
 WORDS = WordList("small", ANSWERS, GUESSES)
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 SIX_TURNS = Rules()
 DEVIANT_REPLIES = ["", "a crane", "<guess>", "<guess>two words</guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>"]
 

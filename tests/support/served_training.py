@@ -72,7 +72,7 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
         steps=STEPS, groups_per_step=1, group_size=4, precision="fp32", optimizer=fast(), max_refills=0,
         sampling=SamplingSettings(max_completion_tokens=6), engine=server,
     )  # fmt: skip
-    context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list, use_cache=False))
+    context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list))
     learner, setup = TorchLearner(model, ChatCodec(tokenizer), precision="fp32"), GameSetup(context, word_list.answers)
     engine = open_engine(learner, settings, setup.words, setup.prompter)
     train_grpo(learner, setup, settings, Run(out), engine=engine)

@@ -10,7 +10,7 @@ from wordle_rl.words import load_words
 
 @pytest.fixture(scope="session")
 def default_solver() -> Solver:
-    return Solver(load_words("default"), use_cache=False)
+    return Solver(load_words("default"))
 
 
 def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:

@@ -94,7 +94,7 @@ def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
     )  # fmt: skip
     train_grpo(
         TorchLearner(models[1], codec, precision="fp32"),
-        GameSetup(context_for(word_list, prompter, Solver(word_list, use_cache=False)), word_list.answers),
+        GameSetup(context_for(word_list, prompter, Solver(word_list)), word_list.answers),
         grpo,
         run,
     )

@@ -16,7 +16,7 @@ from wordle_rl.words import WordListError
 
 @pytest.fixture(scope="module")
 def small_solver(small_words) -> Solver:
-    return Solver(small_words, use_cache=False)
+    return Solver(small_words)
 
 
 def scored(secret: str, *guesses: str) -> list[Turn]:

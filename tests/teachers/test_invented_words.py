@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 
@@ -17,7 +18,7 @@ from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
-from wordle_rl.teachers.invented_words import Inventor
+from wordle_rl.teachers.made_up_secrets import invented_words
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
@@ -38,7 +39,7 @@ SETTINGS = TraceSettings(
 @pytest.fixture(scope="module")
 def played() -> list[GameRecord]:
     words = WORDS.reserving(SPLIT.strict).named
-    teacher = SolverTeacher(Solver(words, use_cache=False))
+    teacher = SolverTeacher(Solver(words))
     return list(solver_traces(words, draw_secrets(words, SPLIT, SETTINGS, 0), teacher, SETTINGS, 0))
 
 
@@ -49,8 +50,7 @@ def of_invented(played) -> list[GameRecord]:
 
 
 def test_invented_words_are_made_of_the_triples_of_listed_ones_and_are_not_listed() -> None:
-    rng, inventor = random.Random(1), Inventor(WORDS)
-    drawn = [inventor.draw(rng) for _ in range(2000)]
+    drawn = [*islice(invented_words(WORDS, random.Random(1)), 2000)]
     triples = {(place, word[place - 2 : place + 1]) for word in WORDS.guesses for place in range(2, 5)}
     for word in drawn:
         assert word not in WORDS.guess_index
@@ -60,11 +60,9 @@ def test_invented_words_are_made_of_the_triples_of_listed_ones_and_are_not_liste
 
 def test_reserved_words_are_never_invented() -> None:
     words = WordList("two", ("aaab", "baaa"), ("aaab", "baaa"))
-    free = Inventor(words)
-    found = {free.draw(random.Random(seed)) for seed in range(200)}
-    assert found == {"aaaa", "baab"}
-    reserved = Inventor(WordList("two", words.answers, words.guesses, reserved=frozenset({"aaaa"})))
-    assert {reserved.draw(random.Random(seed)) for seed in range(50)} == {"baab"}
+    assert {*islice(invented_words(words, random.Random(0)), 200)} == {"aaaa", "baab"}
+    reserved = WordList("two", words.answers, words.guesses, reserved=frozenset({"aaaa"}))
+    assert {*islice(invented_words(reserved, random.Random(0)), 50)} == {"baab"}
 
 
 def test_so_many_games_have_invented_words_and_name_them(played, of_invented) -> None:

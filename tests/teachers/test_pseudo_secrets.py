@@ -13,7 +13,7 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Game, Outcome, score_guess
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
-from wordle_rl.teachers.pseudo_secrets import pseudo_secret
+from wordle_rl.teachers.made_up_secrets import pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
@@ -53,7 +53,7 @@ def split() -> Split:
 @pytest.fixture(scope="module")
 def played(split) -> list[GameRecord]:
     words = WORDS.reserving(split.strict).named
-    teacher = SolverTeacher(Solver(words, use_cache=False))
+    teacher = SolverTeacher(Solver(words))
     return list(solver_traces(words, draw_secrets(words, split, PSEUDO, 0), teacher, PSEUDO, 0))
 
 

@@ -18,12 +18,12 @@ WILD = TeacherSettings(random_opener_rate=0.5, noise_rate=0.3)
 
 @pytest.fixture(scope="module")
 def teacher(small_words: WordList) -> SolverTeacher:
-    return SolverTeacher(Solver(small_words, use_cache=False))
+    return SolverTeacher(Solver(small_words))
 
 
 @pytest.fixture(scope="module")
 def big_teacher(default_words: WordList) -> SolverTeacher:
-    return SolverTeacher(Solver(default_words, use_cache=False))
+    return SolverTeacher(Solver(default_words))
 
 
 def num_turns(games: TeacherGames) -> np.ndarray:
@@ -82,23 +82,23 @@ def check_game(words: WordList, games: TeacherGames, game: int) -> None:
 
 def test_a_teacher_with_a_tree_plays_it_and_off_it_as_without(big_teacher: SolverTeacher) -> None:
     words, follows = big_teacher.words, PURE.model_copy(update={"opener": "salet", "plan": "tree"})
-    tree = Solver(words, use_cache=False).tree("salet")
+    tree = Solver(words).tree("salet")
     secrets = words.answers[::20]
     games = big_teacher.play(secrets, follows, seed=0)
     for game, secret in enumerate(secrets):
-        assert tuple(words.guesses[guess] for guess in games.guesses[game] if guess >= 0) == tree.path(secret)
+        assert tuple(words.guesses[guess] for guess in games.guesses[game] if guess >= 0) == tree.paths[secret]
     boards = [
         [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in path[:-1]]
-        for secret, path in ((secret, tree.path(secret)) for secret in secrets)
+        for secret, path in ((secret, tree.paths[secret]) for secret in secrets)
     ]
-    advised = big_teacher.advise(boards, follows)
+    advised = [big_teacher.advise(board, follows) for board in boards]
     assert [advice and advice.guess for advice in advised] == list(secrets)
     for advice, board in zip(advised, boards, strict=True):
         assert advice is not None
         possible = fitting(words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in board])
         assert advice.remaining == len(possible)
         assert advice.classes == len({score_guess(word, advice.guess) for word in possible})
-    off = [[Turn("fuzzy", score_guess("crane", "fuzzy"), Outcome.SCORED)]]
+    off = [Turn("fuzzy", score_guess("crane", "fuzzy"), Outcome.SCORED)]
     assert big_teacher.advise(off, follows) == big_teacher.advise(off, follows.model_copy(update={"plan": "classes"}))
 
 
@@ -143,7 +143,7 @@ def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
     answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
     words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
     settings = PURE.model_copy(update={"plan": "probes"})
-    games = SolverTeacher(Solver(words, use_cache=False)).play(words.answers, settings, seed=0)
+    games = SolverTeacher(Solver(words)).play(words.answers, settings, seed=0)
     probes = 0
     for game in range(len(games.secrets)):
         board: list[tuple[str, int]] = []
@@ -182,7 +182,7 @@ def test_the_opener_is_the_most_telling_answer_or_the_one_asked_for(
     teacher: SolverTeacher, small_words: WordList
 ) -> None:
     [opener] = {small_words.guesses[i] for i in teacher.play(small_words.answers, PURE, seed=0).guesses[:, 0]}
-    solver = Solver(small_words, use_cache=False)
+    solver = Solver(small_words)
     everything = solver.candidates([])
     best = max(solver.information_of(answer, everything) for answer in small_words.answers)
     assert opener in small_words.answers
@@ -197,17 +197,6 @@ def test_a_seed_repeats_its_games_and_seeds_differ(teacher: SolverTeacher) -> No
 
     assert guesses(1) == guesses(1)
     assert guesses(1) != guesses(2)
-
-
-def test_helping_processes_play_the_same_games(teacher: SolverTeacher) -> None:
-    secrets = [teacher.words.guesses[i % len(teacher.words.guesses)] for i in range(2500)]
-    alone = teacher.play(secrets, WILD, seed=3)
-    with teacher.helped_by(2):
-        helped = teacher.play(secrets, WILD, seed=3)
-    again = teacher.play(secrets, WILD, seed=3)
-    for games in (helped, again):
-        for name in ("secrets", "guesses", "codes", "taught", "remaining", "classes"):
-            assert np.array_equal(getattr(alone, name), getattr(games, name)), name
 
 
 def test_letters_that_are_no_word_are_marked_by_the_rules_and_never_named(big_teacher: SolverTeacher) -> None:
@@ -237,22 +226,22 @@ def test_advice_is_what_the_teacher_plays_without_its_noise(big_teacher: SolverT
         for turn in turns_of(games, game)[:5]:  # on the last one the teacher may still probe
             boards.append(scored(games.secrets[game], *guesses[:turn]))
             played.append(Advice(guesses[turn], int(games.remaining[game, turn]), int(games.classes[game, turn])))
-    assert big_teacher.advise(boards, settings) == played
+    assert [big_teacher.advise(board, settings) for board in boards] == played
     assert len(boards) > 200
 
 
 def test_advice_is_silent_where_no_answer_fits(teacher: SolverTeacher) -> None:
     impossible = [Turn("crane", "GGGGX", Outcome.SCORED)]
-    assert teacher.advise([impossible, []], PURE) == [None, *teacher.advise([()], PURE)]
+    assert teacher.advise(impossible, PURE) is None
 
 
 def test_unscored_turns_rule_nothing_out_and_unlisted_words_that_were_scored_do(teacher: SolverTeacher) -> None:
     board = scored("trace", "crane")
     broken = [Turn(None, None, Outcome.MALFORMED), *board, Turn("qqqqq", None, Outcome.UNLISTED)]
-    assert teacher.advise([broken], PURE) == teacher.advise([board], PURE)
-    assert teacher.advise([broken[:1]], PURE) == teacher.advise([[]], PURE)
+    assert teacher.advise(broken, PURE) == teacher.advise(board, PURE)
+    assert teacher.advise(broken[:1], PURE) == teacher.advise([], PURE)
     lenient = scored("trace", "crane", "ttrrr")
-    [advice] = teacher.advise([lenient], PURE)
+    advice = teacher.advise(lenient, PURE)
     fits = fitting(teacher.words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in lenient])
     assert "ttrrr" not in teacher.words
     assert advice is not None
@@ -267,5 +256,6 @@ def test_a_probe_is_advised_only_while_a_guess_is_left_to_make_use_of_it() -> No
     refused = Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=False)
     board = scored("watch", "zzzzz")
     boards = [[*board, wasted], [*board, wasted, refused], [*board, wasted, wasted], [*board, wasted, wasted, refused]]
-    advised = SolverTeacher(Solver(words, use_cache=False)).advise(boards, settings, max_turns=4)
+    teacher = SolverTeacher(Solver(words))
+    advised = [teacher.advise(board, settings, max_turns=4) for board in boards]
     assert [advice is not None and advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]

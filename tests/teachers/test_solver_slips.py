@@ -30,7 +30,7 @@ def played(
 
 @pytest.fixture(scope="module")
 def teacher(small_words: WordList) -> SolverTeacher:
-    return SolverTeacher(Solver(small_words, use_cache=False))
+    return SolverTeacher(Solver(small_words))
 
 
 @pytest.fixture(scope="module")

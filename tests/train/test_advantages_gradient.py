@@ -23,7 +23,7 @@ from wordle_rl.train.advantages import CREDITS, TurnValues, game_advantages, ret
 from wordle_rl.words import WordList
 
 WORDS = WordList("toy", ("bad", "dab", "bag"), ("bad", "dab", "bag"))
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 PROMPTER = Prompter(word_length=3, rules=Rules(max_turns=3))
 SIZES = pytest.mark.parametrize("group_size", [2, 3])
 REWARDS = {

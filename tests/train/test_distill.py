@@ -31,7 +31,7 @@ def teacher(solver) -> SolverTeacher:
 @pytest.fixture(scope="session")
 def as_teacher(teacher):
     """A script that says what the teacher says."""
-    return lambda _game_id, turns: say(teacher.advise([turns], PURE.teacher)[0].guess)
+    return lambda _game_id, turns: say(teacher.advise(turns, PURE.teacher).guess)
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -48,7 +48,7 @@ def test_every_board_is_labelled_by_its_scored_turns_broken_rules_or_not(shape, 
     assert said[1] == said[2] == said[3] in fitting
     assert said[4] == said[5] in fitting
     assert said[4] != say(stumbling.last)
-    assert said == [say(advice.guess) for advice in teacher.advise([board.turns for board in boards], PURE.teacher)]
+    assert said == [say(teacher.advise(board.turns, PURE.teacher).guess) for board in boards]
     assert numbers == {"boards": 6.0, "labels": 6.0, "agreement_rate": 0.0}
 
 

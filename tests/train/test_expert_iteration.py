@@ -38,9 +38,7 @@ class Group:
         sampler = scripted(script or self)(None, codec)
         starts = [InitialState(self.secret)] * 5
         played = play(starts, words, compact(shape, max_turns=3), sampler)
-        return [
-            Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words, use_cache=False)), ()) for t in played
-        ]
+        return [Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words)), ()) for t in played]
 
 
 @pytest.fixture(scope="session")
@@ -86,9 +84,7 @@ def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
 
 def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, *, says, progress=None):
     """Train on games in which the policy says what `says` has it say."""
-    setup = GameSetup(
-        context_for(words, compact(shape, max_turns=3), Solver(words, use_cache=False)), words.answers[:1]
-    )
+    setup = GameSetup(context_for(words, compact(shape, max_turns=3), Solver(words)), words.answers[:1])
     run = make_run(directory, words)
     learner, player = learner_of(model, codec), playing(says, codec)
     train_expert_iteration(learner, setup, settings, run, progress=progress, open_policy=player)

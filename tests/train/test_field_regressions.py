@@ -26,7 +26,7 @@ from wordle_rl.train.loss import PolicyLoss, Totals
 from wordle_rl.train.scored_games import Group, PlayedGame, Scored, rows_of, score_group
 from wordle_rl.train.starts import GameSetup, GroupStarts
 
-SOLVER = Solver(WORDS, use_cache=False)
+SOLVER = Solver(WORDS)
 WIN = Rubric({"win": 1.0}, keep_order=False)
 
 

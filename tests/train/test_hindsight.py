@@ -38,9 +38,7 @@ class Scene:
         self.split = split_secrets(words, strict_fraction=strict_fraction)
         self.secret, self.first, self.second, self.third = self.split.train[:4]
         self.prompter = compact(shape, max_turns=3)
-        self.setup = GameSetup(
-            context_for(words, self.prompter, Solver(words, use_cache=False), self.split), [self.secret]
-        )
+        self.setup = GameSetup(context_for(words, self.prompter, Solver(words), self.split), [self.secret])
 
     def script(self, game_id: int, turns: tuple) -> str:
         return say([[self.first, self.second, self.secret], [self.first, self.third, self.second]][game_id][len(turns)])

@@ -41,7 +41,7 @@ class Scene:
 
     def __init__(self, sixty, codec, tokenizer, directory: Path, monkeypatch, fraction: float) -> None:
         split = split_secrets(sixty, strict_fraction=fraction)
-        whole = GameContext(sixty, split, compact(max_turns=3), Solver(sixty, use_cache=False))
+        whole = GameContext(sixty, split, compact(max_turns=3), Solver(sixty))
         self.strict = split_secrets(sixty, strict_fraction=0.05).strict[0]
         self.setup = GameSetup(whole.for_training, split.train[:1])
         secret, solver = split.train[0], self.setup.solver

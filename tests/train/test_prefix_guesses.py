@@ -20,7 +20,7 @@ PLAYERS = ("random:5", "consistent", "consistent:5", "teacher:5")
 def solver(default_words) -> Solver:
     """Enough words for games of four guesses, few enough for the teacher's matrix."""
     answers = default_words.answers[::4]
-    return Solver(WordList("some", answers, (*answers, *default_words.outside[::8])), use_cache=False)
+    return Solver(WordList("some", answers, (*answers, *default_words.outside[::8])))
 
 
 @cache

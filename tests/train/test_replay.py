@@ -19,7 +19,7 @@ def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
         run = make_run(tmp_path / "run", sixty)
         if traces:
             write_jsonl(run.directory / "traces.jsonl", (trace.to_row() for trace in traces))
-        setup = GameSetup(context_for(sixty, compact(), Solver(sixty, use_cache=False)), sixty.answers)
+        setup = GameSetup(context_for(sixty, compact(), Solver(sixty)), sixty.answers)
         made = Replay(model or small_model(tokenizer), codec, setup, share, 12, 2, run, 3)
         most = round(12 * share / (1 - share))
         drawn = draw_games(run.directory / "traces.jsonl", 2 * most, 3) if most else []

@@ -94,7 +94,7 @@ class Training:
         self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None, **options
     ) -> None:
         self.model = model or small_model(tokenizer)
-        setup = GameSetup(context_for(words, compact(max_turns=3), Solver(words, use_cache=False)), words.answers)
+        setup = GameSetup(context_for(words, compact(max_turns=3), Solver(words)), words.answers)
         run = make_run(directory, words)
         self.learner = TorchLearner(self.model, codec, precision=settings.precision)
         self.rounds = Rounds("practice", self.learner, setup, settings, run, progress=progress, **options)

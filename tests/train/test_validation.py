@@ -28,7 +28,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
     learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty)), split.train, split.val)
     sampling = SamplingSettings(temperature=0.7, max_completion_tokens=5)
     validation = Validation(setup, sampling, learner.policy)
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0}
@@ -42,9 +42,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    setup = GameSetup(
-        context_for(small_words, compact(max_turns=1), Solver(small_words, use_cache=False)), (), small_words.answers
-    )
+    setup = GameSetup(context_for(small_words, compact(max_turns=1), Solver(small_words)), (), small_words.answers)
     run = make_run(tmp_path / "run", small_words)
     greedy = SamplingSettings(temperature=0.0, max_completion_tokens=5)
     validate = Validation(setup, greedy, TorchLearner(small_model(tokenizer), codec).policy, GameLog(run), 4)

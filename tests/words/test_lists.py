@@ -3,13 +3,14 @@
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.words import WordList, WordListError, load_words, read_word_list
+from wordle_rl.words import PROMPT_WORDS, WordList, WordListError, load_words, read_word_list
 from wordle_rl.words.split import Split, split_secrets
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -45,7 +46,7 @@ def refusal(answers: str | bytes, guesses: str | bytes, directory: Path) -> str:
 
 def test_default_list_has_its_pinned_size_and_fingerprint() -> None:
     words = load_words()
-    assert (words.name, words.word_length, words.notes) == ("default", 5, ())
+    assert (words.name, words.word_length) == ("default", 5)
     assert (len(words.answers), len(words.guesses)) == (2734, 10949)
     assert words.fingerprint == "1e9e969c052cdaf32860341fc0fc617c6b22fcfa97b267927bf9659373622529"
 
@@ -123,23 +124,13 @@ def test_any_pair_of_any_length_reads_back(length: int, data: st.DataObject) -> 
         write_pair(Path(directory), mark + newline.join(answers) + end, mark + newline.join(guesses) + end)
         words = read_word_list(Path(directory), "any")
     assert words == WordList("any", tuple(answers), tuple(guesses))
-    assert (words.word_length, words.notes, words.name) == (length, (), "any")
+    assert (words.word_length, words.name) == (length, "any")
 
 
 def test_directory_name_or_given_name_names_the_list(tmp_path: Path) -> None:
     assert read_word_list(write_pair(tmp_path / "mine", lines(*ANSWERS), lines(*ANSWERS))).name == "mine"
     assert read_word_list(tmp_path / "mine", "given").name == "given"
     assert load_words(str(tmp_path / "mine")) == read_word_list(tmp_path / "mine")
-
-
-def test_capitals_are_folded_and_noted_by_line(tmp_path: Path) -> None:
-    directory = write_pair(tmp_path / "caps", lines("crane", "SPEED"), lines("Crane", "speed"))
-    words = read_word_list(directory)
-    assert words.answers == ("crane", "speed")
-    assert words.notes == (
-        f"{directory / 'answers.txt'}:2: 'SPEED' folded to 'speed'",
-        f"{directory / 'guesses.txt'}:1: 'Crane' folded to 'crane'",
-    )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +141,6 @@ def test_capitals_are_folded_and_noted_by_line(tmp_path: Path) -> None:
         (lines("crane", "speed", "crane"), lines("crane", "speed"), "answers.txt:3: 'crane' repeats line 1"),
         (lines("crane", "cr4ne"), lines("crane"), "answers.txt:2: 'cr4ne' has characters other than"),
         (lines("crane", "", "speed"), lines("crane", "speed"), "answers.txt:2: '' is a blank line"),
-        (lines("crane", "speed"), lines("crane"), "answers.txt:2: 'speed'"),
         (lines("crane"), "\ufeff\r\n\r\n", "guesses.txt:1: the file is empty"),
         (b"crane\nspeed\ncaf\xe9s\n", lines("crane"), "answers.txt:3: not UTF-8"),
         (lines("ab"), lines("ab"), "answers.txt:1: 'ab' has 2 letters, supported are 3 to 10"),
@@ -207,3 +197,44 @@ def test_default_test_size_is_proportional_below_1500_answers_and_at_least_300_a
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = tuple(f"{letters[n // 676]}{letters[n // 26 % 26]}{letters[n % 26]}" for n in range(total))
     assert len(split_secrets(WordList("toy", words, words)).test) == test_size
+
+
+# Strict words: some of the test secrets, drawn apart, so that no part of a split changes for them
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_strict_words_change_no_part_of_a_split(default_words, seed: int) -> None:
+    plain, strict = split_secrets(default_words, seed), split_secrets(default_words, seed, strict_fraction=0.0366)
+    assert replace(strict, strict=()) == plain
+    assert plain.strict == ()
+    assert len(strict.strict) == 100
+    assert set(strict.strict) <= set(strict.test) - PROMPT_WORDS
+
+
+def test_more_strict_words_hold_the_fewer_and_are_a_fair_sample(default_words) -> None:
+    few, many = (split_secrets(default_words, strict_fraction=fraction) for fraction in (0.02, 0.05))
+    assert many.strict[: len(few.strict)] == few.strict
+    assert many.test[: len(many.strict)] != many.strict, "an order of their own, not the beginning of the test secrets"
+    assert split_secrets(default_words, 1, strict_fraction=0.02).strict != few.strict
+
+
+def test_strict_words_are_found_in_any_text(default_words) -> None:
+    split = split_secrets(default_words, strict_fraction=0.01)
+    word, other = split.strict[:2]
+    text = f"Perhaps {word.upper()}, or <guess>{other}</guess>?"
+    assert split.strict_words_in(None, text, split.train[0]) == {word, other}
+    assert split.strict_words_in(f"x{word}x", split.train[0]) == frozenset()
+    assert split_secrets(default_words).strict_words_in(word) == frozenset()
+
+
+def test_a_reserved_word_is_listed_but_no_answer_and_not_outside() -> None:
+    words = WordList("four", ("abide", "crane", "speed", "trace"), ("abide", "aahed", "crane", "speed", "trace"))
+    training = words.reserving(["crane"])
+    assert training.answers == ("abide", "speed", "trace")
+    assert training.guesses == words.guesses
+    assert training.outside == words.outside == ("aahed",)
+    assert "crane" in training
+    assert training.named.guesses == ("aahed", "abide", "speed", "trace")
+    assert training.named.reserved == {"crane"}
+    assert words.reserving([]) is words
+    assert words.named is words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,10 +17,9 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, StrictFraction, Words
 from wordle_rl.config import ConfigError, ModelSettings, StartSettings, TraceSettings, describe
-from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, write_dataset
+from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, summarise, write_dataset
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.game_record import GameRecord, board_row
-from wordle_rl.data.summaries import summarise, summarise_teachers
 from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate.csv_tables import write_rows
 from wordle_rl.game import Rules, score_guess
@@ -115,8 +114,8 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
 def _summarise(asked: DatasetRequest) -> None:
     split = split_secrets(load_words(asked.words), asked.split_seed)
     games = list(_games(Path(asked.games)))
-    teachers = [{**asdict(row), "win_rate": row.win_rate} for row in summarise_teachers(games)]
-    rows = [{**asdict(row), "win_rate": row.win_rate, "part": split.part_of(row.secret)} for row in summarise(games)]
+    teachers = summarise(games, per_secret=False)
+    rows = [{**row, "part": split.part_of(row["secret"])} for row in summarise(games, per_secret=True)]
     if asked.csv is not None:
         write_rows(asked.csv, rows, "--csv")
     num_games, num_wins, num_errors = (
@@ -201,7 +200,6 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     codec = _codec_of(asked)
     counts = write_dataset(games, found, split, prompter, limits, out, form=asked.form, codec=codec, boards=boards)
     lines = [f"{number:>8,} rows  {out}_{name}.jsonl" for name, number in counts["rows"].items()]
-    lines += [f"{counts['repeated']:>8,} of the SFT rows are duplicates"] if counts["repeated"] else []
     lines += [f"{number:>8,} games rejected: {reason}" for reason, number in counts["rejected"].items()]
     if not counts["rows"]["sft_val"]:
         lines.append("no SFT rows for validation: no game has a validation secret")

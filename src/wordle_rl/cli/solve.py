@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ def solve(
 ) -> None:
     """Show a word list and its best openers, the solver's whole strategy tree, or its guesses for one secret.
 
-    `--words DIR` reads answers.txt and guesses.txt from a directory: one word per line, every answer in both. `FILE`
+    `--words DIR` reads answers.txt and guesses.txt from a directory: one word per line. `FILE`
     serves as both lists, `ANSWERS,GUESSES` are two files. The columns of a .csv are word, or answer and guess.
 
     Args:
@@ -84,7 +83,7 @@ def solve(
 
 
 def _facts(found: WordList) -> dict[str, Any]:
-    notes = list(found.notes)
+    notes: list[str] = []
     parts: dict[str, int] | None = None
     try:
         split = split_secrets(found)
@@ -108,5 +107,5 @@ def _show_tree(solver: Solver, opener: str | None, secret: str | None, as_json: 
     tree = solver.tree(opener)
     summary: dict[str, Any] = {"words": solver.words.name, **tree.summary()}
     if secret is not None:
-        summary["path"] = list(tree.path(secret))
+        summary["path"] = list(tree.paths[secret])
     console.show(summary, (f"{name:<15} {value}" for name, value in summary.items()), as_json)

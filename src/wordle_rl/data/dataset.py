@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice, pairwise
@@ -25,17 +25,21 @@ _CHUNK = 4096
 CHAT_ROW = frozenset({"messages"})
 """Fields of a conversation for SFT."""
 
-INSTRUCTION_ROW = frozenset({"instruction", "output"})
-"""Fields of one reply for SFT, with the messages before it as one text."""
-
-SFTForm = Literal["messages", "instruction"]
-"""Form of SFT rows."""
-
-PROMPT_ROW = frozenset({"prompt", "answer"})
-"""Fields of an opening prompt and the secret of its game."""
-
 START_ROW = frozenset({"secret", "turns"})
 """Fields of an initial state."""
+
+SFTForm = Literal["messages", "instruction"]
+"""Form of SFT rows: a conversation, or one reply with the messages before it as one text."""
+
+_SFT_ROWS, _RL_ROWS = (CHAT_ROW, frozenset({"instruction", "output"})), (frozenset({"prompt", "answer"}),)
+_ROWS: Mapping[str, Collection[frozenset[str]]] = {
+    "sft_train": _SFT_ROWS,
+    "sft_val": _SFT_ROWS,
+    "rl_train": _RL_ROWS,
+    "rl_val": _RL_ROWS,
+    "rl_start_states": (START_ROW,),
+}
+"""The files of a data set, and the fields of their rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,9 +177,6 @@ class DatasetLimits:
         max_tokens: Most completion tokens, as counted by the endpoint. Games without a count are then rejected. 0: no
             limit.
         thinking: `off` ignores thinking; `required` rejects games in which a taught guess has none.
-
-    Raises:
-        ConfigError: If a limit would reject every game.
     """
 
     max_turns: int | None = 6
@@ -185,13 +186,6 @@ class DatasetLimits:
     check_thinking: bool = True
     max_tokens: int = 0
     thinking: Thinking = Thinking.OPTIONAL
-
-    def __post_init__(self) -> None:
-        for name, bound in (("max_turns", self.max_turns), ("max_words", self.max_words)):
-            if bound is not None and bound < 1:
-                raise ConfigError(f"{name} {bound} leaves room for no game; give at least 1")
-        if self.max_tokens < 0:
-            raise ConfigError(f"max_tokens {self.max_tokens} is negative; give at least 1, or 0 for no limit")
 
 
 def strict_words_of(trace: GameRecord, split: Split) -> frozenset[str]:
@@ -229,7 +223,7 @@ def _fault_of_length(trace: GameRecord, limits: DatasetLimits) -> str | None:
     num_words = len(trace.turns) + sum(len(text.split()) for text in thought)
     if limits.max_words is not None and num_words > limits.max_words:
         return "too_long"
-    if limits.max_tokens and trace.completion_tokens < 1:
+    if limits.max_tokens > 0 and trace.completion_tokens < 1:
         return "unknown_tokens"
     return "too_many_tokens" if 0 < limits.max_tokens < trace.completion_tokens else None
 
@@ -259,16 +253,6 @@ def _fault_of_thinking(turn: TurnRecord, board: Sequence[Turn], words: WordList,
     return None if claim is None else claim.value
 
 
-_ROWS = {
-    "sft_train": (CHAT_ROW, INSTRUCTION_ROW),
-    "sft_val": (CHAT_ROW, INSTRUCTION_ROW),
-    "rl_train": (PROMPT_ROW,),
-    "rl_val": (PROMPT_ROW,),
-    "rl_start_states": (START_ROW,),
-}
-"""The files of a data set, and the fields of their rows."""
-
-
 def write_dataset(
     traces: Iterable[GameRecord],
     words: WordList,
@@ -291,13 +275,8 @@ def write_dataset(
       the last guess of each accepted game.
 
     Games are rejected if their secret is a test secret or they name a strict word. In transcript shape, games with an
-    untaught turn are rejected too, since training on a conversation teaches every reply in it.
-
-    Returns:
-        Number of rows per file, of repeated rows, and of rejected games per reason.
-
-    Raises:
-        ConfigError: If one of the files exists and holds anything but such rows.
+    untaught turn are rejected too, since training on a conversation teaches every reply in it. The result counts rows
+    per file and rejected games per reason. Existing files are replaced only if they hold such rows.
     """
     paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
     for name, path in paths.items():
@@ -316,31 +295,30 @@ def write_dataset(
             rejected[fault] += 1
     train = [trace for trace in accepted if split.part_of(trace.secret) != "val"]
     val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
-    distinct: set[int] = set()
     files = {
-        "sft_train": _sft_rows(train, prompter, form, codec, distinct),
-        "sft_val": _sft_rows(val, prompter, form, codec, distinct),
+        "sft_train": _sft_rows(train, prompter, form, codec),
+        "sft_val": _sft_rows(val, prompter, form, codec),
         "rl_train": ({"prompt": prompter.opening(), "answer": secret} for secret in split.train),
         "rl_val": ({"prompt": prompter.opening(), "answer": secret} for secret in split.val),
-        "rl_start_states": boards or (_start_row(trace) for trace in train if len(trace.turns) > 1),
+        "rl_start_states": boards
+        or (
+            board_row(trace.secret, ((turn.guess, turn.marks) for turn in trace.turns[:-1]))
+            for trace in train
+            if len(trace.turns) > 1
+        ),
     }
     counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
-    return {
-        "rows": counts,
-        "repeated": counts["sft_train"] + counts["sft_val"] - len(distinct),
-        "rejected": dict(sorted(rejected.items())),
-    }
+    return {"rows": counts, "rejected": dict(sorted(rejected.items()))}
 
 
 def _sft_rows(
-    traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, codec: ChatCodec | None, distinct: set[int]
+    traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, codec: ChatCodec | None
 ) -> Iterator[dict[str, Any]]:
-    # `distinct` collects the hashes of the rows, to count repeated ones.
-    for trace in traces:
-        for messages in _dialogues(trace, prompter):
-            for row in instruction_rows(messages, codec) if form == "instruction" else ({"messages": messages},):
-                distinct.add(hash(json.dumps(row)))
-                yield row
+    for messages in (messages for trace in traces for messages in _dialogues(trace, prompter)):
+        if form == "instruction":
+            yield from instruction_rows(messages, codec)
+        else:
+            yield {"messages": messages}
 
 
 def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:
@@ -367,16 +345,8 @@ def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None
         said = f"{begun}{message['content']}<|im_end|>\n"
 
 
-def _start_row(trace: GameRecord) -> dict[str, Any]:
-    return board_row(trace.secret, ((turn.guess, turn.marks) for turn in trace.turns[:-1]))
-
-
 def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
-    """Check that a file may be overwritten: it is missing, empty, or its first line has the fields of one of `kinds`.
-
-    Raises:
-        ConfigError: If it holds something else.
-    """
+    """Check that a file may be replaced: it is missing, empty, or its first line has the fields of one of `kinds`."""
     if not path.is_file():
         return
     with path.open("rb") as file:
@@ -385,11 +355,44 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
         row = json.loads(line) if line else None
     except (ValueError, RecursionError):  # not JSON, not text, or nested too deeply
         row = line
-    if line and not (isinstance(row, dict) and in_our_names(row).keys() in kinds and not _is_trace(row)):
+    fields = in_our_names(row).keys() if isinstance(row, dict) else frozenset[str]()
+    # A played game can have the fields of an initial state, but all turns of an initial state are prefix guesses.
+    played = fields == START_ROW and not all(isinstance(turn, dict) and turn.get("given") for turn in row["turns"])
+    if line and (fields not in kinds or played):
         raise ConfigError(f"{path} holds something else than rows of this kind; name another --out")
 
 
-def _is_trace(row: dict[str, Any]) -> bool:
-    # A played game can have the same fields as an initial state, but all turns of an initial state are prefix guesses.
-    turns = row["turns"] if "secret" in row and isinstance(row.get("turns"), list) else []
-    return any(not (isinstance(turn, dict) and turn.get("given")) for turn in turns)
+def summarise(traces: Iterable[GameRecord], *, per_secret: bool) -> list[dict[str, Any]]:
+    """Count games, wins and guesses per teacher, or per secret and teacher, hardest first.
+
+    Games that failed and were never finished are errors, not losses.
+    """
+    games: defaultdict[tuple[str, str], list[GameRecord]] = defaultdict(list)
+    failed: dict[tuple[str, int, str], tuple[str, str]] = {}
+    finished = set()
+    for trace in traces:
+        group = (trace.secret if per_secret else "", trace.teacher)
+        if trace.error is not None:
+            failed[trace.key] = group
+        else:
+            finished.add(trace.key)
+            games[group].append(trace)
+    errors = Counter(group for key, group in failed.items() if key not in finished)
+    rows: list[dict[str, Any]] = []
+    for group in sorted({*games, *errors}):
+        wins = [trace.turns_used for trace in games[group] if trace.won]
+        rows.append(
+            {
+                "secret": group[0],
+                "teacher": group[1],
+                "num_games": len(games[group]),
+                "num_wins": len(wins),
+                "win_rate": len(wins) / len(games[group]) if games[group] else 0.0,
+                "mean_guesses_on_wins": sum(wins) / len(wins) if wins else None,
+                "num_errors": errors[group],
+                "num_broken_turns": sum(turn.outcome.broke_rules for trace in games[group] for turn in trace.turns),
+            }
+        )
+    if per_secret:
+        rows.sort(key=lambda row: (row["win_rate"], -(row["mean_guesses_on_wins"] or 0.0), row["secret"]))
+    return rows

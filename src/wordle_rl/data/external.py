@@ -1,4 +1,10 @@
-"""Convert data sets made elsewhere to our rows. Every board is marked again; rejected rows are counted by reason."""
+"""Data sets made elsewhere as ours: boards, conversations for SFT, and conversations as games.
+
+Every board is marked again, and rejected rows are counted by reason. A chat row (`{"messages"}`) or instruction row
+(`{"instruction", "output"}`) becomes a `GameRecord` that carries its conversation, and every reply is trained on word
+for word. A row may name its secret in a field `secret`, `answer` or `word`. Otherwise the last guess counts as the
+secret, since it might have been right.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +13,15 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.dataset import CHAT_ROW, START_ROW, check_replaceable
-from wordle_rl.data.game_record import board_row
-from wordle_rl.data.row_files import Row, read_rows
+from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row
+from wordle_rl.data.row_files import Row, is_data_set, read_rows
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import write_jsonl
@@ -24,6 +31,7 @@ from wordle_rl.words.split import Split
 Format = Literal["grpo", "instruction"]
 
 _MAX_LITERAL = 4000
+_LOOKED_AT = 100  # rows that show what a file holds
 
 
 class OddRowError(ValueError):
@@ -33,62 +41,44 @@ class OddRowError(ValueError):
 def import_rows(
     path: Path | str, out: Path, form: Format, words: WordList, split: Split, prompter: Prompter
 ) -> dict[str, Any]:
-    """Read a data set and write its usable rows as JSON lines.
+    """Write the usable rows of a data set as JSON lines, and count rows and rejected rows per reason.
 
-    Args:
-        path: A .csv, .jsonl, .json or .parquet file, or a hub data set (see `row_files`).
-        out: The file to write.
-        form: `grpo`: rows of `prompt, word_list, past_guess_history, secret` become initial states,
-            `{"secret", "turns": [{"guess", "marks"}]}`. `instruction`: rows of `instruction, output` become
-            `{"messages": [...]}`.
-        words: The word lists.
-        split: Their split. Rows of held-out secrets are rejected.
-        prompter: Grammar of outputs, and rules of boards.
-
-    Returns:
-        Number of rows written, and of rejected rows per reason.
-
-    Raises:
-        ConfigError: If the file cannot be read or has no usable row, or `out` is that file or holds other rows. Nothing
-            is written then.
+    `grpo`: rows of `prompt, word_list, past_guess_history, secret` become initial states, `{"secret", "turns"}`.
+    `instruction`: rows of `instruction, output` become `{"messages"}`. Nothing is written if there is no usable row, or
+    if `out` is that file or holds other rows.
     """
     if Path(path).exists() and out.exists() and out.samefile(path):
         raise ConfigError(f"{out} is the file to read; name another --out")
     check_replaceable(out, (CHAT_ROW, START_ROW))
-
-    def convert(row: dict[str, Any]) -> dict[str, Any]:
-        if form == "grpo":
-            return start_state(row, words, split, prompter.rules.max_turns)
-        return sft_row(row, words, split, prompter)
-
     skipped: Counter[str] = Counter()
-    count = write_jsonl(out, _usable(path, convert, skipped))
+
+    def usable() -> Iterator[Row]:
+        found = False
+        for row in read_rows(path):
+            try:
+                if row is None:
+                    raise OddRowError("no_row")
+                if form == "grpo":
+                    converted = _start_state(row, words, split, prompter.rules.max_turns)
+                else:
+                    converted = _sft_row(row, words, split, prompter)
+            except OddRowError as odd:
+                skipped[str(odd)] += 1
+                continue
+            found = True
+            yield converted
+        if not found:
+            why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
+            raise ConfigError(f"{path} has no usable row ({why}); check --format, --words and the fields of its rows")
+
+    count = write_jsonl(out, usable())
     return {"file": str(out), "rows": count, "skipped": dict(sorted(skipped.items()))}
 
 
-def _usable(source: Path | str, convert: Callable[[Row], Row], skipped: Counter[str]) -> Iterator[Row]:
-    found = False
-    for row in read_rows(source):
-        try:
-            if row is None:
-                raise OddRowError("no_row")
-            converted = convert(row)
-        except OddRowError as odd:
-            skipped[str(odd)] += 1
-            continue
-        found = True
-        yield converted
-    if not found:
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
-        raise ConfigError(f"{source} has no usable row ({why}); check --format, --words and the fields of its rows")
+# --- boards ---------------------------------------------------------------------------------------------------
 
 
-def start_state(row: dict[str, Any], words: WordList, split: Split, max_turns: int) -> dict[str, Any]:
-    """Convert a `prompt, word_list, past_guess_history, secret` row to an initial state.
-
-    Raises:
-        OddRowError: If the row is unusable; the message is the reason.
-    """
+def _start_state(row: Row, words: WordList, split: Split, max_turns: int) -> Row:
     secret = _word(row.get("secret"))
     if secret is None or "past_guess_history" not in row:
         raise OddRowError("missing_field")
@@ -111,41 +101,40 @@ def _word(value: object) -> str | None:
     return word if word.isascii() and word.isalpha() else None
 
 
-def _history(value: object) -> list[Any]:
-    """Return the guesses so far, from a list or from its text in Python or JSON."""
-    if isinstance(value, str):
-        if len(value) > _MAX_LITERAL:
-            raise OddRowError("unreadable_history")
-        value = _literal(value.strip() or "[]")
-    if not isinstance(value, list | tuple):
-        raise OddRowError("unreadable_history")
-    return list(value)
-
-
 def guesses_of_history(value: object) -> tuple[str, ...]:
-    """Return the guesses of a history in lower case, without marks.
+    """Return the guesses of a `past_guess_history`, without checking its marks.
 
-    Raises:
-        OddRowError: If it cannot be read.
+    Examples:
+        >>> guesses_of_history("[['CRANE', 'C(✓) R(x) A(-) N(x) E(x)']]")
+        ('crane',)
     """
     guesses = []
     for entry in _history(value):
-        said = entry.get("guess") if isinstance(entry, dict) else entry
-        guess = said[0] if isinstance(said, list | tuple) and said else said
+        guess = entry.get("guess") if isinstance(entry, dict) else (entry or [None])[0] if _is_list(entry) else None
         if not isinstance(guess, str):
             raise OddRowError("unreadable_history")
         guesses.append(guess.strip().lower())
     return tuple(guesses)
 
 
-def _literal(text: str) -> object:
-    for read in (ast.literal_eval, json.loads):
-        try:
-            with warnings.catch_warnings(action="ignore"):  # stray backslashes in the text are harmless
-                return read(text)
-        except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-            continue
-    return None
+def _is_list(value: object) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _history(value: object) -> list[Any]:
+    # The guesses so far, from a list or from its text in Python or JSON.
+    if isinstance(value, str):
+        text, value = value.strip() or "[]", None
+        for read in (ast.literal_eval, json.loads) if len(text) <= _MAX_LITERAL else ():
+            try:
+                with warnings.catch_warnings(action="ignore"):  # stray backslashes in the text are harmless
+                    value = read(text)
+                break
+            except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+                continue
+    if not isinstance(value, list | tuple):
+        raise OddRowError("unreadable_history")
+    return list(value)
 
 
 def _turn(entry: object, secret: str, words: WordList) -> tuple[str, str]:
@@ -181,69 +170,92 @@ def read_marks(text: str, guess: str) -> str | None:
         ('GXYXX', 'GXYXX')
         >>> read_marks("B(✓) R(x) A(-) N(x) E(x)", "crane")
     """
-    bare = "".join(text.split()).replace("\ufe0f", "")
-    pairs = re.findall(r"([A-Za-z])\((.)\)", bare)
-    if pairs:
+    signs = "".join(text.split()).replace("\ufe0f", "")
+    if pairs := re.findall(r"([A-Za-z])\((.)\)", signs):
         if "".join(letter for letter, _ in pairs).lower() != guess:
             return None
         signs = "".join(sign for _, sign in pairs)
-    else:
-        signs = bare
     marks = "".join(_SIGNS.get(sign, "?") for sign in signs)
     return marks if len(marks) == len(guess) and "?" not in marks else None
+
+
+# --- conversations --------------------------------------------------------------------------------------------
+
+
+def holds_chat(source: Path) -> bool:
+    """Return True if a file or hub data set holds chat or instruction rows; traces have another form."""
+    known = source.suffix.lower() in (".jsonl", ".json", ".csv", ".parquet")
+    if not (known if source.is_file() else not source.is_dir() and is_data_set(source)):
+        return False
+    rows = (row for row in islice(read_rows(source), _LOOKED_AT) if row is not None and "turns" not in row)
+    return any({"messages"} <= row.keys() or {"instruction", "output"} <= row.keys() for row in rows)
+
+
+def chat_traces(source: Path, words: WordList, prompter: Prompter) -> Iterator[GameRecord | str]:
+    """Yield each row of a source as a trace, or the reason why it is unusable."""
+    for row in read_rows(source):
+        try:
+            if row is None:
+                raise OddRowError("no_row")
+            yield chat_trace(row, words, prompter)
+        except OddRowError as odd:
+            yield str(odd)
+
+
+def chat_trace(row: Mapping[str, Any], words: WordList, prompter: Prompter) -> GameRecord:
+    """Convert a row to a trace that carries its conversation. Every reply must hold a listed guess."""
+    messages = messages_of_row(row)
+    replies = [message["content"] for message in messages if message["role"] == "assistant"]
+    guesses = []
+    for reply in replies:
+        parsed = prompter.parse(reply)
+        if not isinstance(parsed, Guess):
+            raise OddRowError(f"output_{parsed.reason.value}")
+        if parsed.word not in words:
+            raise OddRowError("unlisted_guess")
+        guesses.append(parsed.word)
+    named = next(filter(None, (_word(row.get(name)) for name in ("secret", "answer", "word"))), None)
+    secret = named or guesses[-1]
+    if secret not in words:
+        raise OddRowError("unlisted_secret")
+    # Without a named secret there is nothing to mark guesses against.
+    marks = [score_guess(secret, guess) if named else None for guess in guesses]
+    turns = (TurnRecord(guess, mark, reply=reply) for guess, mark, reply in zip(guesses, marks, replies, strict=True))
+    return GameRecord(secret, tuple(turns), messages=tuple(messages))
+
+
+def _sft_row(row: Row, words: WordList, split: Split, prompter: Prompter) -> Row:
+    # A row that guesses a held-out word last is rejected even if it names another secret.
+    trace = chat_trace(row, words, prompter)
+    for word in (trace.secret, trace.turns[-1].guess or ""):
+        if reason := split.held_out_reason(word):
+            raise OddRowError(reason)
+    if split.strict_words_in(*(message["content"] for message in trace.messages)):
+        raise OddRowError("strict_word")
+    return {"messages": [*trace.messages]}
 
 
 _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>\s*|$)(?=<\|im_start\|>|$)", re.DOTALL)
 _ENDS = re.compile(r"(?:\s|<\|(?:im_end|endoftext|eot_id|end)\|>|</s>)+$")
 _LEAKED = re.compile(r"<\|[\w./-]+\|>")
-
-
-def sft_row(row: dict[str, Any], words: WordList, split: Split, prompter: Prompter) -> dict[str, Any]:
-    """Convert an `instruction, output` row to messages.
-
-    A chat rendered with `<|im_start|>` tags is split into its messages. The output must be a readable reply with a
-    listed guess. Such a row does not name its secret, so a row that guesses a held-out secret is rejected: the guess
-    might have been right.
-
-    Raises:
-        OddRowError: If the row is unusable; the message is the reason.
-    """
-    messages = _instructed(row.get("instruction"), row.get("output"))
-    reply = messages[-1]["content"]
-    guess = prompter.parse(reply)
-    if not isinstance(guess, Guess):
-        raise OddRowError(f"output_{guess.reason.value}")
-    if guess.word not in words:
-        raise OddRowError("unlisted_guess")
-    named = next(filter(None, (_word(row.get(name)) for name in ("secret", "answer", "word"))), guess.word)
-    for word in (named, guess.word):
-        if reason := split.held_out_reason(word):
-            raise OddRowError(reason)
-    if split.strict_words_in(*(message["content"] for message in messages)):
-        raise OddRowError("strict_word")
-    return {"messages": messages}
+_ROLES = ("system", "user", "assistant")
 
 
 def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
     """Return the conversation of a row of `messages`, or of `instruction` and `output`. It ends with a reply.
 
-    After an optional system message, user messages and replies alternate. Closing tokens are cut off replies.
-
-    Raises:
-        OddRowError: If the row is unreadable; the message is the reason.
+    After an optional system message, user messages and replies alternate. Closing tokens are cut off replies. An
+    instruction with `<|im_start|>` tags is split into its messages.
     """
     if "messages" not in row:
         return _instructed(row.get("instruction"), row.get("output"))
-    given = row["messages"]
-    if not isinstance(given, list | tuple) or not given:
-        raise OddRowError("unreadable_messages")
     messages: list[Message] = []
-    for message in given:
+    for message in row["messages"] if _is_list(row["messages"]) else ():
         role, content = (message.get(name) if isinstance(message, dict) else None for name in ("role", "content"))
-        if role not in ("system", "user", "assistant") or not isinstance(content, str):
+        if role not in _ROLES or not isinstance(content, str):
             raise OddRowError("unreadable_messages")
         messages.append(Message(role=role, content=_ENDS.sub("", content) if role == "assistant" else content))
-    talk = messages[messages[0]["role"] == "system" :]
+    talk = messages[1:] if messages and messages[0]["role"] == "system" else messages
     if not talk or len(talk) % 2 or any(m["role"] != ("user", "assistant")[i % 2] for i, m in enumerate(talk)):
         raise OddRowError("unreadable_messages")
     return messages
@@ -252,22 +264,18 @@ def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
 def _instructed(instruction: object, output: object) -> list[Message]:
     if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
         raise OddRowError("missing_field")
-    messages, begun = _messages_of(instruction)
     reply = _ENDS.sub("", output).strip()
-    if "<think>" in begun and not reply.startswith("<think>"):
-        reply = f"<think>{begun.rpartition('<think>')[2]}{reply}"
-    return [*messages, Message(role="assistant", content=reply)]
-
-
-def _messages_of(instruction: str) -> tuple[list[Message], str]:
-    """Split an instruction into messages, and the start of the reply if it ends with one."""
     if "<|im_start|>" not in instruction:
-        return [Message(role="user", content=instruction.strip())], ""
-    found = [(match[1], match[2]) for match in _CHATML.finditer(instruction)]
-    begun = found.pop()[1] if found and found[-1][0] == "assistant" else ""
-    messages = [Message(role=role, content=content.strip()) for role, content in found]
-    if not messages or any(m["role"] not in ("system", "user", "assistant") for m in messages):
-        raise OddRowError("unreadable_instruction")
-    if messages[-1]["role"] != "user" or any(_LEAKED.search(message["content"]) for message in messages):
-        raise OddRowError("unreadable_instruction")
-    return messages, begun
+        messages = [Message(role="user", content=instruction.strip())]
+    else:
+        found = [(match[1], match[2]) for match in _CHATML.finditer(instruction)]
+        # The instruction may end with the start of the reply.
+        begun = found.pop()[1] if found and found[-1][0] == "assistant" else ""
+        messages = [Message(role=role, content=content.strip()) for role, content in found]
+        if not messages or messages[-1]["role"] != "user" or any(m["role"] not in _ROLES for m in messages):
+            raise OddRowError("unreadable_instruction")
+        if any(_LEAKED.search(message["content"]) for message in messages):
+            raise OddRowError("unreadable_instruction")
+        if "<think>" in begun and not reply.startswith("<think>"):
+            reply = f"<think>{begun.rpartition('<think>')[2]}{reply}"
+    return [*messages, Message(role="assistant", content=reply)]

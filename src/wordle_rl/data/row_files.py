@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace_files import wide_csv
@@ -23,58 +23,39 @@ Rows = Iterator[Row | None]
 
 _LIMIT = re.compile(r"(?P<source>.+)\[:(?P<limit>\d+)\]")
 _DATA_SET = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?::(?P<split>\w+))?", re.ASCII)
-WORD = "word"
-"""Field of the rows of a plain list."""
 MAX_JSON_BYTES = 256 << 20
 """A larger JSON array is refused before it is read; JSON lines have no such limit."""
-_MAX_METADATA = 16 << 20
-_MAX_ROW_GROUP_BYTES = 2 << 30
 _ROWS_AT_ONCE = 1024
 
 
-class RowSource(NamedTuple):
-    """A file or the files of a data set, and the most rows to read (None: all)."""
-
-    files: tuple[Path, ...]
-    limit: int | None
-
-
 def read_rows(source: Path | str) -> Rows:
-    """Read the rows of a source, without blank lines.
+    """Read the rows of a source, without blank lines. A hub data set is downloaded to the cache of huggingface_hub.
 
     Raises:
         ConfigError: If the file or data set is missing, damaged or of an unknown kind.
     """
-    found = find_rows(source)
-    return islice((row for file in found.files for row in _rows_of(file)), found.limit)
-
-
-def find_rows(source: Path | str) -> RowSource:
-    """Find the files of a source. A hub data set is downloaded to the cache of huggingface_hub.
-
-    Raises:
-        ConfigError: As `read_rows`.
-    """
-    text, limit = str(source), None
-    if not Path(text).exists() and (limited := _LIMIT.fullmatch(text)) is not None:
-        text, limit = limited["source"], int(limited["limit"])
-    path = Path(text)
-    data_set = _DATA_SET.fullmatch(text)
-    if path.exists() or data_set is None or path.suffix.lower() in _READERS:
-        if not path.is_file():
-            raise ConfigError(f"no file {path}; name an existing one")
-        if path.suffix.lower() not in _READERS:
-            raise ConfigError(f"{path} is none of {', '.join(_READERS)}; convert it, or correct its suffix")
-        return RowSource((path,), limit)
-    return RowSource(tuple(_fetch(data_set["name"], data_set["split"] or "train")), limit)
+    text, limit = _parts(source)
+    path, data_set = Path(text), _DATA_SET.fullmatch(text)
+    files: Sequence[Path] = (path,)
+    if data_set is not None and is_data_set(source):
+        files = _fetch(data_set["name"], data_set["split"] or "train")
+    elif not path.is_file():
+        raise ConfigError(f"no file {path}; name an existing one")
+    elif path.suffix.lower() not in _READERS:
+        raise ConfigError(f"{path} is none of {', '.join(_READERS)}; convert it, or correct its suffix")
+    return islice((row for file in files for row in _rows_of(file)), limit)
 
 
 def is_data_set(source: Path | str) -> bool:
     """Return True if a source names a hub data set, not a file."""
-    path = Path(source)
-    text = limited["source"] if (limited := _LIMIT.fullmatch(str(source))) is not None else str(source)
-    known = Path(text).suffix.lower() in _READERS or path.exists() or Path(text).exists()
-    return not known and _DATA_SET.fullmatch(text) is not None
+    path = Path(_parts(source)[0])
+    is_file = path.exists() or path.suffix.lower() in _READERS
+    return not is_file and _DATA_SET.fullmatch(str(path)) is not None
+
+
+def _parts(source: Path | str) -> tuple[str, int | None]:
+    limited = None if Path(source).exists() else _LIMIT.fullmatch(str(source))
+    return (limited["source"], int(limited["limit"])) if limited else (str(source), None)
 
 
 def _rows_of(path: Path) -> Rows:
@@ -92,17 +73,20 @@ def _csv_rows(path: Path) -> Rows:
             raise ConfigError(f"{path} is no CSV ({error})") from None
 
 
-def _jsonl_rows(path: Path) -> Rows:
+def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
         for number, line in enumerate(bounded_lines(file, path)):
-            text = line.decode("utf-8" if number else "utf-8-sig")
-            if not text.strip():
-                continue
-            try:
-                row = parse_json(text)
-            except ValueError:
-                row = None
-            yield row if isinstance(row, dict) else None
+            if text := line.decode("utf-8" if number else "utf-8-sig").strip():
+                yield text
+
+
+def _jsonl_rows(path: Path) -> Rows:
+    for line in _lines(path):
+        try:
+            row = parse_json(line)
+        except ValueError:
+            row = None
+        yield row if isinstance(row, dict) else None
 
 
 def _json_rows(path: Path) -> Rows:
@@ -119,15 +103,7 @@ def _json_rows(path: Path) -> Rows:
     if not isinstance(rows, list):
         raise ConfigError(f"{path} holds {type(rows).__name__}, expected an array of rows")
     for row in rows:
-        yield {WORD: row} if isinstance(row, str) else row if isinstance(row, dict) else None
-
-
-def _text_rows(path: Path) -> Rows:
-    # A plain list, one word per line.
-    with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, path)):
-            if word := line.decode("utf-8" if number else "utf-8-sig").strip():
-                yield {WORD: word}
+        yield {"word": row} if isinstance(row, str) else row if isinstance(row, dict) else None
 
 
 def _parquet_rows(path: Path) -> Rows:
@@ -137,24 +113,11 @@ def _parquet_rows(path: Path) -> Rows:
     except ModuleNotFoundError:
         raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
     try:
-        with ParquetFile(
-            path, thrift_string_size_limit=_MAX_METADATA, thrift_container_size_limit=_MAX_METADATA
-        ) as file:
-            _check_row_groups(path, file.metadata)
+        with ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
                 yield from batch.to_pylist()
     except (ArrowException, OSError) as error:
         raise ConfigError(f"{path} is no parquet file ({' '.join(str(error).split())})") from None
-
-
-def _check_row_groups(path: Path, metadata: Any) -> None:
-    # A row group is unpacked as a whole, so a small file could fill the memory.
-    largest = max((metadata.row_group(number).total_byte_size for number in range(metadata.num_row_groups)), default=0)
-    if largest > _MAX_ROW_GROUP_BYTES:
-        raise ConfigError(
-            f"{path} has a row group of {largest:,} bytes unpacked, at most {_MAX_ROW_GROUP_BYTES:,} are read; write "
-            "it with a smaller row_group_size"
-        )
 
 
 _READERS: dict[str, Callable[[Path], Rows]] = {
@@ -162,13 +125,13 @@ _READERS: dict[str, Callable[[Path], Rows]] = {
     ".jsonl": _jsonl_rows,
     ".csv": _csv_rows,
     ".json": _json_rows,
-    ".txt": _text_rows,
+    ".txt": lambda path: ({"word": line} for line in _lines(path)),  # a plain list, one word per line
 }
 """Readers by suffix. If a data set has several kinds of files, the first kind here is read."""
 
 
-def _fetch(name: str, split: str) -> Iterator[Path]:
-    """Download the files of one split of a data set."""
+def _fetch(name: str, split: str) -> list[Path]:
+    # Download the files of one split of a data set.
     try:
         from huggingface_hub import HfApi, errors
     except ModuleNotFoundError:
@@ -176,20 +139,14 @@ def _fetch(name: str, split: str) -> Iterator[Path]:
     api = HfApi()
     try:
         names = _files_of_split(name, split, api.list_repo_files(name, repo_type="dataset"))
-        for file in names:
-            yield Path(api.hf_hub_download(name, file, repo_type="dataset"))
+        return [Path(api.hf_hub_download(name, file, repo_type="dataset")) for file in names]
     except errors.RepositoryNotFoundError:
         raise ConfigError(
             f"{name} is neither a file here nor a data set of the hub; check the name, or set HF_TOKEN if it is private"
         ) from None
-    except errors.HfHubHTTPError as error:
-        raise ConfigError(f"the hub refused {name} (status {error.response.status_code}); try again later") from None
-    except errors.OfflineModeIsEnabled:
-        raise ConfigError(f"{name} is no file here, and HF_HUB_OFFLINE forbids access to the hub; unset it") from None
     except (errors.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:  # type: ignore[attr-defined]
-        raise ConfigError(
-            f"{name} is no file here, and the hub could not be reached ({type(error).__name__}); check the network"
-        ) from None
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(f"{name} is no file here, and the hub could not be read: {why}") from None
 
 
 def _files_of_split(name: str, split: str, files: Sequence[str]) -> list[str]:

@@ -31,14 +31,7 @@ def spelling_lessons(words: Sequence[str]) -> list[list[Message]]:
 
 
 def spelling_examples(words: Sequence[str], codec: ChatCodec, passes: float, seed: int) -> list[Example]:
-    """Encode the lessons in random order.
-
-    Args:
-        words: Words to spell.
-        codec: Tokenizer and template of the model.
-        passes: How often to use each lesson. A fraction draws that part of the lessons at random.
-        seed: Random seed of order and draw.
-    """
+    """Encode the lessons in random order, each `passes` times; a fraction draws that part of them at random."""
     lessons = spelling_lessons(words)
     rng = random.Random(f"spelling {seed}")
     chosen: list[list[Message]] = []

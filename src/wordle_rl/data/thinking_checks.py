@@ -71,13 +71,7 @@ def false_claim(thinking: str, guess: str, board: Sequence[Turn], words: WordLis
     """Return the first false claim of some thinking, or None.
 
     Three things can be checked exactly in free prose: leaked tags, whether the last announced guess is the one made,
-    and whether listed words said to fit the board do fit.
-
-    Args:
-        thinking: The thinking before the guess.
-        guess: The guess made.
-        board: The turns before it.
-        words: Only words of this list count as candidates.
+    and whether listed words said to fit the board do fit. `board` holds the turns before the guess.
     """
     if _TAGS.search(thinking):
         return FalseClaim.TAGS

@@ -24,11 +24,7 @@ _TOKENS = COLUMNS[-2:]
 
 
 class SettingsFile:
-    """Settings behind the games of a traces file, by model. Stored as JSON beside it, without address and key.
-
-    Raises:
-        RunError: If that file holds something else.
-    """
+    """Settings behind the games of a traces file, by model. Stored as JSON beside it, without address and key."""
 
     def __init__(self, traces: Path) -> None:
         self.traces = traces
@@ -41,11 +37,7 @@ class SettingsFile:
                 raise RunError(f"{self.path} is no record of settings; move it away") from None
 
     def check(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Check that a model's new games have the settings of its stored ones. Games without a record are accepted.
-
-        Raises:
-            ConfigError: If settings differ.
-        """
+        """Check that a model's new games have the settings of its stored ones. Games without a record are accepted."""
         before = self._by_model.get(model, {})
         other = [name for name in asked if name in before and before[name] != asked[name]]
         if other:
@@ -53,11 +45,7 @@ class SettingsFile:
             raise ConfigError(f"{self.traces} holds games of {model} by other settings ({pairs}); name another --out")
 
     def game_turns(self) -> int | None:
-        """Return the turns that the rules allowed (`game.max_turns`), or None if not recorded.
-
-        Raises:
-            ConfigError: If they differ between models.
-        """
+        """Return the turns that the rules allowed (`game.max_turns`), or None if not recorded."""
         recorded = (asked.get("game.max_turns") for asked in self._by_model.values())
         found = sorted({turns for turns in recorded if isinstance(turns, int) and turns > 0})
         if len(found) > 1:
@@ -68,11 +56,7 @@ class SettingsFile:
         return found[0] if found else None
 
     def keep(self, model: str, asked: Mapping[str, Any]) -> None:
-        """Store the settings of a model's games.
-
-        Raises:
-            RunError: If the file cannot be written.
-        """
+        """Store the settings of a model's games."""
         if self._by_model.get(model) != asked:
             self._by_model[model] = dict(asked)
             write_json(self.path, self._by_model)
@@ -95,11 +79,7 @@ def read_games(path: Path) -> Iterator[GameRecord]:
 
 
 def write_csv_files(path: Path, directory: Path) -> int:
-    """Write `wordle_data_<WORD>.csv` for every secret of a traces file. Return their number.
-
-    Raises:
-        RunError: If the traces cannot be read or a file cannot be written.
-    """
+    """Write `wordle_data_<WORD>.csv` for every secret of a traces file. Return their number."""
     games: dict[str, list[GameRecord]] = defaultdict(list)
     for trace in read_traces(path) if path.is_file() else ():
         if trace.error is None:
@@ -123,22 +103,13 @@ def _csv_rows(trace: GameRecord) -> Iterator[tuple[Any, ...]]:
 
 
 MAX_FIELD_CHARACTERS = 16 << 20
-"""A longer CSV field is refused. So is a line of more than four such fields, before it is read whole."""
+"""A longer CSV field is refused."""
 
 
 def wide_csv(file: TextIO) -> csv.DictReader[str]:
     """Read a CSV whose fields may hold whole conversations, up to `MAX_FIELD_CHARACTERS`."""
     csv.field_size_limit(MAX_FIELD_CHARACTERS)
-    return csv.DictReader(_bounded(file))
-
-
-def _bounded(file: TextIO) -> Iterator[str]:
-    # Limit each line, or a file without line breaks would be read into memory at once.
-    most = 4 * MAX_FIELD_CHARACTERS
-    while line := file.readline(most + 1):
-        if len(line) > most:
-            raise csv.Error(f"a line is longer than {most:,} characters")
-        yield line
+    return csv.DictReader(file)
 
 
 def _read_csv(path: Path) -> Iterator[GameRecord]:
@@ -159,7 +130,7 @@ def _read_csv(path: Path) -> Iterator[GameRecord]:
 
 
 def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Group the rows by game. Turn 1 starts a new game, even with the word, seed and model of the last one."""
+    # Turn 1 starts a new game, even with the word, seed and model of the last one.
     game: list[dict[str, Any]] = []
     for row in rows:
         if game and (int(row["turn"]) == 1 or any(row[name] != game[0][name] for name in ("word", "seed", "model"))):
@@ -172,13 +143,13 @@ def _games_of(rows: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 
 def _turn_of(row: dict[str, Any]) -> TurnRecord:
     outcome = Outcome(row["outcome"])
-    texts = {name: row[name] for name in ("thinking", "reply", "finish")}
-    costs_turn = bool(int(row["costs_turn"]))
     return TurnRecord(
         row["guess"] or None,
         row["marks"] or None,
         not outcome.broke_rules,
         outcome=outcome,
-        costs_turn=costs_turn,
-        **texts,
+        costs_turn=bool(int(row["costs_turn"])),
+        thinking=row["thinking"],
+        reply=row["reply"],
+        finish=row["finish"],
     )

@@ -3,7 +3,7 @@
 The secret must be allowed, and replaying the game by the run's rules must give the same marks. A game that the solver
 did not play must also pass the checks of `wordle-rl dataset`, except the number of words, which `model.max_length`
 limits instead. The solver's games need not, since it loses, probes and strays on purpose. Chat and instruction rows
-(see `chat_rows`) are trained on unchanged if every reply holds a readable guess. Sound games of validation secrets are
+(see `external`) are trained on unchanged if every reply holds a readable guess. Sound games of validation secrets are
 never trained on; they give SFT its validation loss.
 """
 
@@ -15,8 +15,8 @@ from itertools import islice
 from pathlib import Path
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
-from wordle_rl.data.chat_rows import begins_otherwise, chat_traces, holds_chat
 from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
+from wordle_rl.data.external import chat_traces, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Game, Rules
@@ -27,23 +27,13 @@ from wordle_rl.words.split import Split
 class TracesFromFile:
     """Games of `settings.file` that a run may train on, at most `settings.num_games`, in file order.
 
-    Args:
-        words: The word lists.
-        split: Their split. Only games of training secrets and of words outside the answers are used.
-        settings: The file, the number of games, and the fraction of training secrets kept out of teacher games.
-        game: Rules and wording of the run.
-
     Attributes:
         rejected: Number of rejected games so far, by reason.
         num_otherwise: Number of used conversations whose opening differs from the run's games.
-
-    Raises:
-        ConfigError: If the settings name no file.
     """
 
     def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings) -> None:
-        if settings.file is None:
-            raise ConfigError("traces.file names no file")
+        assert settings.file is not None  # the caller has games to read
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
         self.num_otherwise = 0
@@ -55,28 +45,19 @@ class TracesFromFile:
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 
     def __iter__(self) -> Iterator[GameRecord]:
-        """Read the file from its start.
-
-        Raises:
-            RunError: If the file is missing or a line is not a trace.
-            ConfigError: If no game may be trained on.
-        """
+        """Read the file from its start; a `ConfigError` if no game may be trained on."""
         self.rejected.clear()
         self.num_otherwise, opening = 0, self._prompter.opening()
         found = False
         for trace in islice(self._accepted(), self._num_games):
             found = True
-            self.num_otherwise += bool(trace.messages) and begins_otherwise(trace, opening)
+            self.num_otherwise += bool(trace.messages) and [*trace.messages[: len(opening)]] != opening
             yield trace
         if not found:
             raise ConfigError(f"{self.path} holds no game to learn from; left out: {self.left_out() or 'none'}")
 
     def of_validation(self) -> list[GameRecord]:
-        """Return sound games of validation secrets, at most `settings.num_games`. Never train on them.
-
-        Raises:
-            RunError: If the file is missing or a line is not a trace.
-        """
+        """Return sound games of validation secrets, at most `settings.num_games`. Never train on them."""
         games = (
             trace
             for trace in self._games()

@@ -15,8 +15,7 @@ from wordle_rl.config import ConfigError, PrefixChoice
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.train.starts import random_given
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, SplitName

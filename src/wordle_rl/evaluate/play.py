@@ -28,8 +28,7 @@ from wordle_rl.policy.base import (
 from wordle_rl.prompt import Guess, Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:

@@ -120,7 +120,7 @@ def decisive_boards(
     games = {secret: Game(secret, context.words, game.rules) for secret in secrets}
     running = list(games)
     while running:
-        advices = teacher.advise([games[secret].turns for secret in running], settings, game.max_turns)
+        advices = [teacher.advise(games[secret].turns, settings, game.max_turns) for secret in running]
         for secret, advice in zip(running, advices, strict=True):
             if advice is not None:
                 games[secret].play(advice.guess)

@@ -11,8 +11,7 @@ from wordle_rl.game import Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
 
 PLAYER_NAMES = ("solver", "consistent", "random")

@@ -1,18 +1,22 @@
-"""Rewards: components over finished games, rubrics that weigh them, presets, and schedules of weights.
+"""Rewards: components over finished games, and rubrics that weigh them.
 
 components.py     the components; how a guess uses clues: clues.py
-rubric.py         weights, and how they keep wins above losses
-presets.py        published sets by name
-schedule.py       a switch of weights
+rubric.py         weights, and how they keep wins above losses; presets; a switch of weights
 turn_rewards.py   the reward turn by turn, while a game runs
 attack.py         search for reward without winning
 """
 
 from wordle_rl.reward.clues import letter_scores, with_candidates
 from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares, find_component
-from wordle_rl.reward.presets import CURRICULA, PRESETS, named_schedule
-from wordle_rl.reward.rubric import RewardBreakdown, Rubric, format_compliance
-from wordle_rl.reward.schedule import Schedule
+from wordle_rl.reward.rubric import (
+    CURRICULA,
+    PRESETS,
+    RewardBreakdown,
+    Rubric,
+    Schedule,
+    format_compliance,
+    named_schedule,
+)
 from wordle_rl.reward.turn_rewards import TurnRewards
 
 __all__ = [

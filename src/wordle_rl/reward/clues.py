@@ -89,11 +89,8 @@ def information_share(turn: Turn, secret: str, candidates: NDArray[np.int32], so
     The winning guess counts 1, even if one candidate was left and no guess could give information. If no candidate is
     left (a secret outside the answers), any other guess counts 0.
     """
-    if turn.guess is None or turn.marks is None:
-        return 0.0
-    if turn.guess == secret:
+    if turn.guess == secret and turn.marks is not None:
         return 1.0
-    if len(candidates) < 2:
+    if turn.guess is None or turn.marks is None or len(candidates) < 2:
         return 0.0
-    best = solver.best_information(candidates)
-    return min(1.0, max(0.0, solver.information_of(turn.guess, candidates) / best))
+    return min(1.0, solver.information_of(turn.guess, candidates) / solver.best_information(candidates))

@@ -18,12 +18,11 @@ are clues and earn nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any
 
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.errors import UserError
@@ -31,8 +30,7 @@ from wordle_rl.game import Outcome, Turn
 from wordle_rl.import_paths import numbers_of, resolve
 from wordle_rl.prompt import ParseFailure
 from wordle_rl.reward.clues import LOWEST_FEEDBACK, feedback_use, information_share, is_consistent, with_candidates
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import turn_regret
+from wordle_rl.solver import Solver, turn_regret
 
 Range = tuple[float, float]
 """Lowest and highest value, inclusive."""
@@ -59,24 +57,20 @@ class RewardError(UserError):
 
 @dataclass(frozen=True, slots=True)
 class Component:
-    """A named part of a reward, and the ranges of its value.
+    """A part of a reward, and the ranges of its value.
 
     Attributes:
-        name: Name in rubrics and logs.
         compute: Maps transcript and solver to one share per own turn.
         loss_range: Range for any lost game, truncated ones included.
         honest_range: Range for an honest loss (all turns played, no rule broken); within `loss_range`.
         win_range: Range for a won game.
-        summary: One line for people.
         asks_solver: True if `compute` uses the solver, which takes milliseconds instead of microseconds.
     """
 
-    name: str
     compute: Callable[[Transcript, Solver], Shares]
     loss_range: Range
     honest_range: Range
     win_range: Range
-    summary: str
     asks_solver: bool = False
 
     def __call__(self, transcript: Transcript, solver: Solver) -> Shares:
@@ -89,23 +83,37 @@ def _win(transcript: Transcript, _solver: Solver) -> Shares:
 
 
 def _speed(transcript: Transcript, _solver: Solver) -> Shares:
-    if not transcript.won:
-        return _on_last_turn(transcript, 0.0)
     max_turns = transcript.rules.max_turns
-    return _on_last_turn(transcript, (max_turns - transcript.turns_used) / max(1, max_turns - 1))
+    spare = (max_turns - transcript.turns_used) / max(1, max_turns - 1)
+    return _on_last_turn(transcript, spare if transcript.won else 0.0)
 
 
 def _rule_break(transcript: Transcript, _solver: Solver) -> Shares:
-    broken = [played.turn.outcome is not Outcome.SCORED for played in transcript.turns if not played.is_prefix]
+    broken = [played.turn.outcome.broke_rules for played in transcript.own_turns]
     first = broken.index(True) if True in broken else -1
     return tuple(1.0 if place == first else 0.0 for place in range(len(broken)))
 
 
-def _format(transcript: Transcript, _solver: Solver) -> Shares:
-    return _mean(transcript, [_format_score(played) for played in transcript.turns if not played.is_prefix], 0.0)
+def _information(transcript: Transcript, solver: Solver) -> Shares:
+    _check_length(solver, transcript)
+    turns = with_candidates(transcript, solver)
+    scores = [information_share(turn, transcript.secret, candidates, solver) for turn, candidates in turns]
+    return _mean_shares(transcript, scores, 0.0)
 
 
-def _format_score(played: PlayedTurn) -> float:
+def _regret(transcript: Transcript, solver: Solver, *, quick: bool = False) -> Shares:
+    _check_length(solver, transcript)
+    regret = solver.quick_regret if quick else solver.regret
+    turns = with_candidates(transcript, solver)
+    return _cost_shares(transcript, [turn_regret(turn, candidates, regret) for turn, candidates in turns])
+
+
+# --- scores of one turn, given the board before it ------------------------------------------------------------
+
+Score = Callable[[PlayedTurn, Sequence[Turn]], float]
+
+
+def _format(played: PlayedTurn, _board: Sequence[Turn]) -> float:
     outcome = played.turn.outcome
     if outcome is Outcome.SCORED or outcome is Outcome.HARD_MODE:
         return 1.0
@@ -116,68 +124,28 @@ def _format_score(played: PlayedTurn) -> float:
     return STRAY_TAGS_SCORE if framed else 0.0
 
 
-def _valid_word(transcript: Transcript, _solver: Solver) -> Shares:
-    return _mean(transcript, [float(not played.turn.outcome.broke_rules) for played in transcript.own_turns], 0.0)
+def _valid_word(played: PlayedTurn, _board: Sequence[Turn]) -> float:
+    return float(not played.turn.outcome.broke_rules)
 
 
-def _length(transcript: Transcript, _solver: Solver) -> Shares:
-    letters = len(transcript.secret)
-    return _mean(transcript, [float(len(played.turn.guess or "") == letters) for played in transcript.own_turns], 0.0)
+def _length(played: PlayedTurn, _board: Sequence[Turn]) -> float:
+    # The rules refuse a readable guess of another length as such, and any other outcome has a guess or none.
+    return float(played.turn.guess is not None and played.turn.outcome is not Outcome.WRONG_LENGTH)
 
 
-def _consistency(transcript: Transcript, _solver: Solver) -> Shares:
-    scores = [float(_kept_rules(turn) and is_consistent(turn, earlier)) for turn, earlier in _with_past(transcript)]
-    return _mean(transcript, scores, 0.0)
+def _consistency(played: PlayedTurn, board: Sequence[Turn]) -> float:
+    return float(not played.turn.outcome.broke_rules and is_consistent(played.turn, board))
 
 
-def _feedback(transcript: Transcript, _solver: Solver) -> Shares:
-    scores = [
-        feedback_use(turn, earlier) if _kept_rules(turn) else LOWEST_FEEDBACK
-        for turn, earlier in _with_past(transcript)
-    ]
-    return _mean(transcript, scores, LOWEST_FEEDBACK)
+def _feedback(played: PlayedTurn, board: Sequence[Turn]) -> float:
+    return LOWEST_FEEDBACK if played.turn.outcome.broke_rules else feedback_use(played.turn, board)
 
 
-def _information(transcript: Transcript, solver: Solver) -> Shares:
-    _check_length(solver, transcript, "information")
-    scores = [
-        information_share(turn, transcript.secret, candidates, solver)
-        for turn, candidates in with_candidates(transcript, solver)
-    ]
-    return _mean(transcript, scores, 0.0)
+def _repeat(played: PlayedTurn, board: Sequence[Turn]) -> float:
+    return float(played.turn.outcome.broke_rules or played.turn.guess in {turn.guess for turn in board})
 
 
-def _regret(transcript: Transcript, solver: Solver) -> Shares:
-    _check_length(solver, transcript, "regret")
-    return _regret_costs(transcript, solver, solver.regret)
-
-
-def _quick_regret(transcript: Transcript, solver: Solver) -> Shares:
-    _check_length(solver, transcript, "quick_regret")
-    return _regret_costs(transcript, solver, solver.quick_regret)
-
-
-def _regret_costs(transcript: Transcript, solver: Solver, regret: Callable[[str, Any], float]) -> Shares:
-    costs = [turn_regret(turn, candidates, regret) for turn, candidates in with_candidates(transcript, solver)]
-    return _cost(transcript, costs)
-
-
-def _repeat(transcript: Transcript, _solver: Solver) -> Shares:
-    seen: set[str | None] = set()
-    costs = []
-    for played in transcript.turns:
-        turn = played.turn
-        if not played.is_prefix:
-            costs.append(1.0 if turn.outcome is not Outcome.SCORED or turn.guess in seen else 0.0)
-        seen.add(turn.guess)
-    return _cost(transcript, costs)
-
-
-def _overlong(transcript: Transcript, _solver: Solver) -> Shares:
-    return _cost(transcript, [_overlong_cost(played) for played in transcript.own_turns])
-
-
-def _overlong_cost(played: PlayedTurn) -> float:
+def _overlong(played: PlayedTurn, _board: Sequence[Turn]) -> float:
     # A reply that was cut or broke a rule costs the full 1, whatever its length.
     if played.overlong or played.turn.outcome.broke_rules:
         return 1.0
@@ -185,38 +153,24 @@ def _overlong_cost(played: PlayedTurn) -> float:
     return min(1.0, max(0.0, (length - FREE_TOKENS) / (FULL_COST_TOKENS - FREE_TOKENS)))
 
 
-def _greens(transcript: Transcript, _solver: Solver) -> Shares:
-    return _latest(transcript, [_mark_share(played.turn, "G") for played in transcript.own_turns], 0.0)
+def _marks(mark: str, played: PlayedTurn, _board: Sequence[Turn]) -> float:
+    marks = played.turn.marks
+    return marks.count(mark) / len(marks) if marks else 0.0
 
 
-def _yellows(transcript: Transcript, _solver: Solver) -> Shares:
-    return _latest(transcript, [_mark_share(played.turn, "Y") for played in transcript.own_turns], 0.0)
+def _variety(played: PlayedTurn, board: Sequence[Turn]) -> float:
+    if played.turn.outcome.broke_rules:
+        return LOWEST_VARIETY
+    past, guess = [turn.guess for turn in board if turn.guess is not None], played.turn.guess
+    return max(LOWEST_VARIETY, 1.0 - past.count(guess or "") / len({*past, guess}))
 
 
-def _variety(transcript: Transcript, _solver: Solver) -> Shares:
-    values = []
-    for turn, earlier in _with_past(transcript):
-        if not _kept_rules(turn):
-            values.append(LOWEST_VARIETY)
-            continue
-        past = [before.guess for before in earlier if before.guess is not None]
-        values.append(max(LOWEST_VARIETY, 1.0 - past.count(turn.guess or "") / len({*past, turn.guess})))
-    return _latest(transcript, values, LOWEST_VARIETY)
+# --- from scores to shares ------------------------------------------------------------------------------------
 
 
-def _kept_rules(turn: Turn) -> bool:
-    return turn.outcome is Outcome.SCORED
-
-
-def _mark_share(turn: Turn, mark: str) -> float:
-    return turn.marks.count(mark) / len(turn.marks) if turn.marks else 0.0
-
-
-def _with_past(transcript: Transcript) -> Iterator[tuple[Turn, Sequence[Turn]]]:
+def _scores(score: Score, transcript: Transcript) -> list[float]:
     board = [played.turn for played in transcript.turns]
-    for place, played in enumerate(transcript.turns):
-        if not played.is_prefix:
-            yield played.turn, board[:place]
+    return [score(played, board[:at]) for at, played in enumerate(transcript.turns) if not played.is_prefix]
 
 
 def _unplayed(transcript: Transcript) -> int:
@@ -226,11 +180,10 @@ def _unplayed(transcript: Transcript) -> int:
 
 
 def _on_last_turn(transcript: Transcript, value: float) -> Shares:
-    own = sum(not played.is_prefix for played in transcript.turns)
-    return (*(0.0,) * (own - 1), value)
+    return (*(0.0,) * (len(transcript.own_turns) - 1), value)
 
 
-def _mean(transcript: Transcript, scores: list[float], worst: float) -> Shares:
+def _mean_shares(transcript: Transcript, scores: list[float], worst: float) -> Shares:
     unplayed = _unplayed(transcript)
     count = len(scores) + unplayed
     shares = [score / count for score in scores]
@@ -238,7 +191,7 @@ def _mean(transcript: Transcript, scores: list[float], worst: float) -> Shares:
     return tuple(shares)
 
 
-def _cost(transcript: Transcript, costs: list[float]) -> Shares:
+def _cost_shares(transcript: Transcript, costs: list[float]) -> Shares:
     unplayed = _unplayed(transcript)
     count = max(transcript.rules.max_turns, len(costs) + unplayed)  # with free refusals a game has more turns
     shares = [cost / count for cost in costs]
@@ -246,18 +199,27 @@ def _cost(transcript: Transcript, costs: list[float]) -> Shares:
     return tuple(shares)
 
 
-def _latest(transcript: Transcript, values: list[float], worst: float) -> Shares:
+def _mean(score: Score, worst: float, transcript: Transcript, _solver: Solver) -> Shares:
+    return _mean_shares(transcript, _scores(score, transcript), worst)
+
+
+def _cost(score: Score, transcript: Transcript, _solver: Solver) -> Shares:
+    return _cost_shares(transcript, _scores(score, transcript))
+
+
+def _latest(score: Score, worst: float, transcript: Transcript, _solver: Solver) -> Shares:
     # Shares are changes, so they add up to the last value.
+    values = _scores(score, transcript)
     if _unplayed(transcript):
         values[-1] = worst
     return (values[0], *(after - before for before, after in pairwise(values)))
 
 
-def _check_length(solver: Solver, transcript: Transcript, name: str) -> None:
+def _check_length(solver: Solver, transcript: Transcript) -> None:
     if solver.words.word_length != len(transcript.secret):
         raise RewardError(
-            f"component {name!r}: the game has {len(transcript.secret)} letters, but the solver's list has "
-            f"{solver.words.word_length}; create the solver from the game's word list"
+            f"the game has {len(transcript.secret)} letters, but the solver's list has {solver.words.word_length}; "
+            "create the solver from the game's word list"
         )
 
 
@@ -269,68 +231,25 @@ _VARIETY: Range = (LOWEST_VARIETY, 1.0)
 
 COMPONENTS: Mapping[str, Component] = MappingProxyType(
     {
-        component.name: component
-        for component in (
-            Component("win", _win, _ZERO, _ZERO, _ONE, "1 on the turn that found the secret"),
-            Component("speed", _speed, _ZERO, _ZERO, _UNIT, "of a win: 1 on the first turn, 0 on the last"),
-            Component("greens", _greens, _UNIT, _UNIT, _ONE, "fraction of green letters in the last guess"),
-            Component("yellows", _yellows, _UNIT, _UNIT, _ZERO, "fraction of yellow letters in the last guess"),
-            Component(
-                "variety",
-                _variety,
-                _VARIETY,
-                _VARIETY,
-                _ONE,
-                "of the last guess: 1 - its earlier uses / distinct guesses so far",
-            ),
-            Component(
-                "format",
-                _format,
-                _UNIT,
-                _ONE,
-                _UNIT,
-                "1 listed word, 0.5 unlisted word of the right length, 0.1 stray tags, else 0",
-            ),
-            Component("valid_word", _valid_word, _UNIT, _ONE, _UNIT, "fraction of turns the rules accepted"),
-            Component("length", _length, _UNIT, _ONE, _UNIT, "fraction of turns with a guess of the right length"),
-            Component(
-                "consistency", _consistency, _UNIT, _UNIT, _UNIT, "fraction of guesses that fit every clue so far"
-            ),
-            Component("feedback", _feedback, _FEEDBACK, _FEEDBACK, _FEEDBACK, "clues used, letter by letter"),
-            Component(
-                "information",
-                _information,
-                _UNIT,
-                _UNIT,
-                _UNIT,
-                "expected bits of a guess over the best available; the winning guess 1",
-                asks_solver=True,
-            ),
-            Component(
-                "regret",
-                _regret,
-                _UNIT,
-                _UNIT,
-                _UNIT,
-                "cost: expected guesses given away to the solver, at most 1 a turn",
-                asks_solver=True,
-            ),
-            Component(
-                "quick_regret",
-                _quick_regret,
-                _UNIT,
-                _UNIT,
-                _UNIT,
-                "the same from looking one guess ahead, which costs little",
-                asks_solver=True,
-            ),
-            Component("repeat", _repeat, _UNIT, _UNIT, _UNIT, "cost: guesses already on the board"),
-            Component("overlong", _overlong, _UNIT, _UNIT, _UNIT, "cost: replies that think too long or are cut off"),
-            Component("rule_break", _rule_break, _UNIT, _ZERO, _UNIT, "1 on the first turn that broke a rule"),
-        )
+        "win": Component(_win, _ZERO, _ZERO, _ONE),
+        "speed": Component(_speed, _ZERO, _ZERO, _UNIT),
+        "greens": Component(partial(_latest, partial(_marks, "G"), 0.0), _UNIT, _UNIT, _ONE),
+        "yellows": Component(partial(_latest, partial(_marks, "Y"), 0.0), _UNIT, _UNIT, _ZERO),
+        "variety": Component(partial(_latest, _variety, LOWEST_VARIETY), _VARIETY, _VARIETY, _ONE),
+        "format": Component(partial(_mean, _format, 0.0), _UNIT, _ONE, _UNIT),
+        "valid_word": Component(partial(_mean, _valid_word, 0.0), _UNIT, _ONE, _UNIT),
+        "length": Component(partial(_mean, _length, 0.0), _UNIT, _ONE, _UNIT),
+        "consistency": Component(partial(_mean, _consistency, 0.0), _UNIT, _UNIT, _UNIT),
+        "feedback": Component(partial(_mean, _feedback, LOWEST_FEEDBACK), _FEEDBACK, _FEEDBACK, _FEEDBACK),
+        "information": Component(_information, _UNIT, _UNIT, _UNIT, asks_solver=True),
+        "regret": Component(_regret, _UNIT, _UNIT, _UNIT, asks_solver=True),
+        "quick_regret": Component(partial(_regret, quick=True), _UNIT, _UNIT, _UNIT, asks_solver=True),
+        "repeat": Component(partial(_cost, _repeat), _UNIT, _UNIT, _UNIT),
+        "overlong": Component(partial(_cost, _overlong), _UNIT, _UNIT, _UNIT),
+        "rule_break": Component(_rule_break, _UNIT, _ZERO, _UNIT),
     }
 )
-"""All components by name. To keep order, a rubric adjusts the weights of `win` and `rule_break`."""
+"""All components by name; docs/guides/rewards.md says what each is."""
 
 _ROUNDING = 1e-9
 
@@ -341,9 +260,6 @@ def find_component(name: str) -> Component:
     Your own is a pure function of the finished transcript and the solver. It returns one number per own turn, and their
     sum must lie in 0 to 1 for every game. To state other ranges, name a `Component`. Every result is checked, since
     `Rubric` relies on the ranges to keep losses below wins.
-
-    Raises:
-        RewardError: If there is none, or it does not take a transcript and a solver.
     """
     if name in COMPONENTS:
         return COMPONENTS[name]
@@ -353,8 +269,8 @@ def find_component(name: str) -> Component:
     own = resolve(name, "reward component", RewardError, takes="transcript, solver")
     if not isinstance(own, Component):
         # It can ask the solver, so callers must prepare one.
-        own = Component(name, own, _UNIT, _UNIT, _UNIT, "of your own", asks_solver=True)
-    return replace(own, name=name, compute=partial(_checked_shares, name, own))
+        own = Component(own, _UNIT, _UNIT, _UNIT, asks_solver=True)
+    return replace(own, compute=partial(_checked_shares, name, own))
 
 
 def _checked_shares(name: str, component: Component, transcript: Transcript, solver: Solver) -> Shares:

@@ -1,4 +1,10 @@
-"""`Rubric`: named components with weights that always rank wins above losses."""
+"""`Rubric`: named components with weights that always rank wins above losses; presets, and a switch of weights.
+
+Presets keep order, which adjusts `win` and `rule_break`; `Rubric(…, keep_order=False)` uses the weights as they are.
+Other projects score single replies. Here scores are averaged over the policy's turns, so a game with one own turn gets
+exactly their number. There are two deliberate deviations: a turn that broke a rule gets the worst score of every
+component (some projects gave 0, which was exploited), and a loss earns nothing of `win`.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.game import Outcome
@@ -18,14 +25,7 @@ ORDER_MARGIN = 0.01
 
 @dataclass(frozen=True)
 class RewardBreakdown:
-    """The reward of a game and its components.
-
-    Attributes:
-        components: Unweighted shares by component, one number per own turn.
-        weights: The weights used, by component.
-        turn_rewards: Weighted sum of the shares of each own turn.
-        total: Sum of `turn_rewards`.
-    """
+    """The reward of a game: unweighted shares by component, one per own turn, and their weighted sums."""
 
     components: Mapping[str, Shares]
     weights: Mapping[str, float]
@@ -40,21 +40,14 @@ class RewardBreakdown:
 
 @dataclass(frozen=True)
 class Rubric:
-    """Weights over named components.
+    """Weights over named components, your own by import path among them (`find_component`).
 
     There are three kinds of games: a win, an honest loss (all turns played, no rule broken), and a loss in which a rule
     was broken. Whatever the weights, a win scores above every loss, and a rule-breaking loss never above an honest one.
     For this, the weight of `win` is raised and that of `rule_break` lowered as little as the stated ranges of the other
     components require. If breaking rules gains nothing, as with a reward for wins alone, all losses can score the same.
-    A component with weight 0 is computed and logged, but does not count.
-
-    Attributes:
-        weights: Weight by component name, or by the import path of your own (`find_component`). Costs need negative
-            weights.
-        keep_order: False uses the weights exactly as given, to reproduce a published set.
-
-    Raises:
-        RewardError: If there are no weights, a component is unknown, or a weight is not a finite number.
+    A component with weight 0 is computed and logged, but does not count. `keep_order=False` uses the weights exactly as
+    given, to reproduce a published set.
     """
 
     weights: Mapping[str, float]
@@ -87,16 +80,11 @@ class Rubric:
         return {name: find_component(name) for name in self.effective_weights}
 
     def score(self, transcript: Transcript, solver: Solver) -> RewardBreakdown:
-        """Reward a finished game.
-
-        Args:
-            transcript: The game; if it ran out of tokens, it is a loss.
-            solver: Solver of the game's word list. It computes nothing until a component asks it.
+        """Reward a finished game; one that ran out of tokens is a loss. The solver computes only what components ask.
 
         Raises:
             RewardError: If a request failed during the game or the policy played no turn, since such a game says
-                nothing about the policy. Also if a component needs a solver of another word length, or your own returns
-                wrong values.
+                nothing about the policy. Also if your own component returns wrong values.
         """
         if transcript.stop_reason is StopReason.REQUEST_FAILED:
             raise RewardError("a game with a failed request has no reward; leave it out of the batch")
@@ -104,22 +92,11 @@ class Rubric:
             raise RewardError("a game without a turn of the policy has no reward; leave it out of the batch")
         weights = self.effective_weights
         components = {name: component.compute(transcript, solver) for name, component in self.components.items()}
-        turn_rewards = [0.0] * len(next(iter(components.values())))
+        turn_rewards = [0.0] * len(transcript.own_turns)
         for name, shares in components.items():
-            weight = weights[name]
             for place, share in enumerate(shares):
-                turn_rewards[place] += weight * share
+                turn_rewards[place] += weights[name] * share
         return RewardBreakdown(components, weights, tuple(turn_rewards), math.fsum(turn_rewards))
-
-
-def format_compliance(transcripts: Iterable[Transcript]) -> float:
-    """Return the fraction of own turns whose reply is a readable, listed word of the right length, 0 to 1.
-
-    Ignoring a hint in hard mode is bad play, not bad form, so it complies. Without own turns it is 0.
-    """
-    outcomes = [played.turn.outcome for transcript in transcripts for played in transcript.own_turns]
-    complying = sum(outcome in (Outcome.SCORED, Outcome.HARD_MODE) for outcome in outcomes)
-    return complying / len(outcomes) if outcomes else 0.0
 
 
 def _ordered(given: Mapping[str, float]) -> dict[str, float]:
@@ -140,3 +117,72 @@ def _bounds(weights: Mapping[str, float], ranges: Mapping[str, Range]) -> Range:
     # Lowest and highest weighted sum if each component can take any value in its range.
     ends = [sorted((weight * ranges[name][0], weight * ranges[name][1])) for name, weight in weights.items()]
     return math.fsum(low for low, _ in ends), math.fsum(high for _, high in ends)
+
+
+def format_compliance(transcripts: Iterable[Transcript]) -> float:
+    """Return the fraction of own turns whose reply is a readable, listed word of the right length; 0 without turns.
+
+    Ignoring a hint in hard mode is bad play, not bad form, so it complies.
+    """
+    outcomes = [played.turn.outcome for transcript in transcripts for played in transcript.own_turns]
+    complying = sum(outcome in (Outcome.SCORED, Outcome.HARD_MODE) for outcome in outcomes)
+    return complying / len(outcomes) if outcomes else 0.0
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Switch from `start` to `end` weights (None: never) once format compliance reaches `threshold`."""
+
+    start: Mapping[str, float]
+    end: Mapping[str, float] | None = None
+    threshold: float = 0.9
+    keep_order: bool = True
+
+    def __post_init__(self) -> None:
+        for weights in (self.start, self.end):
+            if weights is not None:
+                Rubric(weights, self.keep_order)  # raises for a wrong set
+
+    def rubric(self, format_compliance: float | None = None) -> Rubric:
+        """Return the rubric at a format compliance; None: not measured yet.
+
+        A schedule has no state, so a resumed run continues like an uninterrupted one. To never switch back, pass the
+        best compliance so far.
+        """
+        is_learned = format_compliance is not None and format_compliance >= self.threshold
+        return Rubric(self.end if self.end is not None and is_learned else self.start, self.keep_order)
+
+
+PRESETS: Mapping[str, Rubric] = MappingProxyType(
+    {
+        # Only the result counts, and an early win more.
+        "sparse": Rubric({"win": 1.0, "speed": 0.5}),
+        # A pipeline of fine-tuning on strict XML traces and GRPO in a multi-turn game names these five terms without
+        # weights; the weights are ours.
+        "strict_xml": Rubric({"win": 1.0, "speed": 0.5, "format": 0.2, "consistency": 0.2, "length": 0.1}),
+        # The trainer notebook on a TextArena game: four rewards of the last guess with equal weights.
+        "notebook": Rubric({"win": 1.0, "greens": 1.0, "yellows": 1.0, "variety": 1.0}),
+        # Shaping of single guesses: form, use of clues, value of the guess, and -1.0 per repeated guess of a six-turn
+        # game. That penalty was proposed after a policy had repeated one word.
+        "shaped": Rubric({"format": 1.0, "feedback": 0.5, "information": 0.3, "repeat": -6.0}),
+        # The second phase of the same proposal, once nine of ten replies are well formed.
+        "shaped_strategy": Rubric({"format": 0.3, "feedback": 1.0, "information": 1.0, "repeat": -6.0}),
+        # The distance of each guess from the solver's best play.
+        "solver": Rubric({"win": 1.0, "speed": 0.2, "regret": -1.0}),
+    }
+)
+"""Rubrics by name."""
+
+CURRICULA: Mapping[str, Schedule] = MappingProxyType(
+    {"shaped_curriculum": Schedule(PRESETS["shaped"].weights, PRESETS["shaped_strategy"].weights, threshold=0.9)}
+)
+"""Schedules by name, in addition to the presets."""
+
+
+def named_schedule(name: str) -> Schedule:
+    """Return the schedule of a preset (constant) or curriculum."""
+    if name in CURRICULA:
+        return CURRICULA[name]
+    if name not in PRESETS:
+        raise RewardError(f"unknown reward preset {name!r}; known are {', '.join([*PRESETS, *CURRICULA])}")
+    return Schedule(PRESETS[name].weights)

@@ -17,12 +17,6 @@ class TurnRewards:
     change. So final shares (costs, the latest guess, the first broken rule) are paid at once, means are paid as they
     stand and corrected later, and the last turn pays what only the end reveals. The sum is always the rubric's reward
     of the finished game.
-
-    Args:
-        rubric: Components and weights.
-        solver: Solver of the game's word list.
-        secret: The secret of the game.
-        env: The game, before its first turn.
     """
 
     def __init__(self, rubric: Rubric, solver: Solver, secret: str, env: WordleEnv) -> None:
@@ -33,11 +27,7 @@ class TurnRewards:
         self._breakdown: tuple[int, StopReason, RewardBreakdown] | None = None
 
     def next(self) -> float:
-        """The reward of the turn just played.
-
-        Raises:
-            ValueError: If there is not exactly one new turn.
-        """
+        """Return the reward of the turn just played."""
         num_played = len(self._env.turns)
         if num_played != self._num_judged + 1:
             raise ValueError(f"{num_played} turns were played but {self._num_judged} judged; judge after every turn")
@@ -47,22 +37,13 @@ class TurnRewards:
         return self._change()
 
     def rest(self) -> float:
-        """Return the rest of the reward, perhaps negative, of a game that was truncated after its last judged turn.
-
-        Raises:
-            ValueError: If the game is still running.
-            RewardError: If no turn was played.
-        """
+        """Return the rest of the reward, perhaps negative, of a game that was truncated after its last judged turn."""
         if self._env.stop_reason is None:
             raise ValueError("the game is still running; the rest is paid when it is over")
         return self._change()
 
     def breakdown(self) -> RewardBreakdown:
-        """Return the reward and its components as if the game ended here.
-
-        Raises:
-            RewardError: If no turn was played yet.
-        """
+        """Return the reward and its components as if the game ended here."""
         played, stopped = self._env.played, self._env.stop_reason or StopReason.OUT_OF_TURNS
         if self._breakdown is None or self._breakdown[:2] != (len(played), stopped):
             transcript = Transcript(self._secret, self._env.prompter.rules, played, stopped)

@@ -5,16 +5,14 @@
     search.py      fewest guesses still needed, by beam search with bounds
     tree.py        a whole plan from one opener, as a value
     quick.py       regret from looking one guess ahead
-    store.py       the two cache files: written atomically, checked, rebuilt if damaged
-    boards.py      answers that fit a board; regret of a turn
-    exact.py       `Solver`, which joins all of this for one word list
+    exact.py       `Solver`, which joins all of this for one word list; answers that fit a board, regret of a turn
 
 It needs only NumPy. Marks, candidates and information are exact. The search for best play tries a beam of guesses, so
 its values are upper bounds on the optimum. On the original lists the tree from "salet" reaches the proven optimum of
 7,920 guesses. On the embedded list it takes 9,560, and 9,559 with a beam of 20.
 """
 
-from wordle_rl.solver.exact import ScoredGuess, Solver
+from wordle_rl.solver.exact import ScoredGuess, Solver, fitting_answers, turn_regret
 from wordle_rl.solver.matrix import SolverError, decode_marks, encode_marks, marks_matrix
 from wordle_rl.solver.tree import Tree
 
@@ -25,5 +23,7 @@ __all__ = [
     "Tree",
     "decode_marks",
     "encode_marks",
+    "fitting_answers",
     "marks_matrix",
+    "turn_regret",
 ]

@@ -25,13 +25,7 @@ class SolverError(UserError):
 
 
 def encode_marks(marks: str) -> int:
-    """Turn marks into their code.
-
-    Args:
-        marks: 3 to 10 of `G`, `Y`, `X`.
-
-    Raises:
-        SolverError: If the length or a character is wrong.
+    """Turn 3 to 10 marks into their code.
 
     >>> encode_marks("GYX"), encode_marks("GGGGG")
     (5, 242)
@@ -49,18 +43,9 @@ def encode_marks(marks: str) -> int:
 def decode_marks(code: int, length: int) -> str:
     """Turn a code back into marks.
 
-    Args:
-        code: 0 to 3**length - 1.
-        length: Letters per word.
-
-    Raises:
-        SolverError: If the code is too large for the length, or negative.
-
     >>> decode_marks(5, 3)
     'GYX'
     """
-    if not 0 <= code < 3**length:
-        raise SolverError(f"code {code} is out of range for {length} letters; give 0 to {3**length - 1}")
     marks = ""
     for _ in range(length):
         code, digit = divmod(code, 3)
@@ -68,42 +53,27 @@ def decode_marks(code: int, length: int) -> str:
     return marks
 
 
-def code_dtype(word_length: int) -> np.dtype[np.uint8 | np.uint16]:
-    """Return the smallest unsigned type for the codes of words of this length."""
-    return np.dtype(np.uint8) if word_length <= _LARGEST_UINT8_LENGTH else np.dtype(np.uint16)
-
-
 def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
-    """Score every guess against every answer.
-
-    Args:
-        guesses: Lower-case words a-z of one length, 3 to 10.
-        answers: Words of the same length.
+    """Score every guess against every answer, all of one length.
 
     Returns:
         Codes, shape (num_guesses, num_answers); uint8 up to five letters, uint16 beyond. The array is in Fortran order,
         one answer after the other, because every search gathers whole answers.
-
-    Raises:
-        SolverError: If a list is empty, or a word has another length or a character outside a-z.
     """
-    if not guesses or not answers:
-        raise SolverError("guesses or answers are empty; give at least one word of each")
     length = len(guesses[0])
-    if not MIN_WORD_LENGTH <= length <= MAX_WORD_LENGTH:
-        raise SolverError(f"word {guesses[0]!r} has {length} letters; the solver takes 3 to 10")
+    dtype = np.dtype(np.uint8 if length <= _LARGEST_UINT8_LENGTH else np.uint16)
     guess_places = _letter_places(_letters(guesses, length))  # (26, num_guesses)
     answer_places = _letter_places(_letters(answers, length))  # (26, num_answers)
 
     # What a letter adds to the code depends only on its places in the answer and in the guess. So look up one row over
     # all guesses per letter and set of places, and keep it; the codes of an answer are the sum over its letters.
-    by_answer = np.zeros((len(answers), len(guesses)), dtype=code_dtype(length))
+    by_answer = np.zeros((len(answers), len(guesses)), dtype=dtype)
     row_of: dict[tuple[int, int], Codes] = {}
     for row, places in zip(by_answer, answer_places.T, strict=True):
         for letter in np.flatnonzero(places).tolist():
             key = (letter, int(places[letter]))
             if key not in row_of:
-                row_of[key] = _letter_codes(key[1], length)[guess_places[letter]]
+                row_of[key] = _letter_codes(key[1], length).astype(dtype)[guess_places[letter]]
             row += row_of[key]
     return by_answer.T
 
@@ -124,7 +94,7 @@ def _letter_places(letters: npt.NDArray[np.uint8]) -> npt.NDArray[np.intp]:
     return places
 
 
-def _letter_codes(answer_places: int, length: int) -> Codes:
+def _letter_codes(answer_places: int, length: int) -> npt.NDArray[np.intp]:
     # What one letter adds to the code, for each set of places in the guess, shape (2**length,).
     guess_places = np.arange(1 << length)
     greens = [place for place in range(length) if (answer_places >> place) & 1]
@@ -139,4 +109,4 @@ def _letter_codes(answer_places: int, length: int) -> Codes:
         yellow = ((guess_places >> place) & 1) * (unmatched > 0)
         codes += 3**place * yellow
         unmatched -= yellow
-    return codes.astype(code_dtype(length))
+    return codes

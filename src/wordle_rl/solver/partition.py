@@ -2,8 +2,8 @@
 
 Two candidates are in the same class of a guess if it gets the same marks against both. Four numbers describe such a
 split: the number of classes, the number of unordered pairs within classes, the size of the largest class, and the sum
-of c*log2(c) over class sizes c, from which the information follows. The input is the block of codes, shape
-(num_candidates, num_guesses).
+of c*log2(c) over class sizes c, from which the information follows. A block holds the codes of at least one candidate,
+shape (num_candidates, num_guesses); results have shape (num_guesses,).
 
 No method is fast for all sizes, so there are three (times for 12,972 guesses on one core):
 
@@ -13,10 +13,9 @@ No method is fast for all sizes, so there are three (times for 12,972 guesses on
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,17 +28,10 @@ NETWORK_LIMIT = 128  # at most 255, since run lengths are stored in a byte
 _NUM_BYTE_CODES = 243  # codes of five letters, the longest words whose codes fit into a byte
 _CHUNK_CELLS = 1 << 16  # histogram cells or sorted codes per chunk: fits into a core's L2 cache
 _LOG_UNIT = float(1 << 40)
-_FIRST_LOOK = 32  # guesses to sum before the number of classes rules out others
 
 
-@dataclass(frozen=True)
-class SplitCounts:
-    """The split made by each guess; every array has shape (num_guesses,).
-
-    Attributes:
-        num_classes: Different marks the guess can get, 1 to num_candidates.
-        num_pairs: Unordered pairs of candidates the guess cannot tell apart.
-    """
+class SplitCounts(NamedTuple):
+    """Number of classes of each guess, and of unordered pairs of candidates that it cannot tell apart."""
 
     num_classes: Int64s
     num_pairs: Int64s
@@ -61,67 +53,43 @@ def bits_from_log_sum(log_sum: Int64s | int, num_candidates: int) -> npt.NDArray
 
 
 def count_split(block: Codes) -> SplitCounts:
-    """Count classes and pairs for every guess.
-
-    Args:
-        block: Codes of the candidates, shape (num_candidates, num_guesses), at least one candidate.
-    """
-    if len(block) <= NETWORK_LIMIT:
-        return _count_by_network(block)
-    num_classes, squares = _sum_over_classes(block, lambda c: c > 0, lambda c: c * c)
-    return SplitCounts(num_classes, (squares - len(block)) // 2)
+    """Count classes and pairs for every guess."""
+    num_candidates, num_guesses = block.shape
+    if num_candidates > NETWORK_LIMIT:
+        num_classes, squares = _sum_over_classes(block, lambda c: c > 0, lambda c: c * c)
+        return SplitCounts(num_classes, (squares - num_candidates) // 2)
+    ties = np.zeros(num_guesses, dtype=np.uint8)
+    run = np.zeros(num_guesses, dtype=np.uint8)  # number of equal codes directly above
+    pairs = np.zeros(num_guesses, dtype=np.uint16)  # at most 128*127/2
+    for equal in _equal_neighbours(block):
+        ties += equal
+        run += equal
+        run *= equal
+        pairs += run
+    return SplitCounts(num_candidates - ties.astype(np.int64), pairs.astype(np.int64))
 
 
 def sum_logs(block: Codes, table: Int64s) -> Int64s:
-    """Sum c*log2(c) over the classes of each guess.
-
-    Args:
-        block: Codes of the candidates, shape (num_candidates, num_guesses), at least one candidate.
-        table: `log_table` of at least num_candidates.
-
-    Returns:
-        The sums, shape (num_guesses,), in the units of `log_table`.
-    """
-    if len(block) <= NETWORK_LIMIT:
-        return _sum_logs_by_network(block, table)
-    (sums,) = _sum_over_classes(block, lambda c: table[c])
+    """Sum `table[c]` over the class sizes c of each guess; `table[0]` is 0."""
+    num_candidates, num_guesses = block.shape
+    if num_candidates > NETWORK_LIMIT:
+        (of_chunks,) = _sum_over_classes(block, lambda c: table[c])
+        return of_chunks
+    # A class that grows from c to c + 1 members adds growth[c] = table[c + 1] - table[c], and growth[0] is 0.
+    growth = np.diff(table[: num_candidates + 1])
+    run = np.zeros(num_guesses, dtype=np.uint8)
+    sums = np.zeros(num_guesses, dtype=np.int64)
+    for equal in _equal_neighbours(block):
+        run += equal
+        run *= equal
+        sums += growth[run]
     return sums
 
 
 def largest_classes(block: Codes) -> Int64s:
-    """Return the size of each guess's largest class: the candidates left in the worst case.
-
-    Args:
-        block: Codes of the candidates, shape (num_candidates, num_guesses), at least one candidate.
-
-    Returns:
-        Sizes, shape (num_guesses,), each 1 to num_candidates.
-    """
-    if len(block) <= NETWORK_LIMIT:
-        return _largest_by_network(block)
+    """Return the size of each guess's largest class: the candidates left in the worst case."""
     largest = [np.maximum.reduceat(sizes, first_of_guess) for sizes, first_of_guess in _chunked_class_sizes(block)]
     return np.concatenate(largest).astype(np.int64)
-
-
-def least_log_sum(block: Codes, table: Int64s) -> int:
-    """Return the minimum of `sum_logs` over all guesses, computing it only for guesses that could reach it."""
-    num = len(block)
-    if num > NETWORK_LIMIT:
-        return int(sum_logs(block, table).min())
-    num_classes = count_split(block).num_classes
-    most = int(num_classes.max())
-    if most == num:
-        return 0
-    # c*log2(c) is convex, so with p classes the sum is smallest if they are as equal as possible. That is a lower
-    # bound: sum for the most promising guesses first, then only for those whose bound is below the result.
-    classes = np.arange(1, most + 1)
-    size, larger = num // classes, num % classes
-    floor = (classes - larger) * table[size] + larger * table[size + 1]
-    floor_of_guess = floor[num_classes - 1]
-    first = np.argpartition(floor_of_guess, min(_FIRST_LOOK, len(floor_of_guess) - 1))[:_FIRST_LOOK]
-    least = int(sum_logs(block[:, first], table).min())
-    others = np.flatnonzero(floor_of_guess < least)
-    return min(least, int(sum_logs(block[:, others], table).min(initial=least)))
 
 
 def class_sizes(codes: Codes) -> npt.NDArray[np.intp]:
@@ -166,42 +134,6 @@ def _equal_neighbours(block: Codes) -> Iterator[npt.NDArray[np.uint8]]:
         yield (above == below).view(np.uint8)
 
 
-def _count_by_network(block: Codes) -> SplitCounts:
-    num_candidates, num_guesses = block.shape
-    ties = np.zeros(num_guesses, dtype=np.uint8)
-    run = np.zeros(num_guesses, dtype=np.uint8)  # number of equal codes directly above
-    pairs = np.zeros(num_guesses, dtype=np.uint16)  # at most 128*127/2
-    for equal in _equal_neighbours(block):
-        ties += equal
-        run += equal
-        run *= equal
-        pairs += run
-    return SplitCounts(num_candidates - ties.astype(np.int64), pairs.astype(np.int64))
-
-
-def _sum_logs_by_network(block: Codes, table: Int64s) -> Int64s:
-    num_candidates, num_guesses = block.shape
-    # A class that grows from c to c + 1 members adds growth[c] = table[c + 1] - table[c], and growth[0] is 0.
-    growth = np.diff(table[: num_candidates + 1])
-    run = np.zeros(num_guesses, dtype=np.uint8)
-    sums = np.zeros(num_guesses, dtype=np.int64)
-    for equal in _equal_neighbours(block):
-        run += equal
-        run *= equal
-        sums += growth[run]
-    return sums
-
-
-def _largest_by_network(block: Codes) -> Int64s:
-    run = np.zeros(block.shape[1], dtype=np.uint8)
-    longest = np.zeros(block.shape[1], dtype=np.uint8)
-    for equal in _equal_neighbours(block):
-        run += equal
-        run *= equal
-        np.maximum(longest, run, out=longest)
-    return longest.astype(np.int64) + 1
-
-
 # --- more candidates: chunks of guesses -----------------------------------------------------------------------
 
 
@@ -221,19 +153,13 @@ def _chunked_class_sizes(block: Codes) -> Iterator[tuple[Int64s, npt.NDArray[np.
     width = max(1, _CHUNK_CELLS // (_NUM_BYTE_CODES if by_histogram else num_candidates))
     for start in range(0, num_guesses, width):
         chunk = block[:, start : start + width]
-        yield _histograms(chunk) if by_histogram else _runs(chunk)
-
-
-def _histograms(chunk: Codes) -> tuple[Int64s, npt.NDArray[np.intp]]:
-    first = np.arange(chunk.shape[1]) * _NUM_BYTE_CODES
-    cells = chunk + first
-    return np.bincount(cells.ravel(), minlength=_NUM_BYTE_CODES * len(first)), first
-
-
-def _runs(chunk: Codes) -> tuple[Int64s, npt.NDArray[np.intp]]:
-    codes = np.sort(chunk.T, axis=1)  # (width, num_candidates)
-    starts_run = np.ones(codes.shape, dtype=np.bool_)
-    starts_run[:, 1:] = codes[:, 1:] != codes[:, :-1]
-    sizes = np.diff(np.flatnonzero(starts_run), append=codes.size)
-    num_runs = np.count_nonzero(starts_run, axis=1)
-    return sizes, np.cumsum(num_runs) - num_runs
+        if by_histogram:
+            first = np.arange(chunk.shape[1]) * _NUM_BYTE_CODES
+            yield np.bincount((chunk + first).ravel(), minlength=_NUM_BYTE_CODES * len(first)), first
+            continue
+        codes = np.sort(chunk.T, axis=1)  # (width, num_candidates)
+        starts_run = np.ones(codes.shape, dtype=np.bool_)
+        starts_run[:, 1:] = codes[:, 1:] != codes[:, :-1]
+        sizes = np.diff(np.flatnonzero(starts_run), append=codes.size)
+        num_runs = np.count_nonzero(starts_run, axis=1)
+        yield sizes, np.cumsum(num_runs) - num_runs

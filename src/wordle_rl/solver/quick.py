@@ -14,13 +14,7 @@ _MEMO_LIMIT = 200_000
 
 
 class QuickRegret:
-    """Approximate regret, with every class of candidates as an average one of its size.
-
-    Args:
-        by_answer: Codes of each guess against each answer, shape (num_answers, num_guesses).
-        guess_of_answer: Index of each answer among the guesses, shape (num_answers,).
-        all_green: The code of a hit.
-    """
+    """Approximate regret, with every class of candidates as an average one of its size; arguments as of `Search`."""
 
     def __init__(self, by_answer: Codes, guess_of_answer: npt.NDArray[np.intp], all_green: int) -> None:
         self._by_answer, self._guess_of_answer, self._all_green = by_answer, guess_of_answer, all_green
@@ -29,13 +23,8 @@ class QuickRegret:
         self._table = np.array([round(_UNIT * c * (typical_guesses(c) - 1)) for c in sizes], dtype=np.int64)
         self._best: dict[bytes, float] = {}
 
-    def __call__(self, candidates: Candidates, codes: Codes) -> float:
-        """Return the expected guesses that a guess gives away against the best listed one, at least 0.
-
-        Args:
-            candidates: At least one.
-            codes: Codes of the guess against each of them.
-        """
+    def of(self, candidates: Candidates, codes: Codes) -> float:
+        """Return the expected guesses that the guess with these codes gives away against the best listed one."""
         hit = bool(np.any(codes == self._all_green))
         own = (int(self._table[class_sizes(codes)].sum()) - hit * _UNIT) / len(candidates)
         given_away: float = max(0.0, own - self._least(candidates)) / _UNIT
@@ -49,12 +38,11 @@ class QuickRegret:
 
     def _least(self, candidates: Candidates) -> float:
         key = candidates.tobytes()
-        best = self._best.get(key)
-        if best is None:
+        if key not in self._best:
             if len(self._best) >= _MEMO_LIMIT:
                 self._best.clear()
-            best = self._best[key] = float(self._sums(candidates).min() / len(candidates))
-        return best
+            self._best[key] = float(self._sums(candidates).min() / len(candidates))
+        return self._best[key]
 
     def _sums(self, candidates: Candidates) -> Int64s:
         sums = sum_logs(self._by_answer[candidates], self._table)  # (num_guesses,); any table of class sizes will do

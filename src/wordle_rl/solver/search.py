@@ -33,37 +33,16 @@ _SELF_CHECK_LIMIT = 64  # in larger sets no candidate separates all others in pr
 
 
 class Plan(NamedTuple):
-    """A plan for a set of candidates, or a bound on its cost.
+    """A plan for a set of candidates or, if not `exact`, only a lower bound on its cost."""
 
-    Attributes:
-        cost: Total guesses plus FAILURE per secret not found; a lower bound if not `exact`.
-        depth: Most guesses for any secret; 0 if not `exact`.
-        guess: Index of the first guess; -1 if not `exact`.
-        exact: Whether the plan was searched to its end.
-    """
-
-    cost: int
-    depth: int
-    guess: int
+    cost: int  # total guesses, plus FAILURE per secret not found
+    depth: int  # most guesses for any secret
+    guess: int  # index of the first guess
     exact: bool = True
 
 
-def guesses_in(cost: int) -> int:
-    """Return the total guesses in a cost; a failure counts one more than the turns."""
-    return cost % FAILURE
-
-
 def split_classes(candidates: Candidates, codes: Codes, all_green: int) -> tuple[list[Candidates], bool]:
-    """Split candidates by the marks of a guess.
-
-    Args:
-        candidates: Sorted answer indices, shape (n,).
-        codes: The guess's codes against them, shape (n,).
-        all_green: The code of a hit.
-
-    Returns:
-        The classes without the hit, smallest first; and whether there is a hit.
-    """
+    """Split sorted candidates by a guess's codes: the classes but the hit, smallest first; whether there is a hit."""
     order = np.argsort(codes, kind="stable")
     in_order = codes[order]
     cuts = [0, *(np.flatnonzero(in_order[1:] != in_order[:-1]) + 1).tolist(), len(order)]
@@ -95,22 +74,13 @@ class Search:
         self._capped: dict[tuple[bytes, int], Plan] = {}
 
     def trim(self) -> None:
-        """Forget everything once the memory holds too many sets."""
+        """Forget everything once the memory holds too many sets; never within a search, which relies on it."""
         if len(self._free) + len(self._capped) > _MEMO_LIMIT:
             self._free.clear()
             self._capped.clear()
 
     def plan(self, candidates: Candidates, turns: int = UNCAPPED, bound: int = NO_BOUND) -> Plan:
-        """Find the cheapest plan.
-
-        Args:
-            candidates: Sorted answer indices, shape (n,), n >= 1.
-            turns: Guesses left, or UNCAPPED.
-            bound: Ignore plans that cost this much or more.
-
-        Returns:
-            An exact plan if it costs less than `bound`; otherwise possibly only a lower bound.
-        """
+        """Find the cheapest plan for sorted candidates, at least one. It is exact if it costs less than `bound`."""
         num = len(candidates)
         if turns <= 2 or num <= 2:
             return self._short_plan(candidates, turns)
@@ -127,17 +97,7 @@ class Search:
         return capped
 
     def cost_of(self, candidates: Candidates, codes: Codes, turns: int = UNCAPPED, bound: int = NO_BOUND) -> Plan:
-        """Return the cost of one guess followed by the best known play.
-
-        Args:
-            candidates: Sorted answer indices, shape (n,), n >= 1.
-            codes: The guess's codes against them, shape (n,).
-            turns: Guesses left, including this one; at least 1.
-            bound: As in `plan`.
-
-        Returns:
-            A plan whose `guess` the caller must fill in.
-        """
+        """Return the cost of the guess with these codes, then the best known play; the caller fills in `guess`."""
         classes, hit = split_classes(candidates, codes, self.all_green)
         num, turns_after = len(candidates), turns - 1 if turns < UNCAPPED else UNCAPPED
         cost = 3 * num - len(classes) - 2 * hit  # each class of k at its lower bound, 2k - 1
@@ -152,25 +112,6 @@ class Search:
                 return Plan(cost, 0, -1, exact=False)
             depth = max(depth, 1 + rest.depth)
         return Plan(cost, depth, -1, exact=cost < bound)
-
-    def best_of(self, candidates: Candidates, ranked: list[int], turns: int, bound: int, floor: int) -> Plan:
-        """Return the cheapest of some guesses; of equals the first.
-
-        Args:
-            candidates: Sorted answer indices, shape (n,).
-            ranked: Indices of the guesses to try, most promising first.
-            turns: Guesses left.
-            bound: As in `plan`.
-            floor: A lower bound of the cost; stop when it is reached.
-        """
-        best = Plan(bound, 0, -1, exact=False)
-        for guess in ranked:
-            tried = self.cost_of(candidates, self.by_answer[candidates, guess], turns, best.cost)
-            if tried.exact:
-                best = tried._replace(guess=guess)
-                if best.cost <= floor:
-                    break
-        return best
 
     def _expand(self, candidates: Candidates, turns: int, bound: int) -> Plan:
         # For three or more candidates and three or more turns.
@@ -197,7 +138,14 @@ class Search:
         useful = np.flatnonzero((split.num_classes > 1) | is_candidate)
         ranked = first_by_rank(useful, rank, self.beam)
         floor = 2 * num if num <= _SELF_CHECK_LIMIT else 2 * num - 1
-        return self.best_of(candidates, ranked, turns, bound, floor)
+        best = Plan(bound, 0, -1, exact=False)
+        for guess in ranked:
+            tried = self.cost_of(candidates, self.by_answer[candidates, guess], turns, best.cost)
+            if tried.exact:
+                best = tried._replace(guess=guess)
+                if best.cost <= floor:  # nothing can be cheaper
+                    break
+        return best
 
     def _is_candidate(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
         flags = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
@@ -225,15 +173,9 @@ class Search:
 
 
 def most_telling_candidate(by_answer: Codes, guesses: npt.NDArray[np.intp], candidates: Candidates) -> tuple[int, int]:
-    """Return the candidate that splits the candidates into the most classes.
+    """Return the candidate, as a guess, that splits the candidates into the most classes, and their number.
 
-    Args:
-        by_answer: Codes, shape (num_answers, num_guesses).
-        guesses: The candidates as indices among the guesses, shape (n,).
-        candidates: The same as indices among the answers, shape (n,).
-
-    Returns:
-        Its index among the guesses, and its number of classes.
+    `guesses` and `candidates` are the same words as indices among the guesses and among the answers, shape (n,).
     """
     codes = np.sort(by_answer[candidates[:, None], guesses], axis=0)  # (n secrets, n guesses)
     num_classes = 1 + np.count_nonzero(codes[1:] != codes[:-1], axis=0)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from rich.console import Console
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
 from wordle_rl.data.game_record import GameRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
+from wordle_rl.policy.openai import check_endpoint
 from wordle_rl.policy.providers import find_endpoint
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.runs.store import Store
@@ -20,16 +21,8 @@ from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 
-@dataclass(frozen=True, slots=True)
-class Collected:
-    """Result of one call.
-
-    Attributes:
-        tally: Games played and tokens spent by this call.
-        spent_before: What earlier calls spent on the same games.
-        num_before: Games that were already in the file.
-        num_missing: Games that are still missing.
-    """
+class Collected(NamedTuple):
+    """Result of one call; games that were already in the file, and games that are still missing."""
 
     tally: Tally
     spent_before: Tally
@@ -38,12 +31,7 @@ class Collected:
 
 
 def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) -> list[str]:
-    """Return the secrets to play, each once: a part of the split, or the words of a file.
-
-    Raises:
-        ConfigError: If a word is not listed, there are no words, both a part and a file are set, or the secrets include
-            test secrets and these are not allowed.
-    """
+    """Return the secrets to play, each once: a part of the split, or the words of a file."""
     secrets = list(split.named(settings.split))
     if settings.words_file is not None:
         if settings.split != LLMTeacherSettings.model_fields["split"].default:
@@ -87,18 +75,8 @@ def collect(
 ) -> Collected:
     """Play the games that a traces file still lacks and append them one by one.
 
-    Args:
-        path: The traces file; finished games in it are not played again.
-        words: The word lists.
-        split: Their split.
-        settings: The teacher, its secrets and its budget.
-        seed: Seed of the first game of every secret; further games count up.
-        csv_directory: Directory for `wordle_data_<WORD>.csv`, one for every word of the file. None: write none.
-        console: Console for the progress line.
-
-    Raises:
-        ConfigError: See `choose_secrets`, `find_endpoint`, `SettingsFile.check` and `LLMTeacher`.
-        RunError: If the file is not a traces file, cannot be written, or another process writes to it.
+    `seed` is that of the first game of every secret; further games count up. `csv_directory` gets
+    `wordle_data_<WORD>.csv`, one for every word of the file.
     """
     if not settings.model:
         raise ConfigError("no teacher is set; pass --model with the name at the endpoint")
@@ -136,7 +114,7 @@ def collect(
         teacher = LLMTeacher(words, endpoint, settings, before=before)
         try:
             if missing:
-                teacher.check()
+                check_endpoint(endpoint)  # before anything costs money
                 _play(teacher, missing, store, lambda: record.keep(teacher_name, asked), console)
         finally:
             if csv_directory is not None:

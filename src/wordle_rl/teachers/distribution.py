@@ -15,10 +15,9 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 import numpy as np
 
@@ -58,34 +57,22 @@ class WordDistribution:
         return rng.choices(range(len(self.words)), self.chances)[0]
 
 
-class BoardTeacher(Protocol):
-    """Labels boards that any player reached."""
-
-    def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
-        """Return what to play; None if no answer fits. Turns without marks are ignored."""
+BoardTeacher = Callable[[Sequence[Turn]], WordDistribution | None]
+"""Labels boards that any player reached; None if no answer fits. Turns without marks are ignored."""
 
 
 class SolverGuess:
-    """Label boards with the solver teacher's guess.
-
-    Args:
-        solver: The solver of the word list.
-        traces: How the teacher plays (its noise is ignored) and whether it writes its thinking.
-        prompter: Rules, and whether replies can think.
-
-    Raises:
-        WordListError: If the opener is not listed.
-    """
+    """Label boards with the solver teacher's guess; noise is ignored, thinking is written if `traces.narrate`."""
 
     def __init__(self, solver: Solver, traces: TraceSettings, prompter: Prompter) -> None:
         self._teacher, self._words = SolverTeacher(solver), solver.words
         self._settings, self._max_turns = traces.teacher, prompter.rules.max_turns
         self._narrates = traces.narrate and prompter.thinking is not Thinking.OFF
-        self._teacher.advise([()], self._settings)  # raises for a wrong opener now, before any game is played
+        self._teacher.advise((), self._settings)  # raises for a wrong opener now, before any game is played
 
     def __call__(self, board: Sequence[Turn]) -> WordDistribution | None:
         """See `BoardTeacher`."""
-        [advice] = self._teacher.advise([board], self._settings, self._max_turns)
+        advice = self._teacher.advise(board, self._settings, self._max_turns)
         if advice is None:
             return None
         thinking = ""
@@ -97,16 +84,9 @@ class SolverGuess:
 
 
 class SolverDistribution:
-    """Label boards with a distribution over words by regret.
+    """Label boards with a distribution over words by regret, at a temperature in expected guesses.
 
-    Args:
-        solver: The solver of the word list.
-        temperature: Temperature in expected guesses, above 0.
-        rules: Turns of a game, and hard mode.
-        opener: The only word for a board without marks. None: weigh openers like other words.
-
-    Raises:
-        WordListError: If the opener is not listed.
+    `opener` is the only word for a board without marks. None: weigh openers like other words.
     """
 
     def __init__(self, solver: Solver, temperature: float, rules: Rules, opener: str | None = None) -> None:

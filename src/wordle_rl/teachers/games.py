@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from wordle_rl.config import TraceSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.prompt import describe_knowledge, knowledge_of
 from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.distributed import num_cores
 from wordle_rl.runs.store import unfinished
 from wordle_rl.solver import Solver, decode_marks
-from wordle_rl.teachers.invented_words import Inventor
-from wordle_rl.teachers.pseudo_secrets import pseudo_secret
+from wordle_rl.teachers.made_up_secrets import invented_words, pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 _CHUNK = 4096
-
-
-_MANY_GAMES = 20_000
-"""Number of games from which a second process saves more time than it takes to start."""
-
-
-_MOST_HELPERS = 8
-"""Most processes; each holds its own matrices, about 150 MB."""
 
 
 _REFUSED_RATE = 0.35
@@ -41,9 +33,6 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
     """Draw the secrets of the teacher's games; held-out secrets are never among them.
 
     They are training secrets (without those reserved for RL), words outside the answers, and invented words.
-
-    Raises:
-        WordListError: If no words can be invented.
     """
     rng = random.Random(seed)
     # Narration speaks about the answers. With a secret outside them, "Only essay fits" would be false.
@@ -54,8 +43,7 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
     rounds, rest = divmod(settings.num_games - num_outside - num_invented, len(taught))
     secrets += list(taught) * rounds + rng.sample(taught, rest)
     if num_invented:
-        inventor = Inventor(words)
-        secrets += [inventor.draw(rng) for _ in range(num_invented)]
+        secrets += islice(invented_words(words, rng), num_invented)
     rng.shuffle(secrets)
     return secrets
 
@@ -71,23 +59,12 @@ def solver_traces(
 ) -> Iterator[GameRecord]:
     """Play one teacher game per secret; with `pseudo_secrets`, letters can replace words outside the answers.
 
-    Args:
-        words: The word lists.
-        secrets: See `draw_secrets`.
-        teacher: The solver teacher.
-        settings: How it plays, and whether it writes its thinking.
-        seed: Seed of everything drawn at random.
-        on_progress: Called with the number of games done so far.
-        max_turns: Guesses per game.
+    `on_progress` is called with the number of games done so far.
     """
-    for chunk in range(_num_chunks(secrets)):
-        yield from _chunk_of(words, secrets, teacher, settings, seed, chunk, max_turns)
+    for start in range(0, len(secrets), _CHUNK):
+        yield from _chunk_of(words, secrets, teacher, settings, seed, start, max_turns)
         if on_progress is not None:
-            on_progress(min((chunk + 1) * _CHUNK, len(secrets)))
-
-
-def _num_chunks(secrets: Sequence[str]) -> int:
-    return -(-len(secrets) // _CHUNK)
+            on_progress(min(start + _CHUNK, len(secrets)))
 
 
 def _chunk_of(
@@ -96,11 +73,10 @@ def _chunk_of(
     teacher: SolverTeacher,
     settings: TraceSettings,
     seed: int,
-    chunk: int,
+    start: int,
     max_turns: int,
 ) -> Iterator[GameRecord]:
     # A chunk depends on no other chunk, so a run can resume at any of them.
-    start = chunk * _CHUNK
     drawn = list(secrets[start : start + _CHUNK])
     slips = random.Random(f"slips {seed} {start}")
     if not settings.pseudo_secrets:
@@ -171,12 +147,7 @@ def write_solver_traces(
 ) -> int:
     """Let the solver teacher play `settings.num_games` games, write them to a file, and return their number.
 
-    Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk. With
-    `validation`, that file gets the `validation_traces` first.
-
-    Raises:
-        WordListError: If the opener is not listed.
-        RunError: If a file cannot be written, or another process writes it.
+    With `validation`, that file gets the `validation_traces` first. A stopped call resumes, see `write_traces`.
     """
     teacher = SolverTeacher(solver)
     secrets = draw_secrets(solver.words, split, settings, seed)
@@ -188,20 +159,31 @@ def write_solver_traces(
         "reserved": sorted(solver.words.reserved),
         "secrets": secrets,
     }
-    with unfinished(path, asked) as store:
-        done = store.keep_multiple(_CHUNK)
-        if validation is not None and not (validation.is_file() and done):
-            games = validation_traces(split, teacher, settings, seed, max_turns)
-            write_jsonl(validation, (trace.to_row() for trace in games))
-        num_helpers = min(num_cores(), _MOST_HELPERS) if settings.num_games >= _MANY_GAMES else 1
-        with teacher.helped_by(num_helpers):
-            for chunk in range(done // _CHUNK, _num_chunks(secrets)):
-                on_progress(min(chunk * _CHUNK, len(secrets)))
-                games = _chunk_of(solver.words, secrets, teacher, settings, seed, chunk, max_turns)
-                store.add(*(trace.to_row() for trace in games))
-        on_progress(len(secrets))
-        store.finish(path)
+    if validation is not None:
+        games = validation_traces(split, teacher, settings, seed, max_turns)
+        write_jsonl(validation, (trace.to_row() for trace in games))
+
+    def play(start: int) -> Iterator[GameRecord]:
+        on_progress(start)
+        return _chunk_of(solver.words, secrets, teacher, settings, seed, start, max_turns)
+
+    write_traces(path, asked, len(secrets), _CHUNK, play)
+    on_progress(len(secrets))
     return len(secrets)
+
+
+def write_traces(
+    path: Path, asked: Mapping[str, Any], num_games: int, chunk: int, play: Callable[[int], Iterable[GameRecord]]
+) -> None:
+    """Write games, played in chunks from a start on, to a file.
+
+    Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk if
+    `asked`, everything that the games depend on, is the same.
+    """
+    with unfinished(path, asked) as store:
+        for start in range(store.keep_multiple(chunk), num_games, chunk):
+            store.add(*(trace.to_row() for trace in play(start)))
+        store.finish(path)
 
 
 def _as_traces(
@@ -258,14 +240,8 @@ def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: 
     """Write the teacher's thinking: facts, how many words are possible, and the reason for the guess.
 
     It is true by construction and holds no number that a player could not know. A model that learns to write the
-    solver's counts would learn to make up numbers.
-
-    Args:
-        turns: The turns before the guess.
-        guess: The word played.
-        remaining: Number of possible answers before it; 0: none, and the guess is an invented word.
-        classes: Number of classes that it splits them into; 0 if it was not chosen for that.
-        probe: The guess cannot be the secret and was chosen only for its classes.
+    solver's counts would learn to make up numbers. `remaining` is 0 if the guess is an invented word, `classes` is 0 if
+    the guess was not chosen for them, and a `probe` cannot be the secret.
     """
     known = describe_knowledge(knowledge_of([turn.turn for turn in turns], len(guess)))
     if remaining == 0:

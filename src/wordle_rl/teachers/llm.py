@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from wordle_rl.config import ConfigError, LLMTeacherSettings, served_name
 from wordle_rl.data.game_record import GameRecord, TurnRecord
@@ -22,7 +23,6 @@ from wordle_rl.policy.openai import (
     RequestFailedError,
     Said,
     as_reply,
-    check_endpoint,
     read_answer,
 )
 from wordle_rl.policy.providers import Endpoint
@@ -38,8 +38,7 @@ _FATAL_STATUS = {
 """Statuses that every further request would get as well, and what to do about them."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
+class Job(NamedTuple):
     """A game to play."""
 
     secret: str
@@ -97,12 +96,7 @@ class _Spent:
 class LLMTeacher:
     """Play games by asking a chat endpoint.
 
-    Args:
-        words: The word lists.
-        endpoint: Address and key.
-        settings: How to ask, how long to wait, and the budget.
-        tally: Games and tokens of this run.
-        before: What earlier runs spent on the same games; it counts towards the budget.
+    `tally` counts this run. `before` is what earlier runs spent on the same games; it counts towards the budget.
     """
 
     words: WordList
@@ -116,23 +110,8 @@ class LLMTeacher:
         self._failures_in_a_row = 0
         self._fault: str | None = None
 
-    def check(self) -> None:
-        """Check that the endpoint answers and accepts the key, before anything costs money.
-
-        Raises:
-            ConfigError: If it does not.
-        """
-        check_endpoint(self.endpoint)
-
     def play(self, jobs: Sequence[Job], on_game: Callable[[GameRecord], None]) -> Tally:
-        """Play all games, as many at once as the settings allow.
-
-        Args:
-            jobs: The games.
-            on_game: Called with each game as soon as it ends or fails.
-
-        Returns:
-            The tally of this run.
+        """Play all games, as many at once as the settings allow; `on_game` gets each as soon as it ends or fails.
 
         Raises:
             ConfigError: If the endpoint refuses the key or the model, does not report tokens although there is a

@@ -13,7 +13,7 @@ from wordle_rl.import_paths import source_mark
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Guess
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.runs.store import unfinished
+from wordle_rl.teachers.games import write_traces
 from wordle_rl.words import WordList
 
 _CHUNK = 256
@@ -21,11 +21,7 @@ _CHUNK = 256
 
 
 def own_teacher(words: WordList, settings: TeacherSettings, game: GameSettings, seed: int) -> OwnSampler:
-    """Load the teacher that `traces.teacher.name` names.
-
-    Raises:
-        ConfigError: If there is no such teacher.
-    """
+    """Load the teacher that `traces.teacher.name` names."""
     return OwnSampler(settings.name, "traces.teacher.name", words, game.prompter(words.word_length), seed)
 
 
@@ -36,18 +32,7 @@ def own_teacher_traces(
     seed: int,
     on_finished: Callable[[], None] | None = None,
 ) -> Iterator[GameRecord]:
-    """Play one game per secret, all at once, and yield them, lost ones included.
-
-    Args:
-        words: The word lists; a guess outside them is refused.
-        secrets: Words of the list.
-        teacher: The teacher, see `own_teacher`.
-        seed: Seed to record with the games.
-        on_finished: Called as each game ends.
-
-    Raises:
-        ConfigError: If the teacher does not return one guess or reply per board.
-    """
+    """Play one game per secret, all at once, and yield them, lost ones included; call `on_finished` at each end."""
     starts = [InitialState(secret) for secret in secrets]
     ended = None if on_finished is None else lambda _place, _game: on_finished()
     for trajectory in play(starts, words, teacher.prompter, teacher, on_finished=ended):
@@ -66,12 +51,7 @@ def write_own_teacher_traces(
 ) -> int:
     """Let your teacher play a game per secret, write them to a file, and return their number.
 
-    Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk, if the
-    settings and the teacher's source file are unchanged.
-
-    Raises:
-        ConfigError: See `own_teacher` and `own_teacher_traces`.
-        RunError: If a file cannot be written, or another process writes it.
+    A stopped call resumes, see `write_traces`, if the teacher's source file is unchanged.
     """
     teacher = own_teacher(words, settings, game, seed)
     asked = {
@@ -82,14 +62,13 @@ def write_own_teacher_traces(
         "words": words.fingerprint,
         "secrets": list(secrets),
     }
-    with unfinished(path, asked) as store:
-        done = store.keep_multiple(_CHUNK)
-        finished = count(done + 1)
-        for start in range(done, len(secrets), _CHUNK):
-            chunk = secrets[start : start + _CHUNK]
-            games = own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(finished)))
-            store.add(*(trace.to_row() for trace in games))
-        store.finish(path)
+
+    def play_chunk(start: int) -> Iterator[GameRecord]:
+        done = count(start + 1)
+        chunk = secrets[start : start + _CHUNK]
+        return own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(done)))
+
+    write_traces(path, asked, len(secrets), _CHUNK, play_chunk)
     return len(secrets)
 
 

@@ -11,15 +11,9 @@ policy boards that leave a single answer although no game has that answer as its
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import random
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import NamedTuple
 
@@ -29,16 +23,21 @@ import numpy.typing as npt
 from wordle_rl.config import TeacherSettings
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver, encode_marks, marks_matrix
-from wordle_rl.teachers.best_guess import BestGuess
+from wordle_rl.solver.partition import count_split
 from wordle_rl.words import WordList, WordListError
 
 Ints = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
 
 _CHUNK = 1024
 """Games played together. Each batch has its own seed, so another size would give other games."""
 
 _PROBE_GAIN = 2
 """How many more classes than any possible answer a probe must make."""
+
+_MAX_RIVALS = 128
+_MAX_PROBED = 32
+_MAX_MEMO = 400_000
 
 
 @dataclass(frozen=True)
@@ -57,30 +56,17 @@ class TeacherGames:
     secrets: tuple[str, ...]
     guesses: Ints
     codes: Ints
-    taught: npt.NDArray[np.bool_]
+    taught: Flags
     remaining: Ints
     classes: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """The teacher's guess on a board, the number of answers that fit, and of classes (0 for an opener)."""
 
     guess: str
     remaining: int
     classes: int
-
-
-class _Task(NamedTuple):
-    secrets: tuple[str, ...]
-    settings: TeacherSettings
-    opener: int
-    seed: tuple[int, int]
-    max_turns: int
-
-
-_Chunk = tuple[Ints, Ints, npt.NDArray[np.bool_], Ints, Ints]
-"""The arrays of `TeacherGames` for the games of one task."""
 
 
 class SolverTeacher:
@@ -93,48 +79,12 @@ class SolverTeacher:
         self._answer_as_guess = np.array([self.words.guess_index[word] for word in answers], dtype=np.int32)
         self._codes = np.ascontiguousarray(marks_matrix(guesses, guesses))  # (guesses, secrets)
         self._answer_codes = np.take(self._codes, self._answer_as_guess, axis=1)  # (guesses, answers)
-        self._is_answer = np.zeros(len(guesses), np.bool_)
-        self._is_answer[self._answer_as_guess] = True
-        self._best = BestGuess(self._answer_codes, self._answer_as_guess, 3**self.words.word_length)
+        self._by_answer = np.ascontiguousarray(self._answer_codes.T)  # (answers, guesses)
+        self._best: dict[tuple[bytes, int], tuple[int, int]] = {}
         self._trees: dict[int, dict[bytes, tuple[int, int]]] = {}
-        self._helpers: ProcessPoolExecutor | None = None
 
-    @contextmanager
-    def helped_by(self, num_processes: int) -> Iterator[None]:
-        """Play games in this many processes within the context; the games stay the same.
-
-        Processes are spawned, so a script must guard its main code (`if __name__ == "__main__":`).
-        """
-        if num_processes < 2:
-            yield
-            return
-        spawn = multiprocessing.get_context("spawn")
-        with ProcessPoolExecutor(num_processes, spawn, initializer=_set_up, initargs=(self.words,)) as helpers:
-            self._helpers = helpers
-            try:
-                yield
-            finally:
-                self._helpers = None
-                helpers.shutdown(cancel_futures=True)
-
-    def play(
-        self,
-        secrets: Sequence[str],
-        settings: TeacherSettings,
-        seed: int,
-        max_turns: int = 6,
-    ) -> TeacherGames:
-        """Play one game per secret.
-
-        Args:
-            secrets: Words of the list, or other letters of the same length.
-            settings: How much to deviate from best play.
-            seed: Seed of everything drawn at random.
-            max_turns: Guesses per game.
-
-        Raises:
-            WordListError: If there is no secret, a secret is strict or has another length, or the opener is not listed.
-        """
+    def play(self, secrets: Sequence[str], settings: TeacherSettings, seed: int, max_turns: int = 6) -> TeacherGames:
+        """Play one game per secret: words of the list, or other letters of the same length."""
         if not secrets:
             raise WordListError("secrets is empty; give the teacher at least one")
         if strict := self.words.reserved.intersection(secrets):
@@ -143,45 +93,22 @@ class SolverTeacher:
         if odd := [secret for secret in secrets if len(secret) != length]:
             raise WordListError(f"secret {odd[0]!r} does not have {length} letters; give another")
         opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
-        tasks = [
-            _Task(tuple(secrets[start : start + _CHUNK]), settings, opener, (seed, start), max_turns)
+        chunks = [
+            self._play_chunk(secrets[start : start + _CHUNK], settings, opener, (seed, start), max_turns)
             for start in range(0, len(secrets), _CHUNK)
         ]
-        chunks = map(self._play_chunk, tasks) if self._helpers is None else self._helpers.map(_help, tasks)
-        return TeacherGames(tuple(secrets), *(np.concatenate(parts) for parts in zip(*chunks, strict=True)))
+        names = [field.name for field in fields(TeacherGames)[1:]]
+        return TeacherGames(tuple(secrets), **{n: np.concatenate([getattr(c, n) for c in chunks]) for n in names})
 
-    def advise(
-        self, boards: Iterable[Sequence[Turn]], settings: TeacherSettings, max_turns: int = 6
-    ) -> list[Advice | None]:
-        """Return the teacher's guesses on boards, without noise.
+    def advise(self, board: Sequence[Turn], settings: TeacherSettings, max_turns: int = 6) -> Advice | None:
+        """Return the teacher's guess on any player's board, without noise; None if no answer fits.
 
         Turns without marks are ignored. A word that cannot be the secret is advised only if another guess follows.
-
-        Args:
-            boards: The turns played so far, by any player.
-            settings: `opener` (for boards without marks) and `plan`; the others are ignored.
-            max_turns: Guesses per game.
-
-        Returns:
-            One advice per board; None if no answer fits.
-
-        Raises:
-            WordListError: If the opener is not listed.
         """
         opener = listed_guess(self.words, "opener", settings.opener) if settings.opener else self._best_opener
-        said: dict[tuple[tuple[tuple[str, str], ...], bool], Advice | None] = {}
-        advices = []
-        for board in boards:
-            scored = tuple((turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks)
-            may_probe = sum(turn.costs_turn for turn in board) + 1 < max_turns
-            key = (scored, may_probe)
-            if key not in said:
-                follows = settings if may_probe else settings.model_copy(update={"plan": "classes"})
-                said[key] = self._advice(scored, follows, opener)
-            advices.append(said[key])
-        return advices
-
-    def _advice(self, scored: Sequence[tuple[str, str]], settings: TeacherSettings, opener: int) -> Advice | None:
+        scored = [(turn.guess, turn.marks) for turn in board if turn.guess is not None and turn.marks]
+        if sum(turn.costs_turn for turn in board) + 1 >= max_turns:
+            settings = settings.model_copy(update={"plan": "classes"})
         fitting = np.ones(len(self.words.answers), np.bool_)
         for guess, marks in scored:
             index = self.words.guess_index.get(guess)
@@ -201,10 +128,11 @@ class SolverTeacher:
         bits = self._solver.information(self._solver.candidates([]))[self._answer_as_guess]
         return int(self._answer_as_guess[np.argmax(bits)])
 
-    def _play_chunk(self, task: _Task) -> _Chunk:
-        _, settings, opener, seed, max_turns = task
-        secrets = np.array([self.words.guess_index.get(secret, -1) for secret in task.secrets], dtype=np.int32)
-        unlisted = [secret for secret in task.secrets if secret not in self.words.guess_index]
+    def _play_chunk(
+        self, chunk: Sequence[str], settings: TeacherSettings, opener: int, seed: tuple[int, int], max_turns: int
+    ) -> TeacherGames:
+        secrets = np.array([self.words.guess_index.get(secret, -1) for secret in chunk], dtype=np.int32)
+        unlisted = [secret for secret in chunk if secret not in self.words.guess_index]
         codes_of_unlisted = marks_matrix(self.words.guesses, unlisted) if unlisted else self._codes[:, :0]
         column = np.cumsum(secrets < 0) - 1  # column of each unlisted secret in `codes_of_unlisted`
         rng = np.random.default_rng(seed)
@@ -230,18 +158,14 @@ class SolverTeacher:
             taught[active, turn] = True
             possible[active] &= self._answer_codes[chosen] == code[:, None]
             active = active[chosen != secrets[active]]
-        return guesses, codes, taught, remaining, classes
+        return TeacherGames(tuple(chunk), guesses, codes, taught, remaining, classes)
 
     def _openers(self, count: int, settings: TeacherSettings, opener: int, rng: np.random.Generator) -> Ints:
         random = rng.choice(self._answer_as_guess, count)
         return np.where(rng.random(count) < settings.random_opener_rate, random, opener).astype(np.int32)
 
     def _choose(
-        self,
-        possible: npt.NDArray[np.bool_],
-        settings: TeacherSettings,
-        opener: int,
-        rng: np.random.Generator,
+        self, possible: Flags, settings: TeacherSettings, opener: int, rng: np.random.Generator
     ) -> tuple[Ints, Ints]:
         # `possible` has shape (boards, answers)
         noisy = rng.random(len(possible)) < settings.noise_rate
@@ -254,11 +178,36 @@ class SolverTeacher:
                 chosen[row], classes[row] = self._best_play(keys[row].tobytes(), possible[row], settings, opener)
         return chosen, classes
 
-    def _best_play(
-        self, key: bytes, possible: npt.NDArray[np.bool_], settings: TeacherSettings, opener: int
-    ) -> tuple[int, int]:
-        planned = self._planned(opener).get(key) if settings.plan == "tree" else None
-        return planned or self._best.find(key, possible, _PROBE_GAIN if settings.plan == "probes" else 0)
+    def _best_play(self, key: bytes, possible: Flags, settings: TeacherSettings, opener: int) -> tuple[int, int]:
+        # The index of the guess and its number of classes. `key` is `possible`, (answers,), packed into bits.
+        if settings.plan == "tree" and (planned := self._planned(opener).get(key)):
+            return planned
+        gain = _PROBE_GAIN if settings.plan == "probes" else 0
+        if (key, gain) not in self._best:
+            if len(self._best) >= _MAX_MEMO:
+                self._best.clear()
+            candidates = np.flatnonzero(possible)
+            found = self._best_candidate(candidates)
+            if gain and found[1] + gain <= len(candidates) <= _MAX_RIVALS:
+                # Probe; for many candidates, with only some of the listed words.
+                step = -(-len(candidates) // _MAX_PROBED)
+                classes = count_split(np.ascontiguousarray(self._by_answer[candidates, ::step])).num_classes
+                probe = int(np.argmax(classes))
+                if classes[probe] >= found[1] + gain:
+                    found = probe * step, int(classes[probe])
+            self._best[key, gain] = found
+        return self._best[key, gain]
+
+    def _best_candidate(self, candidates: npt.NDArray[np.intp]) -> tuple[int, int]:
+        if len(candidates) <= 2:
+            return int(self._answer_as_guess[candidates[0]]), len(candidates)
+        rivals = candidates[:: -(-len(candidates) // _MAX_RIVALS)]  # of many, try a sample spread over the alphabet
+        block = self._answer_codes[np.ix_(self._answer_as_guess[rivals], candidates)]  # (rivals, candidates)
+        occurs = np.zeros((len(rivals), 3**self.words.word_length), np.bool_)
+        occurs[np.arange(len(rivals))[:, None], block] = True
+        classes = occurs.sum(axis=1)
+        best = int(np.argmax(classes))
+        return int(self._answer_as_guess[rivals[best]]), int(classes[best])
 
     def _planned(self, opener: int) -> dict[bytes, tuple[int, int]]:
         # The decisions of the opener's exact tree, by the set of answers that are possible there, as bits.
@@ -281,11 +230,7 @@ class SolverTeacher:
 
 
 def listed_guess(words: WordList, what: str, word: str) -> int:
-    """Return the index of a word among the guesses; `what` names it in errors.
-
-    Raises:
-        WordListError: If it is not listed, or strict.
-    """
+    """Return the index of a word among the guesses; `what` names it in errors."""
     index = words.guess_index.get(word)
     if index is None and word in words.reserved:
         raise WordListError(f"{what} {word!r} is a strict word, which training never names; give another")
@@ -294,31 +239,7 @@ def listed_guess(words: WordList, what: str, word: str) -> int:
     return index
 
 
-_helper: SolverTeacher
-"""The teacher of a process started by `helped_by`."""
-
-
-def _set_up(words: WordList) -> None:
-    global _helper  # the only place where an executor's process can keep things
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C and then ends this one
-    threading.Thread(target=_end_with_parent, daemon=True).start()  # even if the main process was killed
-    _helper = SolverTeacher(Solver(words))
-
-
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _help(task: _Task) -> _Chunk:
-    return _helper._play_chunk(task)
-
-
 _TRIES = 20
-
-
 _SECOND_LETTER_RATE = 0.2
 
 

@@ -34,7 +34,7 @@ from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import CHOICE_FILE, Run, RunError, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.solver.boards import turn_regret
+from wordle_rl.solver import turn_regret
 from wordle_rl.train.grpo_rollouts import OpenPolicy
 from wordle_rl.train.learner import WeightStore
 from wordle_rl.train.starts import GameSetup

@@ -24,7 +24,7 @@ from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
 from wordle_rl.reward.clues import information_share
 from wordle_rl.runs import Run
-from wordle_rl.solver.boards import turn_regret
+from wordle_rl.solver import turn_regret
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop
 from wordle_rl.train.loss import PreferenceLoss

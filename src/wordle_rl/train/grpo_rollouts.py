@@ -39,7 +39,7 @@ from wordle_rl.rollout import InitialState, groups_of, pass_at, play, powers_of_
 from wordle_rl.runs import PASS_AT, Run, RunError
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.solver.boards import fitting_answers
+from wordle_rl.solver import fitting_answers
 from wordle_rl.train.scored_games import (
     Group,
     PlayedGame,

@@ -13,8 +13,7 @@ from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, advance, open_game, truncate_if_too_long
-from wordle_rl.solver import Solver
-from wordle_rl.solver.boards import fitting_answers, turn_regret
+from wordle_rl.solver import Solver, fitting_answers, turn_regret
 from wordle_rl.train.advantages import TurnValues
 from wordle_rl.train.scored_games import PlayedGame
 from wordle_rl.words import WordList

