@@ -25,8 +25,8 @@ _CHUNK = 4096
 CHAT_ROW = frozenset({"messages"})
 """Fields of a conversation for SFT."""
 
-INSTRUCTION_ROW = frozenset({"instruction", "output"})
-"""Fields of one reply for SFT, with the messages before it as one text."""
+INSTRUCTION_ROW = frozenset({"instruction", "output", "secret"})
+"""Fields of one reply for SFT, with the messages before it as one text, and the secret of its game."""
 
 SFTForm = Literal["messages", "instruction"]
 """Form of SFT rows."""
@@ -284,8 +284,8 @@ def write_dataset(
     """Write SFT and RL rows as JSON lines.
 
     - `<stem>_sft_train.jsonl`, `<stem>_sft_val.jsonl`: `{"messages": [...]}` per game. With `form` `instruction`, one
-      row `{"instruction", "output"}` per reply, by the template of `codec`, else in ChatML. Games with secrets outside
-      the answers go to train.
+      row `{"instruction", "output", "secret"}` per reply, by the template of `codec`, else in ChatML. Games with
+      secrets outside the answers go to train.
     - `<stem>_rl_train.jsonl`, `<stem>_rl_val.jsonl`: `{"prompt", "answer"}` for every secret of the part.
     - `<stem>_rl_start_states.jsonl`: `{"secret", "turns": [{"guess", "marks"}]}`, from `boards`, else the board before
       the last guess of each accepted game.
@@ -338,9 +338,11 @@ def _sft_rows(
     # `distinct` collects the hashes of the rows, to count repeated ones.
     for trace in traces:
         for messages in _dialogues(trace, prompter):
-            for row in instruction_rows(messages, codec) if form == "instruction" else ({"messages": messages},):
+            made = instruction_rows(messages, codec) if form == "instruction" else ({"messages": messages},)
+            for row in made:
                 distinct.add(hash(json.dumps(row)))
-                yield row
+                # A reply in the middle of a game guesses another word, which may be held out: name the secret.
+                yield {**row, "secret": trace.secret} if form == "instruction" else row
 
 
 def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:
