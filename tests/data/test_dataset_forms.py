@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from training_fixtures import rows
 
+from wordle_rl.data.chat_rows import chat_trace
 from wordle_rl.data.dataset import instruction_rows
 from wordle_rl.data.external import messages_of_row
 from wordle_rl.game import violates_clues
+from wordle_rl.prompt import Prompter
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -49,7 +51,7 @@ def test_an_instruction_row_is_one_reply_and_reads_back_as_its_conversation(made
     talks = [row["messages"] for row in file_of(stem, "sft_train")]
     counts, stem = made("--format", "instruction")
     found = file_of(stem, "sft_train")
-    assert all(row.keys() == {"instruction", "output"} for row in found)
+    assert all(row.keys() == {"instruction", "output", "secret"} for row in found)
     replies = [m["content"] for talk in talks for m in talk if m["role"] == "assistant"]
     assert [row["output"] for row in found] == [f"{reply}<|im_end|>" for reply in replies]
     whole = [[*map(messages_of_row, instruction_rows(talk))][-1] for talk in talks]
@@ -58,6 +60,14 @@ def test_an_instruction_row_is_one_reply_and_reads_back_as_its_conversation(made
     ]
     assert counts["rows"]["sft_train"] == len(replies)
     assert made()[0]["rows"]["sft_train"] == len(talks), "one form replaces the other"
+
+
+def test_an_instruction_row_of_any_turn_is_read_as_of_its_games_secret(made, word_directory) -> None:
+    words = load_words(str(word_directory))
+    _, stem = made("--format", "instruction")
+    read = [chat_trace(row, words, Prompter()) for row in file_of(stem, "sft_train")]
+    assert {trace.secret for trace in read} <= {*split_secrets(words).train}
+    assert any(trace.turns[-1].guess not in split_secrets(words).train for trace in read), "guessed on the way"
 
 
 @pytest.mark.parametrize("player", ["consistent:3", "teacher"])

@@ -31,8 +31,10 @@ def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, monkeypatch) -> None:
-    text = blocks(EIGHT_GPUS, "text")[ahead]
+    (text,) = blocks(EIGHT_GPUS, "text")
     (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
+    for command in (sft, launch):
+        command += ["--grpo.batches-ahead", str(ahead)]
     shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
     shutil.copy(PRESETS_DIRECTORY / "qwen3-1.7b.toml", tmp_path / "CONFIG.toml")
     monkeypatch.chdir(tmp_path)

@@ -80,6 +80,13 @@ def test_a_healthy_run_is_called_so(tmp_path: Path) -> None:
     assert next(iter(lines_of(found))).startswith("healthy")
 
 
+def test_a_run_of_a_few_steps_is_not_called_healthy(tmp_path: Path) -> None:
+    write_lines(tmp_path / "metrics.jsonl", [{"stage": "grpo", "step": 1, "win_rate": 0.0}])
+    found = diagnose(tmp_path)
+    assert found.findings == ()
+    assert not any("healthy" in line for line in lines_of(found))
+
+
 def test_every_check_has_a_planted_run() -> None:
     assert len(PLANTED) == len(CHECKS)
 

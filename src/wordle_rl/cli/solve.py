@@ -79,7 +79,7 @@ def solve(
             left = (f"{scored.expected_remaining:.1f}", str(scored.largest_class))
             table.add_row(scored.guess, f"{scored.bits:.3f}", *left)
         lines.append(table)
-    console.show({**facts, "openers": [asdict(scored) for scored in openers]}, lines, as_json)
+    console.show({**facts, "openers": [scored._asdict() for scored in openers]}, lines, as_json)
 
 
 def _facts(found: WordList) -> dict[str, Any]:

@@ -150,7 +150,8 @@ class RewardSettings(Section):
         """Check that the reward is set once and exists."""
         if self.weights and self.preset is not None:
             raise ValueError(
-                f"preset {self.preset!r} and weights ({', '.join(self.weights)}) both set the reward; remove one"
+                f"preset {self.preset!r} and weights ({', '.join(self.weights)}) both set the reward; remove one, on "
+                'the command line with --rl.reward.preset none or --rl.reward.weights "{}"'
             )
         self.schedule()
 

@@ -31,7 +31,7 @@ START_ROW = frozenset({"secret", "turns"})
 SFTForm = Literal["messages", "instruction"]
 """Form of SFT rows: a conversation, or one reply with the messages before it as one text."""
 
-_SFT_ROWS, _RL_ROWS = (CHAT_ROW, frozenset({"instruction", "output"})), (frozenset({"prompt", "answer"}),)
+_SFT_ROWS, _RL_ROWS = (CHAT_ROW, frozenset({"instruction", "output", "secret"})), (frozenset({"prompt", "answer"}),)
 _ROWS: Mapping[str, Collection[frozenset[str]]] = {
     "sft_train": _SFT_ROWS,
     "sft_val": _SFT_ROWS,
@@ -268,8 +268,8 @@ def write_dataset(
     """Write SFT and RL rows as JSON lines.
 
     - `<stem>_sft_train.jsonl`, `<stem>_sft_val.jsonl`: `{"messages": [...]}` per game. With `form` `instruction`, one
-      row `{"instruction", "output"}` per reply, by the template of `codec`, else in ChatML. Games with secrets outside
-      the answers go to train.
+      row `{"instruction", "output", "secret"}` per reply, by the template of `codec`, else in ChatML. Games with
+      secrets outside the answers go to train.
     - `<stem>_rl_train.jsonl`, `<stem>_rl_val.jsonl`: `{"prompt", "answer"}` for every secret of the part.
     - `<stem>_rl_start_states.jsonl`: `{"secret", "turns": [{"guess", "marks"}]}`, from `boards`, else the board before
       the last guess of each accepted game.
@@ -314,11 +314,13 @@ def write_dataset(
 def _sft_rows(
     traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, codec: ChatCodec | None
 ) -> Iterator[dict[str, Any]]:
-    for messages in (messages for trace in traces for messages in _dialogues(trace, prompter)):
-        if form == "instruction":
-            yield from instruction_rows(messages, codec)
-        else:
-            yield {"messages": messages}
+    for trace in traces:
+        for messages in _dialogues(trace, prompter):
+            if form == "messages":
+                yield {"messages": messages}
+            else:
+                # A reply in the middle of a game guesses another word, which may be held out: name the secret.
+                yield from ({**row, "secret": trace.secret} for row in instruction_rows(messages, codec))
 
 
 def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:

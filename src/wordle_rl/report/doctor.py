@@ -269,7 +269,10 @@ def lines_of(diagnosis: Diagnosis) -> Iterator[str]:
     """Format a diagnosis for a terminal."""
     seen = f"{diagnosis.num_steps} {'rounds' if diagnosis.stage != 'grpo' else 'steps'} of {diagnosis.stage}"
     if not diagnosis.findings:
-        yield f"healthy: none of {len(CHECKS)} patterns in {seen}"
+        if diagnosis.num_steps < FEWEST_STEPS:
+            yield f"too early to tell: {seen} so far, and most patterns show from {FEWEST_STEPS} on"
+        else:
+            yield f"healthy: none of {len(CHECKS)} patterns in {seen}"
         return
     yield f"{len(diagnosis.findings)} of {len(CHECKS)} patterns in {seen}:"
     for finding in diagnosis.findings:

@@ -80,7 +80,7 @@ def _not_followed(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "grpo.credit: a function of your own is not known here; give turn, guess or game": (
             grpo.credit not in CREDIT_NAMES
         ),
-        "grpo.credit: a critic takes its place with --estimator ppo; leave it out": (
+        "grpo.credit: a critic takes its place with --estimator ppo; leave it out, or over a preset give turn": (
             verl.estimator == "ppo" and not grpo.is_default("credit")
         ),
         'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"': (
