@@ -140,6 +140,11 @@ def test_thinking_that_is_narrated_under_its_own_template(words, tmp_path: Path)
     shown = GameRecord.model_validate_json((tmp_path / "run" / "traces.jsonl").read_text().splitlines()[0])
     assert "<think>" in shown.turns[0].reply
     assert Evaluation.load(tmp_path / "run" / "eval" / "sft.json").figures().num_errors == 0
+    base, trained = json.loads((tmp_path / "run" / "results.json").read_text())["english"]
+    assert (base["model"], trained["model"]) == ("base", "sft")
+    assert base["num_right"] >= 14
+    assert base["bits_per_token"] < 5 < trained["bits_per_token"]
+    assert "English after training" in (tmp_path / "run" / "report.html").read_text()
 
 
 def test_a_killed_training_resumes_to_the_same_weights(words, tmp_path: Path) -> None:

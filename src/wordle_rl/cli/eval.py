@@ -28,6 +28,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.evaluate.conditions import EvalConditions, differences
 from wordle_rl.evaluate.csv_tables import GAME_COLUMNS, check_table, save_csv
+from wordle_rl.evaluate.english import English, measure_english, speaks_english
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
 from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
@@ -375,7 +376,7 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
             journal.discard()  # another call plays them again, since the model may have changed
     if asked.csv is not None:
         save_csv(evaluation, split, asked.csv)
-    show_figures(asked, evaluation, split)
+    show_figures(asked, evaluation, split, _english(who))
     for reason, count in errors:
         again = "; the same command plays them again" if journal is not None else ""
         told = f"{len(failed):,} games could not be played and are not counted ({count:,}: {reason}){again}"
@@ -476,7 +477,13 @@ def _play(
         )
 
 
-def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split) -> None:
+def _english(who: Player) -> English | None:
+    # Of a model in this process, by transformers, that may have read English before.
+    model, codec = getattr(who.sampler, "model", None), getattr(who.sampler, "codec", None)
+    return measure_english(model, codec) if model is not None and codec is not None and speaks_english(codec) else None
+
+
+def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, english: English | None) -> None:
     """Print the figures of an evaluation, as tables or as JSON."""
     figures = figures_shown(asked, evaluation, split)
     turns = evaluation.rules.max_turns
@@ -495,6 +502,8 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split) -> No
             told["by_earlier_turns"] = {name: asdict(found) for name, found in by_turns.items()}
         if rewards:
             told["reward"] = {name: asdict(found) for name, found in rewards.items()}
+        if english is not None:
+            told["english"] = asdict(english)
         told["commonest_guesses"] = [asdict(guess) for guess in guesses]
         console.print_json({"player": evaluation.player, "split": part, "constrain": evaluation.constrain, **told})
         return
@@ -507,6 +516,8 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split) -> No
         console.out.print(reward_table(rewards))
     if guesses:
         console.out.print(guesses_line(guesses))
+    if english is not None:
+        console.out.print(f"English: {english}")
     if line := power_line(figures):
         console.out.print(line)
 

@@ -93,6 +93,7 @@ def show_claims(directory: Path) -> None:
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
+    from wordle_rl.evaluate.english import English
     from wordle_rl.evaluate.records import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
     from wordle_rl.report import terminal
     from wordle_rl.runs.progress import elapsed
@@ -115,6 +116,8 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
     show_claims(directory)
+    for row in results.get("english", ()):
+        console.out.print(f"English of {row['model']}: {English(row['bits_per_token'], row['num_right'])}")
     held_out = [record for record in last.records if record.secret in set(split.test)]
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
     for record in samples:

@@ -11,8 +11,6 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 if TYPE_CHECKING:
     from wordle_rl.chat.codec import ChatCodec
 
@@ -102,13 +100,15 @@ def _endings(model: Any, codec: ChatCodec) -> list[tuple[str, tuple[str, ...], d
     ]
 
 
-@torch.no_grad()
 def _nats(model: Any, rows: list[list[int]], firsts: list[int]) -> list[float]:
     """Log-probability in nats of each row's tokens from its first place on; rows are padded on the right."""
+    import torch
+
     longest = max(map(len, rows))
     ids = torch.tensor([[*row, *[row[-1]] * (longest - len(row))] for row in rows], device=model.device)
     mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=model.device)
-    logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
     taken = logits.log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
     return [
         float(taken[index, first - 1 : len(row) - 1].sum())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from wordle_rl.config import (
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.english import measure_english, speaks_english
 from wordle_rl.evaluate.journal import journal_of, journal_path
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.players import model_sampler
@@ -48,6 +50,8 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     results["peak_memory_gib"] = round(work.peak_memory_gib, 2)
     if work.memory:
         results["memory"] = work.memory
+    if english := _english(work):
+        results["english"] = english
     write_json(work.directory / "results.json", results)
     write_report(work.directory)
     write_cards(work.directory, anew=False)
@@ -132,6 +136,26 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
         if isinstance(sampler, Closable):
             sampler.close()
     return evaluation
+
+
+def _english(work: RunWork) -> list[dict[str, Any]]:
+    """What training cost a pretrained model: a row for the model that the run began with, and for each of its own."""
+    if work.config.model.path == "tiny" or work.config.backend != "torch":
+        return []
+    path = work.directory / "english.json"
+    if path.is_file():
+        return list(json.loads(path.read_text(encoding="utf-8")))
+    rows = []
+    for name in dict.fromkeys(("base", *work.config.evaluated)):
+        context = work.context
+        sampler: Any = model_sampler(
+            _player(work, name), context.words, context.prompter, SamplingSettings(), work.config.seed, "transformers"
+        )
+        if not speaks_english(sampler.codec):
+            return []
+        rows.append({"model": name, **asdict(measure_english(sampler.model, sampler.codec))})
+    write_json(path, rows)
+    return rows
 
 
 def _player(work: RunWork, name: str) -> ModelSettings:
