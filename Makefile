@@ -103,7 +103,7 @@ docs: $(VENV)/.installed-docs  ## the site, in site/; a broken link or anchor is
 	$(BIN)/mkdocs build --strict
 
 benchmarks: $(VENV)/.installed-dev  ## each prints a table; add --json for machines
-	for script in tree environment rollouts training server; do $(BIN)/python benchmarks/$$script.py || exit 1; done
+	for script in tree environment training server; do $(BIN)/python benchmarks/$$script.py || exit 1; done
 
 # torch goes first: the pinned release has a CPU build, an open range would bring gigabytes of CUDA packages.
 $(VENV)/.installed: pyproject.toml constraints.txt

@@ -1,7 +1,6 @@
 """Games a second of a model: our rollout beside TRL's own `environment_factory` loop.
 
-    python benchmarks/rollouts.py [--model runs/quickstart] [--games 256] [--turns 6] [--repeats 3]
-                                  [--threads 1] [--json]
+    python benchmarks/rollouts.py --model runs/imitation [--games 256] [--repeats 3] [--threads 1] [--json]
 
 Both sides play the same secrets with the same model object, all games in one batch, at temperature 1, in the compact
 style. Ours is `rollout.play` with `TransformersSampler`, from making the environments to finished trajectories.
@@ -15,21 +14,16 @@ limit on a reply plus an answer. It cannot be told that a game is over, so a sol
 with the last guess carried out, after which its loop samples one reply more, and without either, where what is sampled
 is one reply a turn as in our games but the last marks are never worked out.
 
-Without `--model`, one is made and taught for seconds, until most replies are well formed; it wins almost no game, so
-that all last to the end. The last rows double the turns, once with that model and once with an untrained one, which
-says random tokens to the limit of every reply and gets the longest answers there are.
-
 On a machine that does other work at the same time, `--threads 1` keeps torch's threads from waiting for each other.
 """
 
 import argparse
 import copy
-import statistics
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,31 +34,14 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import (
-    GameSettings,
-    ModelSettings,
-    OptimizerSettings,
-    RunConfig,
-    SamplingSettings,
-    SFTTraining,
-    TeacherSettings,
-    TraceSettings,
-)
-from wordle_rl.data.dataset import encode_traces
+from wordle_rl.config import ModelSettings, SamplingSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.game import Rules
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.tiny import END, REPLY
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.runs import Run
-from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import draw_secrets, solver_traces
-from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.sft import train_sft
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
@@ -151,11 +128,10 @@ class RolloutTrainer(GRPOTrainer):
 
 
 def main() -> None:
-    """Play both sides in turn, then games twice as long, and print the rates."""
+    """Play both sides in turn and print the rates."""
     parser = argparse.ArgumentParser(description="Time rollouts.")
-    parser.add_argument("--model", help="directory of a model trained in the compact style; default: make one")
+    parser.add_argument("--model", required=True, help="directory of an embedded model trained in the compact style")
     parser.add_argument("--games", type=int, default=256, help=f"games per batch, a multiple of {GROUP_SIZE}")
-    parser.add_argument("--turns", type=int, default=6, help="turns per game")
     parser.add_argument("--repeats", type=int, default=3, help="batches of each side; the median is shown")
     parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -164,16 +140,11 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore", FutureWarning)  # TRL's own use of transformers
     words = load_words()
-    prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=Rules(options.turns))
-    taught = teach(words, prompter)
-    model, codec = load_model(ModelSettings(path=options.model), seed=0) if options.model else taught
+    prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF)
+    model, codec = load_model(ModelSettings(path=options.model), seed=0)
     secrets = list(split_secrets(words, seed=0).train[: options.games // GROUP_SIZE])
     secrets = [secret for secret in secrets for _ in range(GROUP_SIZE)]
     rates = compare(Table(words, prompter, model, codec), secrets, options.repeats)
-    untrained = say_anything()
-    for name, (longer, its_codec) in {"taught": taught, "untrained": untrained}.items():
-        table = Table(words, prompter, longer, its_codec)
-        rates += longer_games(name, table, options.turns, secrets, options.repeats)
     show_rates(f"Rollouts, {len(secrets)} games a batch", "games", rates, as_json=options.json)
 
 
@@ -193,26 +164,6 @@ def compare(table: Table, secrets: Sequence[str], repeats: int) -> list[Rate]:
         note = str(log[name][-1])
         if name in calls:
             note += f"; wordle-rl is {ratio_of(seconds['wordle-rl'], times):.1f} x as fast"
-        rates.append(rate_of(name, len(secrets), times, note))
-    return rates
-
-
-def longer_games(model: str, table: Table, turns: int, secrets: Sequence[str], repeats: int) -> list[Rate]:
-    """Our rollout with the turn cap as given and doubled, with a model that hardly ever wins."""
-    jobs, log = {}, {}
-    for cap in (turns, 2 * turns):
-        name = f"{model} model, {cap} turns"
-        log[name] = list[Played]()
-        longer = replace(table, prompter=replace(table.prompter, rules=Rules(cap)))
-        jobs[name] = ours(longer, secrets, log[name])
-    take_turns(jobs, 1)
-    seconds = take_turns(jobs, repeats)
-    first = seconds[f"{model} model, {turns} turns"]
-    rates = []
-    for name, times in seconds.items():
-        times_longer = statistics.median(times) / statistics.median(first)
-        times_said = log[name][-1].tokens / log[f"{model} model, {turns} turns"][-1].tokens
-        note = f"{log[name][-1]}; time x {times_longer:.2f} for tokens x {times_said:.2f}"
         rates.append(rate_of(name, len(secrets), times, note))
     return rates
 
@@ -331,33 +282,6 @@ def check_same_tokens(trainer: RolloutTrainer, table: Table) -> None:
 def no_reward(completions: list[Any], **_: object) -> list[float | None]:
     """TRL wants a reward; it is never asked for one here."""
     return [0.0] * len(completions)
-
-
-def say_anything() -> tuple[PreTrainedModel, ChatCodec]:
-    """The embedded model untrained, with embeddings so small that all tokens are about as likely: no games go alike."""
-    model, codec = load_model(ModelSettings(), seed=0)
-    embeddings = model.get_input_embeddings()
-    assert isinstance(embeddings, torch.nn.Embedding)
-    with torch.no_grad():
-        embeddings.weight.mul_(0.1)
-    return model, codec
-
-
-def teach(words: WordList, prompter: Prompter, num_games: int = 8_000) -> tuple[PreTrainedModel, ChatCodec]:
-    """The embedded model after a short lesson on solver games: enough to write well-formed replies."""
-    teacher = TeacherSettings(random_opener_rate=0.2, noise_rate=0.1)
-    traces = TraceSettings(num_games=num_games, teacher=teacher)
-    split = split_secrets(words, seed=0)
-    secrets = draw_secrets(words, split, traces, seed=0)
-    games = solver_traces(words, secrets, SolverTeacher(Solver(words)), traces, seed=0)
-    model, codec = load_model(ModelSettings(), seed=0)
-    examples = encode_traces(games, prompter, codec, max_length=1024).examples
-    optimizer = OptimizerSettings(learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
-    game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, max_turns=prompter.rules.max_turns)
-    with tempfile.TemporaryDirectory() as directory:
-        run = Run.create(Path(directory), RunConfig(game=game, traces=traces), split)
-        train_sft(TorchLearner(model, codec), examples, SFTTraining(optimizer=optimizer, batch_size=64), run)
-    return model, codec
 
 
 if __name__ == "__main__":
