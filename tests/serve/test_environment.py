@@ -38,14 +38,6 @@ def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service)
         assert not [name for name in COMPONENTS if f'"{name}"' in sent]
 
 
-def test_a_reset_in_the_middle_of_a_game_begins_another(service) -> None:
-    environment = service.environment()
-    environment.reset(seed=1)
-    environment.step(guess("crane"))
-    assert environment.reset(seed=2).turns_left == 6
-    assert (environment.state.step_count, environment.state.board) == (0, [])
-
-
 @pytest.mark.parametrize(
     ("options", "reason"),
     [

@@ -121,16 +121,6 @@ def test_a_batch_answers_whatever_is_sent_too(service, sent) -> None:
     assert begun["data"]["dones"] == [False, False]
 
 
-def test_sessions_of_one_server_do_not_see_each_other(service) -> None:
-    one, other = session(service), session(service)
-    for protocol, seed in ((one, 1), (other, 2)):
-        answered(protocol, json.dumps({"type": "reset", "data": {"seed": seed, "episode_id": f"e{seed}"}}))
-    for _ in range(3):
-        answered(one, '{"type":"step","data":{"message":"<guess>crane</guess>"}}')
-    state = answered(other, '{"type":"state"}')["data"]
-    assert (state["episode_id"], state["step_count"], state["board"]) == ("e2", 0, [])
-
-
 WORDS = ("crane", "slips", "mould", "zzzzz", "fight", "jumpy")
 
 

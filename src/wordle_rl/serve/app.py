@@ -84,7 +84,7 @@ def _add_own_routes(app: FastAPI, service: Service) -> None:
     async def ready() -> JSONResponse:
         """Readiness: 200 while a session is free, otherwise 503."""
         sessions = service.sessions
-        state = "stopping" if sessions.is_draining else "full" if sessions.is_full else "ready"
+        state = "stopping" if sessions.draining.is_set() else "full" if sessions.is_full else "ready"
         return JSONResponse({"status": state}, 200 if state == "ready" else 503)
 
     @app.get("/metrics", tags=["Health"])

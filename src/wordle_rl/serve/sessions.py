@@ -76,7 +76,7 @@ class Sessions:
     def __init__(self, settings: ServeSettings, metrics: Metrics) -> None:
         self._settings, self._metrics = settings, metrics
         self._open: set[Session] = set()
-        self.is_draining = False
+        self.draining = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -89,7 +89,7 @@ class Sessions:
     async def serve(self, socket: WebSocket, answer: Answer) -> None:
         """Answer the messages of a connection in order until it ends. After a `Refusal` the session continues."""
         await socket.accept()
-        if self.is_draining or self.is_full:
+        if self.draining.is_set() or self.is_full:
             await self._refuse_session(socket)
             return
         task = asyncio.current_task()
@@ -108,7 +108,7 @@ class Sessions:
             # Starlette raises RuntimeError for a socket that is already closed.
             logger.debug("connection lost: %s", type(error).__name__)
         except asyncio.CancelledError:
-            if not self.is_draining:
+            if not self.draining.is_set():
                 raise
             refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; connect again later")
             await self._end(socket, refusal, _SERVICE_RESTART)
@@ -141,7 +141,7 @@ class Sessions:
         return True
 
     async def _refuse_session(self, socket: WebSocket) -> None:
-        if self.is_draining:
+        if self.draining.is_set():
             refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; try again later")
             await self._end(socket, refusal, _SERVICE_RESTART)
             return
@@ -160,7 +160,7 @@ class Sessions:
 
     async def drain(self) -> None:
         """Accept no more sessions, let turns in progress finish, then end all sessions."""
-        self.is_draining = True
+        self.draining.set()
         deadline = time.monotonic() + self._settings.shutdown_timeout_s
         while any(session.busy for session in self._open) and time.monotonic() < deadline:
             await asyncio.sleep(0.01)

@@ -65,10 +65,6 @@ class TextArenaObservation(Observation):
 class TextArenaState(State):
     """State of the session."""
 
-    episode_id: str | None = None
-    """Name of the game."""
-    step_count: int = 0
-    """Messages since the reset."""
     env_id: str
     """`Wordle-v0`."""
     num_players: int

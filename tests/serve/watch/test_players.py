@@ -31,8 +31,8 @@ def test_a_model_of_a_run_says_its_likeliest_guesses(context, finished_run: Path
     identity = f"{finished_run.name}/grpo"
     assert list(players.ids())[:2] == [identity, f"{finished_run.name}/sft"]
     seat = players.seat(identity, 0.0, 1)
-    assert seat.words.fingerprint == context.words.fingerprint
-    start, *turns, _ = live_events(seat, context.words.answers[3], Reviewer(seat.solver))
+    assert seat.context.words.fingerprint == context.words.fingerprint
+    start, *turns, _ = live_events(seat, context.words.answers[3], Reviewer(seat.context.solver))
     assert start["has_probabilities"]
     assert [each["guess"] for each in turns[0]["likely"][:2]] == [turns[0]["guess"], second] == [first, second]
     assert turns[0]["likely"][0]["probability"] == pytest.approx(0.6, abs=0.1)

@@ -70,8 +70,7 @@ def test_of_a_long_file_the_end_is_read(tmp_path: Path, monkeypatch) -> None:
     [
         ("{", "property name"),
         ('{"secret": "crane"}', "turns"),
-        ('{"secret": "crane", "turns": [{"guess": ["x"]}]}', "not text"),
-        ('{"secret": "crane", "turns": [{"guess": "cr", "marks": "GGGGG"}]}', "marks"),
+        ('{"secret": "crane", "turns": [{"guess": ["x"], "marks": null}]}', "guess"),
         ("\udcff".encode("utf-8", "surrogateescape").decode("latin-1"), "Expecting value"),
     ],
 )

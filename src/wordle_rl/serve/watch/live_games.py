@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,14 +22,13 @@ from wordle_rl.evaluate.players import make_player, open_model, reply_bound, wor
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.directory import is_model, weights_mark
 from wordle_rl.policy.scripted import PLAYER_NAMES
-from wordle_rl.prompt import Guess, Prompter
+from wordle_rl.prompt import Guess
 from wordle_rl.rollout import ActiveGame, InitialState, advance, open_game
 from wordle_rl.runs import trained_model
 from wordle_rl.serve.watch.review import Reviewer
 from wordle_rl.serve.watch.run_files import find_runs
 from wordle_rl.solver import Solver
-from wordle_rl.words import WordList, load_words
-from wordle_rl.words.split import Split
+from wordle_rl.words import load_words
 
 if TYPE_CHECKING:
     from wordle_rl.policy.word_search import GuessProbabilities
@@ -53,10 +52,7 @@ class Seat:
 
     label: str
     sampler: Sampler
-    prompter: Prompter
-    words: WordList
-    split: Split
-    solver: Solver
+    context: GameContext
     lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
     probabilities: GuessProbabilities | None = None
 
@@ -91,13 +87,9 @@ class Players:
             opened = self._opened(directory, weights_mark(trained_model(directory) or directory))
         from wordle_rl.policy.transformers import TransformersSampler
 
-        sampling = SamplingSettings(temperature=temperature, max_completion_tokens=opened.max_completion_tokens)
+        sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
         sampler = TransformersSampler(opened.probabilities.model, opened.probabilities.codec, sampling, seed)
-        context = opened.context
-        return Seat(
-            identity, sampler, context.prompter, context.words, context.split, context.solver, opened.lock,
-            opened.probabilities,
-        )  # fmt: skip
+        return Seat(identity, sampler, opened.context, opened.lock, opened.probabilities)
 
     def solver_of(self, source: str) -> Solver:
         """Return the solver of a word list; each list has only one."""
@@ -122,14 +114,13 @@ class Players:
         player = make_player(
             name, context.words, None, sampling, solver=context.solver, base_url=self._base_url, seed=seed
         )
-        return Seat(player.label, player.sampler, player.prompter, context.words, context.split, context.solver)
+        return Seat(player.label, player.sampler, replace(context, prompter=player.prompter))
 
 
 @dataclass(frozen=True)
 class _OpenModel:
     context: GameContext
     probabilities: GuessProbabilities
-    max_completion_tokens: int
     lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
 
 
@@ -138,7 +129,7 @@ def _load(directory: Path, _mark: str) -> _OpenModel:
     from wordle_rl.policy.word_search import GuessProbabilities
 
     found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
-    return _OpenModel(opened.context, found, reply_bound(str(directory), None))
+    return _OpenModel(opened.context, found)
 
 
 Json = dict[str, Any]
@@ -146,16 +137,16 @@ Json = dict[str, Any]
 
 def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
     """Play a game and yield one `start`, a `turn` for each reply, then `end` with the secret, or `error`."""
-    game = open_game(0, InitialState(secret), seat.words, seat.prompter, seat.sampler.codec)
-    rules = seat.prompter.rules
+    game = open_game(0, InitialState(secret), seat.context.words, seat.context.prompter, seat.sampler.codec)
+    rules = seat.context.prompter.rules
     yield {
         "event": "start",
         "player": seat.label,
         "max_turns": rules.max_turns,
-        "word_length": seat.words.word_length,
-        "words": seat.words.name,
+        "word_length": seat.context.words.word_length,
+        "words": seat.context.words.name,
         "prompt": [dict(message) for message in game.env.conversation],
-        "candidates": len(seat.words.answers),
+        "candidates": len(seat.context.words.answers),
         "has_probabilities": seat.probabilities is not None,
     }
     with seat.lock:
@@ -188,7 +179,7 @@ def _reply(seat: Seat, game: ActiveGame) -> tuple[Completion, list[Json], float]
         seconds = time.perf_counter() - started
         likely = [] if seat.probabilities is None else seat.probabilities.likeliest(prompt_ids, completion.token_ids)
     found = [
-        {"guess": each.guess, "probability": round(each.probability, 6), "listed": each.guess in seat.words}
+        {"guess": each.guess, "probability": round(each.probability, 6), "listed": each.guess in seat.context.words}
         for each in likely
     ]
     return completion, found, seconds

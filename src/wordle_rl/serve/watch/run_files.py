@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.runs import RunError, is_number, is_run, parse_json, read_object
 
 CHUNK_BYTES = 1 << 20
@@ -124,7 +125,7 @@ def read_lines(path: Path, after: int) -> Json:
         while offset - start < CHUNK_BYTES and (line := file.readline()).endswith(b"\n"):
             try:
                 row = json.loads(line.decode(), parse_constant=lambda _: None)
-                games.append({"id": offset, **checked_row(row)})
+                games.append({"id": offset, **_checked(row)})
             except RecursionError:
                 faults.append(f"{path.name}, byte {offset}: is nested too deeply")
             except ValueError as error:
@@ -143,7 +144,7 @@ def read_evaluation(path: Path) -> Json:
     faults: list[str] = []
     for number, record in enumerate(records):
         try:
-            games.append({"id": number, **checked_row(record)})
+            games.append({"id": number, **_checked(record)})
         except ValueError as error:
             faults.append(f"{path.name}, game {number}: {error}")
     return {
@@ -166,20 +167,10 @@ def every_game(source: Source) -> Iterator[Json]:
         after = chunk["next"]
 
 
-def checked_row(row: object) -> Json:
-    """Check that a game has the fields that a page relies on, or raise a `ValueError`."""
-    if not isinstance(row, dict):
-        raise ValueError(f"holds {type(row).__name__}, expected a JSON object")
-    if not isinstance(row.get("secret"), str) or not isinstance(row.get("turns"), list):
-        raise ValueError("lacks a secret or turns")
-    for turn in row["turns"]:
-        if not isinstance(turn, dict):
-            raise ValueError("has a turn that is not a JSON object")
-        texts = (turn.get("guess"), turn.get("marks"), turn.get("reply"), turn.get("thinking"))
-        if not all(text is None or isinstance(text, str) for text in texts):
-            raise ValueError("has a turn whose guess, marks, reply or thinking is not text")
-        if turn.get("marks") and len(turn["marks"]) != len(turn.get("guess") or ""):
-            raise ValueError("has a turn with a different number of marks and letters")
+def _checked(row: object) -> Json:
+    # The row of a game, as the page relies on it.
+    GameRecord.from_row(row)
+    assert isinstance(row, dict)
     return row
 
 

@@ -191,12 +191,14 @@ class Watch:
             raise HTTPException(400, f"part {wanted.part!r} is held out here; use {', '.join(self._parts)}")
         seat = self._players.seat(wanted.player, wanted.temperature, wanted.seed)
         if wanted.secret is None:
-            secret = random.Random(wanted.seed).choice(seat.split.named(wanted.part))
+            secret = random.Random(wanted.seed).choice(seat.context.split.named(wanted.part))
         else:
             secret = wanted.secret.strip().lower()
-            if secret not in seat.words or len(secret) != seat.words.word_length:
-                raise HTTPException(400, f"{secret!r} is not in word list {seat.words.name!r}; name a listed word")
-        events = live_events(seat, secret, self._reviewer(seat.solver))
+            if secret not in seat.context.words or len(secret) != seat.context.words.word_length:
+                raise HTTPException(
+                    400, f"{secret!r} is not in word list {seat.context.words.name!r}; name a listed word"
+                )
+        events = live_events(seat, secret, self._reviewer(seat.context.solver))
         lines = (json.dumps(event, allow_nan=False).encode() + b"\n" for event in events)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers=_NEVER_KEPT)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ConfigError
-from wordle_rl.game import Outcome, Turn
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.report import write_report
 from wordle_rl.report.page import WATCH_PAGE, from_template
 from wordle_rl.runs import write_text_atomically
@@ -124,21 +124,11 @@ def exported_run(run: Path) -> Json:
     }
 
 
-def board_of(game: Json) -> list[Turn]:
-    """Return the turns of a stored game."""
-    turns = []
-    for turn in game["turns"]:
-        marks = turn.get("marks") if turn.get("outcome", Outcome.SCORED) == Outcome.SCORED else None
-        outcome = Outcome.SCORED if marks else Outcome.MALFORMED
-        turns.append(Turn(turn.get("guess"), marks, outcome, turn.get("costs_turn") is not False))
-    return turns
-
-
 def _reviews(reviewer: Reviewer, games: Iterable[Json], max_turns: int) -> dict[str, list[Any]]:
     # For each board the review of its last turn: candidates, left, bits, the solver's guess and its bits.
     found: dict[str, list[Any]] = {}
     for game in games:
-        turns = board_of(game)
+        turns = GameRecord.from_row({name: value for name, value in game.items() if name != "id"}).board()
         keys = [
             ",".join(f"{turn.guess or ''}.{turn.marks or ''}" for turn in turns[: end + 1]) for end in range(len(turns))
         ]
