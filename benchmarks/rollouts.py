@@ -352,7 +352,7 @@ def teach(words: WordList, prompter: Prompter, num_games: int = 8_000) -> tuple[
     games = solver_traces(words, secrets, SolverTeacher(Solver(words)), traces, seed=0)
     model, codec = load_model(ModelSettings(), seed=0)
     examples = encode_traces(games, prompter, codec, max_length=1024).examples
-    optimizer = OptimizerSettings(learning_rate=3e-3, muon_learning_rate=0.02, schedule="stable_decay")
+    optimizer = OptimizerSettings(learning_rate=3e-3, muon_learning_rate=0.02, schedule="cosine")
     game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, max_turns=prompter.rules.max_turns)
     with tempfile.TemporaryDirectory() as directory:
         run = Run.create(Path(directory), RunConfig(game=game, traces=traces), split)

@@ -121,7 +121,6 @@ IMPOSSIBLE = {
         "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
         "grpo.scale_advantages",
     ),
-    "one ratio for many advantages": ("[grpo]\nloss_type = 'gspo'", "grpo.loss_type"),
     "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
     "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
@@ -148,18 +147,6 @@ def test_more_than_memory_can_hold_is_refused(name: str, tmp_path: Path) -> None
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, f"[{section}]\n{setting} = 999999999999")
     assert caught.value.setting == name
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[grpo]\nloss_type = 'gspo'\ncredit = 'game'",
-        "[grpo]\nloss_type = 'gspo'\n[game]\nshape = 'state'",
-        "[grpo]\nloss_type = 'gspo'\nturn_candidates = 4\ncredit = 'guess'",
-    ],
-)
-def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Path) -> None:
-    assert load(tmp_path, text).grpo.by_sequence
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

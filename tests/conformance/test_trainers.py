@@ -79,9 +79,8 @@ def test_advantages_may_be_scaled_by_group(case: Case) -> None:
 
 def test_ours_on_mlx_passes_every_check(case: Case) -> None:
     mx = pytest.importorskip("mlx.core")
-    from wordle_rl.mlx.losses import policy_loss
+    from wordle_rl.mlx.losses import MLXBatch, policy_loss, score
     from wordle_rl.mlx.model import of_transformers
-    from wordle_rl.mlx.scores import MLXBatch, score
 
     def on_mlx(case: Case) -> dict[str, Any]:
         rows = [game.row for game in case.games]
@@ -91,9 +90,7 @@ def test_ours_on_mlx_passes_every_check(case: Case) -> None:
             weights = PolicyLoss(name, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
             batch = MLXBatch.of(rows, weights, case.codec.pad_id)
             logprobs = score(of_transformers(case.model), batch).logprobs
-            loss, _ = policy_loss(
-                logprobs, batch.sampler_logprobs, batch.advantages, batch.weights, num_rows=batch.num_rows, **CLIP
-            )
+            loss, _ = policy_loss(logprobs, batch.sampler_logprobs, batch.advantages, batch.weights, **CLIP)
             losses[name] = loss.item()
         values = iter(mx.array(logprobs).tolist())
         return right(case) | {"loss": losses, "logprobs": [along(list(row.loss_mask), values) for row in rows]}

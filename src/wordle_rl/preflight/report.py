@@ -33,7 +33,7 @@ from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
-from wordle_rl.train.starts import GroupStarts, PrefixGuesses
+from wordle_rl.train.starts import GameSetup, GroupStarts
 from wordle_rl.train.starts_file import ValidationFile, start_boards_of
 
 
@@ -172,20 +172,13 @@ class _Planned:
         config, path = self.config, self.plan.boards
         _, secrets = self.context.split.shared(config.traces.rl_only_fraction)
         given = start_boards_of(config, self.context, path) if path is not None else None
-        drawn = GroupStarts(
-            self.context.words,
-            self.context.prompter,
+        setup = GameSetup(
+            self.context.for_training,
             secrets[: config.rl.max_secrets or None],
-            config.seed,
-            prefixes=PrefixGuesses(
-                self.context.words,
-                self.context.for_training.solver,
-                config.rl.starts,
-                hard_mode=config.game.hard_mode,
-            ),
             given_starts=given.starts if given is not None else (),
             starts_fraction=given.fraction() if given is not None else 0.0,
         )
+        drawn = GroupStarts(setup, config.rl.starts, config.seed)
         return drawn.draw(num_groups, step=0)
 
 
