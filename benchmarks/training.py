@@ -64,7 +64,7 @@ class Lesson:
         """The batches of the epoch, in the order in which `train_sft` meets them."""
         lengths = [len(example.token_ids) for example in self.examples]
         size = self.settings.batch_size
-        order = Plan.of(lengths, self.settings, SEED).order(0)
+        order = Plan(lengths, *self.settings.batches, self.settings.epochs, SEED).order(0)
         return [[self.examples[i] for i in order[at : at + size]] for at in range(0, len(order), size)]
 
 

@@ -26,7 +26,7 @@ from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import write_json
 from wordle_rl.train.advantages import find_credit
-from wordle_rl.train.scored_games import PlayedGame, score_group
+from wordle_rl.train.scored_games import score_group
 from wordle_rl.train.starts import GameSetup
 
 MODULE = '''
@@ -184,7 +184,7 @@ def test_a_component_that_returns_something_else_is_refused(name: str, own) -> N
 def test_an_estimator_from_outside_credits_a_scored_group(own) -> None:
     config = config_of(own, '[grpo]\ncredit = "my_pkg:best_only"')
     setup = GameSetup(context_for(WORDS, Prompter(), SOLVER), WORDS.answers)
-    group = [PlayedGame(Trajectory(play("crane", *words))) for words in (["crane"], ["trace", "crane"])]
+    group = [Trajectory(play("crane", *words)) for words in (["crane"], ["trace", "crane"])]
     scored = score_group(group, Rubric({"win": 1.0, "speed": 0.5}), setup, config.training)
     assert [game.advantages for game in scored.games] == [(1.0,), (0.0, 0.0)]
     assert not scored.is_constant

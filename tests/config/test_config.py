@@ -113,7 +113,6 @@ IMPOSSIBLE = {
         "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
         "grpo.scale_advantages",
     ),
-    "one ratio for many advantages": ("[grpo]\nloss_type = 'gspo'", "grpo.loss_type"),
     "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
     "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
@@ -135,18 +134,6 @@ def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, t
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     assert names(caught.value, setting), str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[grpo]\nloss_type = 'gspo'\ncredit = 'game'",
-        "[grpo]\nloss_type = 'gspo'\n[game]\nshape = 'state'",
-        "[grpo]\nloss_type = 'gspo'\nturn_candidates = 4\ncredit = 'guess'",
-    ],
-)
-def test_one_ratio_per_sequence_goes_with_one_advantage(text: str, tmp_path: Path) -> None:
-    assert load(tmp_path, text).grpo.by_sequence
 
 
 @pytest.mark.parametrize(("name", "text"), [("run.toml", "seed = 7"), ("config.json", '{"seed": 7}')])

@@ -31,7 +31,7 @@ EXACT = {
         "wordle_rl.runs.run:append_jsonl:after:6",
         # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
         "wordle_rl.pipeline.stages:finish_model:before:1",
-        "wordle_rl.train.sft:drop_checkpoints:before:1",
+        "wordle_rl.train.loop:drop_checkpoints:before:1",
     ),
     "grpo": (
         "wordle_rl.train.loop:complete_checkpoint:before:1",
@@ -42,10 +42,10 @@ EXACT = {
         # the choice of weights: between validation and record, among the blends, before and after they are taken
         "wordle_rl.train.checkpoint_selection:BestWeights._keep:before:3",
         "wordle_rl.train.learner:save_file:after:3",
-        "wordle_rl.train.checkpoint_selection:BestWeights._blend:before:1",
+        "wordle_rl.train.learner:TorchLearner.interpolate:before:1",
         "wordle_rl.train.checkpoint_selection:BestWeights.take_best:after:1",
-        "wordle_rl.train.grpo:drop_checkpoints:before:1",
-        "wordle_rl.train.grpo:drop_checkpoints:after:1",
+        "wordle_rl.train.loop:drop_checkpoints:before:1",
+        "wordle_rl.train.loop:drop_checkpoints:after:1",
     ),
     "distill": (
         # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record

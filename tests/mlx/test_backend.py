@@ -11,7 +11,7 @@ from mlx_models import mlx_logits, probe, torch_logits
 from training_fixtures import rows, write_config
 
 from wordle_rl.config import ModelSettings, load_config
-from wordle_rl.mlx.backend import MLXBackend
+from wordle_rl.mlx import MLXBackend
 from wordle_rl.mlx.model import load_model
 from wordle_rl.policy import loading
 

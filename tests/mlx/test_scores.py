@@ -12,8 +12,8 @@ from mlx.utils import tree_flatten
 from mlx_models import pair
 
 from wordle_rl.data.dataset import Example
-from wordle_rl.mlx import scores as scores_module
-from wordle_rl.mlx.scores import MLXBatch, score
+from wordle_rl.mlx import losses as scores_module
+from wordle_rl.mlx.losses import MLXBatch, score
 
 ROWS = [[5, 9, 3, 7, 11, 2], [4, 8, 1], [6, 2, 9, 9, 3]]
 COLUMNS = [2, 3, 5, 1, 4]

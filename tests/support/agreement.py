@@ -49,9 +49,8 @@ LOSSES = {
     "dr_grpo": {"loss_type": "dr_grpo"},
     "grpo": {"loss_type": "grpo"},
     "dapo with a penalty": {"loss_type": "dapo", "beta": 0.1},
-    "grpo by sequence": {"loss_type": "gspo"},
 }
-"""Name -> settings of GRPO. Advantages are those of turn credit, by sequence those of game credit."""
+"""Name -> settings of GRPO. Advantages are those of turn credit."""
 LONGEST = 16
 """Token limit of a completion, by which dr_grpo divides."""
 CREDITS = [(credit, scale) for credit in ("turn", "guess", "game") for scale in (False, True)]
@@ -133,11 +132,6 @@ class Expected:
         return torch.nn.utils.rnn.pad_sequence([torch.tensor(c, dtype=torch.float32) for c in columns], True)
 
 
-def credit_of(name: str) -> str:
-    """Credit of the advantages of a loss."""
-    return "game" if LOSSES[name].get("loss_type") == "gspo" else "turn"
-
-
 @cache
 def expected() -> Expected:
     return Expected(**json.loads(TABLE.read_text(encoding="utf-8")))
@@ -176,7 +170,7 @@ def settings_of(name: str) -> GRPOTraining:
         group_size=GROUP,
         sampling=SamplingSettings(max_completion_tokens=LONGEST),
         precision="fp32",
-        credit=credit_of(name),
+        credit="turn",
         **LOSSES[name],
     )
 

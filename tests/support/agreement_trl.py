@@ -16,7 +16,6 @@ from agreement import (
     LONGEST,
     LOSSES,
     Expected,
-    credit_of,
     embedded_codec,
     full_logprobs,
     grouped,
@@ -50,8 +49,7 @@ def make_trl_trainer(name: str, directory: Path) -> GRPOTrainer:
             per_device_train_batch_size=len(GAMES),
             num_generations=GROUP,
             max_completion_length=LONGEST,
-            loss_type=settings.aggregation,
-            importance_sampling_level="sequence" if settings.by_sequence else "token",
+            loss_type=settings.loss_type,
             **CLIP,
             use_cpu=True,
             bf16=False,
@@ -117,7 +115,7 @@ def write_table() -> None:
     for name in LOSSES:
         with tempfile.TemporaryDirectory() as place:
             trainer = make_trl_trainer(name, Path(place))
-            losses[name] = trainer._compute_loss(trainer.model, trl_batch(credit_of(name), table)).item()
+            losses[name] = trainer._compute_loss(trainer.model, trl_batch("turn", table)).item()
     write(**found, losses=losses)
 
 

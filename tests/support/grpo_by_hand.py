@@ -179,7 +179,7 @@ def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settin
             "dapo": 1 / total,
             "grpo": 1 / (row.num_tokens * len(rows)),
             "dr_grpo": 1 / (longest * len(rows)),
-        }[settings.aggregation]
+        }[settings.loss_type]
         # k3, which is weighed by the ratio too; the derivative of a ratio by p is the ratio.
         away = reference - policy
         divergence = away.exp() - away - 1
@@ -191,8 +191,6 @@ def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settin
         clipped = (gain > 0) & (ratio > high) | (gain < 0) & (ratio < low)
         value = -gain * ratio.clamp(low, high).where(clipped, ratio)
         times_ratio = (-gain * ratio).where(~clipped, 0.0) + settings.beta * ratio * divergence
-        if settings.by_sequence:  # one ratio a row, the mean of its tokens' logarithms
-            times_ratio = times_ratio.mean().expand_as(times_ratio)
         slope = times_ratio + settings.beta * ratio * (1 - away.exp())
         loss += float(weight * (value + settings.beta * ratio * divergence).sum())
         surrogate = surrogate + weight * (slope * logprobs).sum()

@@ -13,7 +13,7 @@ from reward_games import SOLVER as SOLVER_OF_REWARDS
 from reward_games import play as play_game
 from scripted import scripted
 
-from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
+from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings, StartSettings
 from wordle_rl.config.run import setting_names
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.drawing import draw
@@ -23,7 +23,7 @@ from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages, is_constant, turn_advantages
 from wordle_rl.train.grpo_rollouts import Played
 from wordle_rl.train.loss import PolicyLoss, Totals
-from wordle_rl.train.scored_games import Group, PlayedGame, Scored, rows_of, score_group
+from wordle_rl.train.scored_games import Group, Scored, rows_of, score_group
 from wordle_rl.train.starts import GameSetup, GroupStarts
 
 SOLVER = Solver(WORDS)
@@ -71,8 +71,8 @@ def test_a_game_without_a_single_action_shifts_no_baseline() -> None:
     """OpenRLHF #1239: a sample without actions stood in its group's mean, and a good one got -49.5."""
     games = [play_game("crane", "crane"), play_game("crane", "mamma", "crane")]
     group = [
-        *(PlayedGame(Trajectory(game)) for game in games),
-        PlayedGame(Trajectory(play_game("crane"), error="no reply")),
+        *map(Trajectory, games),
+        Trajectory(play_game("crane"), error="no reply"),
     ]
     settings = GRPOTraining(credit="game")
     rubric = Rubric({"win": 100.0, "speed": 1.0}, keep_order=False)
@@ -120,9 +120,9 @@ def test_replies_that_stand_in_the_prompt_are_not_trained_on() -> None:
 
 def test_a_resumed_training_draws_the_secrets_that_come_next() -> None:
     """prime-rl #3164: after a resume the tasks began again from the top of the same permutation."""
-    whole, resumed = (GroupStarts(WORDS, prompter(), WORDS.answers, seed=0) for _ in range(2))
+    whole, resumed = (GroupStarts(setup(), StartSettings(), seed=0) for _ in range(2))
     drawn = [whole.draw(4, step) for step in range(6)]
-    resumed.load_state(whole.state())
+    resumed.picker.load_state(whole.picker.state())
     assert [resumed.draw(4, step) for step in (3, 4, 5)] == drawn[3:]
     assert drawn[3:] != drawn[:3]
 

@@ -9,25 +9,12 @@ from reward_games import WORDS
 from scripted import say
 from training_fixtures import compact, rows
 
-from wordle_rl.config import GameSettings, GRPOTraining, StartSettings
+from wordle_rl.config import GRPOTraining, StartSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import score_guess
-from wordle_rl.prompt import Style, Thinking
 from wordle_rl.reward import CURRICULA
 from wordle_rl.runs.trackers import GameLog
-from wordle_rl.train.grpo_rollouts import GroupRollouts, _pass_at
-
-
-def test_initial_states_keep_to_hard_mode(sixty, roll) -> None:
-    game = GameSettings(style=Style.COMPACT, thinking=Thinking.OFF, hard_mode=True)
-    settings = SETTINGS.model_copy(
-        update={"starts": StartSettings(max_prefix_guesses=4), "groups_per_step": 8, "group_size": 2}
-    )
-    played = roll(prompter=game.prompter(5), settings=settings)
-    for step in range(3):
-        played(step)
-    given = [sum(t.is_prefix for t in game.trajectory.transcript.turns) for games in played.games for game in games]
-    assert max(given) >= 2
+from wordle_rl.train.grpo_rollouts import GroupRollouts, _pass_at, merged_metrics
 
 
 def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
@@ -69,21 +56,6 @@ def test_only_training_secrets_are_played(split, roll) -> None:
     drawn = {secret for row in record for secret in row["secrets"]}
     assert drawn <= set(split.train)
     assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games}
-
-
-def test_the_same_seed_and_step_start_the_same_games(roll) -> None:
-    first, second = roll(), roll()
-    assert first(5) == second(5)
-    assert first.games[0][0].trajectory == second.games[0][0].trajectory
-
-
-def test_the_schedule_hears_of_steps_and_of_the_best_compliance_so_far(roll) -> None:
-    played = roll(pay=lambda *_: 1.0)
-    played(0)
-    played.rollouts.best_compliance = 0.7
-    played(1)
-    played(2)
-    assert played.rollouts.schedule.asked == [None, 0.7, 0.7]
 
 
 def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
@@ -164,32 +136,16 @@ def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> Non
     assert outside.rollouts.starts.picker.state() == {}
 
 
-def test_outside_secrets_want_a_reward_that_asks_for_no_win() -> None:
-    with pytest.raises(ValueError, match="outside_rate"):
-        GRPOTraining(outside_rate=0.5)
-
-
-def test_sample_games_say_what_was_played(roll) -> None:
-    played = roll(pay=lambda _, turn: 0.25)
-    played(3)
-    found = rows(played.run.directory / "games.jsonl")
-    assert len(found) == 2
-    secrets = [game.trajectory.transcript.secret for game in played.games[0]]
-    for row in found:
-        assert (row["stage"], row["step"]) == ("grpo", 3)
-        assert row["secret"] in secrets
-        assert row["reward"] == pytest.approx(0.25 * len(row["turns"]))
-        assert all(turn["reward"] == 0.25 for turn in row["turns"])
-
-
 def test_a_sample_game_names_its_group_and_the_advantage_of_every_turn(roll) -> None:
     played = roll()
     played(3)
-    games = played.games[0]
-    for row in rows(played.run.directory / "games.jsonl"):
+    games, found = played.games[0], rows(played.run.directory / "games.jsonl")
+    assert [(row["stage"], row["step"]) for row in found] == [("grpo", 3)] * 2
+    for row in found:
         game = games[row["group"] * SETTINGS.group_size + row["game"]]
         assert row["group_size"] == SETTINGS.group_size
         assert row["secret"] == game.trajectory.transcript.secret
+        assert row["reward"] == pytest.approx(game.reward.total, abs=1e-3)
         assert [turn["advantage"] for turn in row["turns"]] == [round(value, 4) for value in game.advantages]
         assert [turn.get("reply", "") for turn in row["turns"]] == [
             turn.reply for turn in game.trajectory.transcript.turns
@@ -213,18 +169,6 @@ def test_every_tenth_step_a_whole_group_that_teaches_is_among_the_sample_games(r
     assert sum(row["step"] == 11 for row in found) == SETTINGS.sample_games
 
 
-def test_a_state_is_restored_and_the_first_process_alone_takes_over_the_games_won(roll) -> None:
-    played, first = roll(pay=lambda _, turn: len(turn.reply) % 7), roll()
-    played()
-    state = played.rollouts.state() | {"cumulative_wins": 5}
-    assert state["priorities"]
-    first.rollouts.load_state(state)
-    assert first.rollouts.state() == state
-    second = GroupRollouts(first.setup, SETTINGS, GameLog(first.run), 0, process=1, num_processes=2)
-    second.load_state(state)
-    assert second.state() == state | {"cumulative_wins": 0}
-
-
 def test_pass_at_k_is_logged_over_the_groups_of_secrets_that_can_be_won(roll) -> None:
     played = roll(pay=lambda *_: 1.0)
     played(0)
@@ -240,3 +184,78 @@ def test_pass_at_k_is_logged_over_the_groups_of_secrets_that_can_be_won(roll) ->
     groups = [group(answer, True, False, False, False), group(other, False, False, False, False), group("zzzzz", True)]
     assert _pass_at(groups, WORDS) == pytest.approx({"pass_at/2": 0.25, "pass_at/4": 0.5})
     assert _pass_at([group(answer, True)], WORDS) == _pass_at([], WORDS) == {}
+
+
+def test_metrics_of_processes_come_together_by_what_they_are() -> None:
+    one = {"win_rate": 1.0, "refilled_groups": 2.0, "reward": 1.0}
+    other = {"win_rate": 0.0, "refilled_groups": 3.0, "reward": 1.2}
+    alone = {"mean_guesses": 4.0}
+    assert merged_metrics(
+        [(one, {"win_rate": 8}), (other | alone, {"win_rate": 16, "mean_guesses": 3})]
+    ) == pytest.approx(
+        {
+            "win_rate": 1 / 3,
+            "refilled_groups": 5.0,
+            "reward": 1.1,
+            "mean_guesses": 4.0,
+        }
+    )
+
+
+def test_the_states_of_processes_count_alike(roll, monkeypatch) -> None:
+    """After probes every process knows every secret; a group of one of them must not be lost."""
+    made = roll()
+    first, second = made.setup.secrets[:2]
+    theirs = ({first: 1.0, second: 2.0}, 3)
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setattr("wordle_rl.train.grpo_rollouts.gather", lambda mine: [theirs, mine])
+    rollouts = GroupRollouts(made.setup, SETTINGS, GameLog(made.run), 0)
+    rollouts.starts.picker.update(first, 3.0)
+    rollouts.cumulative_wins = 4
+    for compliance in (0.25, 0.5):
+        rollouts.note_compliance(compliance)
+    state = rollouts.state()
+    assert state == {
+        "priorities": {first: 2.0, second: 2.0},
+        "best_compliance": None,
+        "compliance": [0.25, 0.5],
+        "cumulative_wins": 7,
+    }
+    rollouts.load_state(state)
+    assert rollouts.cumulative_wins == 0, "the first process alone takes over the games won"
+    assert rollouts.starts.picker.state() == state["priorities"]
+
+
+def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty) -> None:
+    lost = {secret for secret in sixty.answers if secret < "g"}
+    pay = lambda transcript, _: -1.0 * (transcript.secret in lost)  # noqa: E731
+    settings = SETTINGS.model_copy(update={"probe_every_steps": 2, "prioritized_fraction": 1.0, "max_refills": 0})
+    played = roll(settings=settings, pay=pay)
+    for step in (0, 1, 2):
+        played(step)
+        assert ("scouted_win_rate" in played.metrics) == (step % 2 == 0)
+        if step == 0:
+            state = played.rollouts.starts.picker.state()
+    drawn = rows(played.run.directory / "secrets.jsonl")
+    assert [(row["stage"], row["step"]) for row in drawn] == [
+        ("scout", 0),
+        *[("grpo", n) for n in (0, 1)],
+        ("scout", 2),
+        ("grpo", 2),
+    ]
+    assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "scout")
+    in_groups = {*drawn[1]["secrets"]}
+    assert in_groups <= lost
+    turns = played.prompter.rules.max_turns
+    for secret in sixty.answers:
+        priority = turns * (secret in lost)  # a group of games that all earn the same then halves it
+        assert state[secret] == priority / (2 if secret in in_groups else 1)
+
+
+def test_probes_leave_the_samplers_random_stream_alone(roll, sixty) -> None:
+    plain, probing = (
+        roll(settings=SETTINGS.model_copy(update={"probe_every_steps": n, "prioritized_fraction": 0.0})) for n in (0, 1)
+    )
+    probing.model.load_state_dict(plain.model.state_dict())
+    for step in (0, 1):
+        assert plain(step) == probing(step)

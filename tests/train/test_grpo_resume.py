@@ -104,12 +104,3 @@ def test_games_ahead_are_played_again_after_a_resume(train, tmp_path) -> None:
     assert rows(tmp_path / "parts" / "games.jsonl") == rows(tmp_path / "whole" / "games.jsonl")
     assert same(weights_of(whole), weights_of(resumed))
     assert train.all_rollouts[-1].state() == train.all_rollouts[0].state()
-
-
-def test_a_training_stopped_at_its_last_step_is_only_saved(train, tmp_path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        train(tmp_path, progress=StopAt(2))
-    assert not (tmp_path / "grpo" / "model.safetensors").exists()
-    train(tmp_path)
-    assert len(train.games) == 2
-    assert (tmp_path / "grpo" / "model.safetensors").is_file()

@@ -12,7 +12,6 @@ from training_fixtures import compact, fast, rows, small_model, weights_of
 
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config import GRPOTraining
-from wordle_rl.env import StopReason
 from wordle_rl.prompt import Shape
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.starts import GameSetup
@@ -75,11 +74,6 @@ CASES: dict[str, tuple[dict, Shape, list]] = {
     ),
     "penalty": ({"beta": 0.5, "steps": 2}, Shape.TRANSCRIPT, GAMES),
     "penalty, grpo": ({"beta": 0.5, "steps": 2, "loss_type": "grpo"}, Shape.STATE, GAMES),
-    "sequences, penalty": (
-        {"beta": 0.5, "steps": 2, "credit": "game", "loss_type": "gspo"},
-        Shape.TRANSCRIPT,
-        GAMES,
-    ),
     "candidates": ({"turn_candidates": 2, "credit": "guess"}, Shape.TRANSCRIPT, WEIGHED),
     "candidates, state, dr_grpo": (
         {"turn_candidates": 2, "credit": "guess", "loss_type": "dr_grpo"},
@@ -158,16 +152,3 @@ def test_a_step_is_the_one_worked_out_by_hand(name: str, micro_batch_size: int, 
         assert step.ratios.max() > 1.2
     if settings.steps > 1:
         assert by_hand[-1].kl > 1e-3
-
-
-def test_the_scripted_games_are_what_the_cases_ask_for(descend, train) -> None:
-    """Wins and losses, cut replies, prose, turns that one game alone reached, turns without a possible answer."""
-    descend(GRPOTraining.model_validate(SETTINGS), Shape.TRANSCRIPT, ALONE)
-    lengths = {
-        group.games[0].trajectory.transcript.secret: sorted(len(game.advantages) for game in group.games)
-        for group in train.played[0].groups
-    }
-    assert lengths == {"crane": [1, 2, 2, 3], "grape": [1, 2, 3, 3]}
-    transcripts = [game.trajectory.transcript for game in train.games[0]]
-    assert {transcript.stop_reason for transcript in transcripts} == {StopReason.SOLVED, StopReason.OUT_OF_TURNS}
-    assert any(turn.overlong for transcript in transcripts for turn in transcript.own_turns)

@@ -6,11 +6,10 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from expert_iteration_settings import SETTINGS
-from round_training import fitted, gradient_norm, learner_of, playing
+from round_training import fitted, learner_of, playing
 from scripted import say
-from training_fixtures import compact, fast, make_run, rows, small_model
+from training_fixtures import compact, make_run, rows, small_model
 
-import wordle_rl.train.hindsight as hindsight_module
 from wordle_rl.config import ConfigError, ExpertIterationTraining
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate.strata import shown_in
@@ -18,8 +17,6 @@ from wordle_rl.game import score_guess
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
 from wordle_rl.train.expert_iteration import train_expert_iteration
-from wordle_rl.train.hindsight import boards_of_row
-from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.words.split import split_secrets
 
@@ -110,63 +107,6 @@ def learnt_in(example) -> list[int]:
 def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
     """True if a guess could be the secret by the marks of earlier ones."""
     return all(score_guess(guess, word) == score_guess(scene.secret, word) for word in earlier)
-
-
-def loss_of_one_row(model, row):
-    """Losses of a round's row as one sequence: the game, then its label once for every board.
-
-    A label stands at the positions after its board and sees that and itself alone.
-    """
-    game, label, forks = row["token_ids"], row["label"], row["forks"]
-    ids, positions, predicted_by, targets = [*game], [*range(len(game))], [], []
-    for place, m in enumerate(row["loss_mask"]):
-        if m:
-            predicted_by.append(place - 1)
-            targets.append(game[place])
-    sees = torch.ones(len(game), len(game)).tril().bool()
-    for fork in forks:
-        first = len(ids)
-        ids += label
-        positions += range(fork, fork + len(label))
-        predicted_by += [fork - 1, *range(first, first + len(label) - 1)]
-        targets += label
-        wider = torch.zeros(len(ids), len(ids), dtype=torch.bool)
-        wider[:first, :first] = sees
-        wider[first:, :fork] = True
-        wider[first:, first:] = torch.ones(len(label), len(label)).tril().bool()
-        sees = wider
-    logits = model(
-        input_ids=torch.tensor([ids]),
-        position_ids=torch.tensor([positions]),
-        attention_mask=torch.zeros(sees.shape).masked_fill(~sees, float("-inf"))[None, None],
-    ).logits[0]
-    return -logits.log_softmax(-1)[predicted_by, targets]
-
-
-@pytest.mark.parametrize("settings", [SECRETS, MISTAKES], ids=["secret", "mistakes"])
-def test_the_boards_of_a_game_as_rows_have_loss_and_gradient_of_the_game_as_one_row(
-    settings, sixty, codec, tokenizer, tmp_path, monkeypatch
-) -> None:
-    seen: list[dict] = []
-
-    def listen(row):
-        seen.append(row)
-        return boards_of_row(row)
-
-    monkeypatch.setattr(hindsight_module, "boards_of_row", listen)
-    scene = Scene(sixty, codec, tokenizer, tmp_path)
-    scene.train(settings)
-    assert (sum(len(row["forks"]) for row in seen) == 4) == (settings is SECRETS)
-    assert any(any(row["loss_mask"]) for row in seen) == (settings is MISTAKES)
-
-    model = small_model(tokenizer)
-    loss = torch.cat([loss_of_one_row(model, row) for row in seen]).mean()
-    norm = gradient_norm(model, loss)
-    learner = learner_of(model, codec)
-    learner.start(fast(), 1)
-    done = learner.update([boards_of_row(row) for row in seen], CrossEntropy(), 1)
-    assert done.loss == pytest.approx(loss.item(), rel=1e-5)
-    assert done.grad_norm == pytest.approx(norm, rel=1e-4)
 
 
 def test_boards_with_a_strict_word_are_left_out_and_the_record_says_what_was_trained(

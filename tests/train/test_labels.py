@@ -87,15 +87,6 @@ def test_no_round_trains_on_a_strict_word_that_the_policy_said(
     assert trained & recorded
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_without_strict_words_it_trains_on_all_that_was_said(
-    algorithm: str, sixty, codec, tokenizer, tmp_path, monkeypatch
-) -> None:
-    scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
-    scene.train(algorithm)
-    assert scene.strict in scene.words()
-
-
 def test_kept_games_are_on_record_with_what_is_taught(sixty, codec, tokenizer, tmp_path, monkeypatch) -> None:
     scene = Scene(sixty, codec, tokenizer, tmp_path, monkeypatch, 0.0)
     scene.train("expert_iteration")

@@ -21,7 +21,6 @@ from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError
 from wordle_rl.train import loop
 from wordle_rl.train.checkpoints import last_checkpoint
-from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
 SFT = SFTTraining(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
@@ -89,12 +88,6 @@ def test_a_bad_step_changes_no_weight_and_is_counted(stage, poisoned, tmp_path) 
     assert "not_finite" not in found[2]
     assert [stage_curves({stage: some}, stage).num_skipped for some in (found, found[2:])] == [1, 0]
     assert finite(saved_weights(tmp_path / stage))
-
-
-def test_if_bad_steps_were_taken_the_weights_would_be_lost(poisoned, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(TorchLearner, "in_any_process", lambda *_: False)  # nobody says that a step was bad
-    poisoned("sft", tmp_path, bad={2})
-    assert [finite(poisoned.after[step]) for step in (1, 2, 4)] == [True, False, False]
 
 
 @pytest.mark.parametrize("stage", STAGES)

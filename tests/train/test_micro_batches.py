@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from wordle_rl.config import GRPOTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.train.grpo import rows_per_pass
-from wordle_rl.train.micro_batches import micro_batches
+from wordle_rl.train.micro_batches import Batch, micro_batches
 
 TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=8)
 ROWS = st.lists(TOKENS, min_size=1, max_size=12).map(lambda rows: [Example(row, [1] * len(row)) for row in rows])
@@ -55,3 +55,20 @@ def test_rows_with_a_common_beginning_are_neighbours(rows, size) -> None:
 def test_a_step_has_as_many_passes_as_its_games_make(size, num_rows, wanted) -> None:
     settings = GRPOTraining(groups_per_step=2, group_size=4, micro_batch_size=size)
     assert rows_per_pass(settings, num_rows) == wanted
+
+
+def test_the_picture_of_a_micro_batch() -> None:
+    rows = [
+        Example([1, 2, 3, 4], [0, 0, 1, 1], [0, 0, 5.0, 6.0], [0, 0, -1.0, -2.0]),
+        Example([1, 7], [1, 1], [8.0, 9.0], [-3.0, -4.0]),
+    ]
+    batch = Batch.of(rows, [0.5, 0.25], pad_id=0)
+    assert batch.input_ids.tolist() == [[1, 2, 3, 4], [1, 7, 0, 0]]
+    picture = ["".join("#" if mark else "." for mark in row) for row in batch.trained.tolist()]
+    assert picture == [".##", "#.."], "nothing predicts the first token of a row"
+    assert batch.targets.tolist() == [3, 4, 7]
+    assert batch.rows.tolist() == [0, 0, 1]
+    assert batch.weights.tolist() == [0.5, 0.5, 0.25]
+    assert batch.advantages.tolist() == [5, 6, 9]
+    assert batch.sampler_logprobs.tolist() == [-1, -2, -4]
+    assert (batch.num_rows, batch.soft_ids) == (2, None)

@@ -11,24 +11,24 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from failing_games import REASON, fail
-from round_training import StopAtNote, learner_of, same_bits
+from round_training import learner_of, same_bits
 from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
 
 from wordle_rl.config import (
-    LARGEST_SEED,
     ConfigError,
     ModelSettings,
     RLOptimizerSettings,
     RoundTraining,
     SamplingSettings,
 )
-from wordle_rl.data.dataset import Example
+from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.policy.loading import load_model
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.runs import RunError
+from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.train.learner import TorchLearner, Update
-from wordle_rl.train.round_loop import Rounds, fit_round, row_of
+from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.train.round_loop import Replay, Rounds, draw_games
 from wordle_rl.train.starts import GameSetup
 
 SETTINGS = RoundTraining(
@@ -45,31 +45,30 @@ SETTINGS = RoundTraining(
 class Counting:
     """A method that learns nothing but to add one to every trained weight, and remembers what it was given."""
 
-    needs_reference = False
+    loss = CrossEntropy()
 
     def __init__(self, model) -> None:
         self.model = model
         self.played, self.fitted, self.parts = [], [], []
-        self.updates = [step(3.0), step(1.0)]
 
     def choose(self, played):
         self.played.append(played)
-        return [{"token_ids": [played.number]}], {"chosen": 1.0}
+        return [[Example([played.number], [1])]], {"chosen": 1.0}
 
-    def fit(self, loop, rows, seed, part) -> bool:
-        self.fitted.append((rows, loop.checkpoints.parent.name, seed))
+    def fit(self, loop, items, _settings, *, loss, seed, part) -> bool:
+        assert loss is self.loss
+        self.fitted.append((items[0][0].token_ids, loop.checkpoints.parent.name, seed))
         self.parts.append(part)
         with torch.no_grad():
             for parameter in self.model.parameters():
-                if parameter.requires_grad:
-                    parameter.add_(1.0)
-        for number, update in enumerate(self.updates, start=1):
-            loop.after(number, len(self.updates), update, {"epoch": 1.0})
+                parameter.add_(1.0)
+        for number, update in enumerate((step(3.0), step(1.0)), start=1):
+            loop.after(number, 2, update, {"epoch": 1.0})
         return True
 
 
-def step(loss: float, *, is_sound: bool = True) -> Update:
-    return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=is_sound, num_tokens=7)
+def step(loss: float) -> Update:
+    return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=True, num_tokens=7)
 
 
 class Schedule:
@@ -102,18 +101,13 @@ class Training:
         self.method = Counting(self.model)
 
     def __call__(self) -> Path:
-        return self.rounds.train(self.method)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("wordle_rl.train.round_loop.fit", self.method.fit)
+            return self.rounds.train(self.method)
 
 
 def stop() -> None:
     os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_the_largest_seed_has_rounds_of_seeds_that_can_be_taken(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path)
-    training.rounds.seed = LARGEST_SEED
-    training()
-    assert [seed for _, _, seed in training.method.fitted] == [0, 1, 2]
 
 
 def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty, tmp_path) -> None:
@@ -151,9 +145,7 @@ def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
         ]
         assert played.sampler.model is training.model
     assert len({played.seed for played in training.method.played}) == 3
-    assert training.method.fitted == [
-        ([{"token_ids": [number]}], f"round-{number}-training", number) for number in (1, 2, 3)
-    ]
+    assert training.method.fitted == [([number], f"round-{number}-training", number) for number in (1, 2, 3)]
     assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
 
 
@@ -187,7 +179,7 @@ def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(token
 def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:
     training = Training(tokenizer, codec, sixty, tmp_path)
 
-    def die(*_: object) -> None:
+    def die(*_: object, **__: object) -> None:
         raise RuntimeError("out of memory")
 
     training.method.fit = die
@@ -196,7 +188,7 @@ def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, 
     again = Training(tokenizer, codec, sixty, tmp_path)
     again()
     assert [played.number for played in again.method.played] == [2, 3]
-    assert again.method.fitted[0][0] == [{"token_ids": [1]}]
+    assert again.method.fitted[0][0] == [1]
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
@@ -251,24 +243,14 @@ def test_a_round_without_a_game_is_an_error_and_no_round(tokenizer, codec, sixty
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-class Fitting(Counting):
+class Fitting:
     """A method that trains on two rows, as the algorithms do."""
 
-    ROWS = (
-        Example([5, 6, 7], [0, 1, 1]),
-        Example([5, 8, 9, 10], [0, 0, 1, 1], soft_targets=[[(9, 1.0)], [(4, 0.5), (10, 0.5)]]),
-    )
+    loss = CrossEntropy()
 
-    def __init__(self, model, settings) -> None:
-        super().__init__(model)
-        self.settings = settings
-
-    def choose(self, played):
-        return [row_of(example) for example in self.ROWS], {}
-
-    def fit(self, loop, rows, seed, part) -> bool:
-        assert [Example(**row) for row in rows] == [Example(**row_of(example)) for example in self.ROWS]
-        return fit_round(loop, [[Example(**row)] for row in rows], self.settings, seed, part)
+    def choose(self, _played):
+        soft = [[(9, 1.0)], [(4, 0.5), (10, 0.5)]]
+        return [[Example([5, 6, 7], [0, 1, 1])], [Example([5, 8, 9, 10], [0, 0, 1, 1], soft_targets=soft)]], {}
 
 
 def test_one_schedule_of_the_rate_spans_all_rounds(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
@@ -283,23 +265,52 @@ def test_one_schedule_of_the_rate_spans_all_rounds(tokenizer, codec, sixty, tmp_
         return done
 
     monkeypatch.setattr(training.learner, "update", listen)
-    training.rounds.train(Fitting(training.model, settings))
+    training.rounds.train(Fitting())
     assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
 
 
-def test_every_round_is_trained_in_the_precision_that_was_asked_for(tokenizer, codec, sixty, tmp_path) -> None:
-    """The weights of two rounds in bfloat16 are those of two processes with a round each, and not those of float32."""
-    trained = {}
-    for precision in ("bf16", "fp32"):
-        settings = SETTINGS.model_copy(update={"precision": precision, "rounds": 2})
-        directory = tmp_path / precision
-        training = Training(tokenizer, codec, sixty, directory, settings)
-        training.rounds.train(Fitting(training.model, settings))
-        first = Training(tokenizer, codec, sixty, directory / "apart", settings, StopAtNote("win_rate"))
-        with pytest.raises(KeyboardInterrupt):
-            first.rounds.train(Fitting(first.model, settings))
-        second = Training(tokenizer, codec, sixty, directory / "apart", settings, model=small_model(tokenizer, seed=5))
-        second.rounds.train(Fitting(second.model, settings))
-        assert same_bits(weights_of(training.model), weights_of(second.model))
-        trained[precision] = weights_of(training.model)
-    assert not same_bits(trained["bf16"], trained["fp32"])
+# --- replay ---
+
+
+@pytest.fixture
+def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
+    """Makes the replay of two rounds of at most 12 games, and the games drawn for both; a quarter is a teacher's."""
+
+    def make(model=None) -> tuple[Replay, list]:
+        run = make_run(tmp_path / "run", sixty)
+        write_jsonl(run.directory / "traces.jsonl", (trace.to_row() for trace in plain_traces))
+        setup = GameSetup(context_for(sixty, compact(), Solver(sixty, use_cache=False)), sixty.answers)
+        learner = learner_of(model or small_model(tokenizer), codec)
+        made = Replay(Rounds("practice", learner, setup, RoundTraining(rounds=2), run, seed=3), 0.25, 12)
+        drawn = draw_games(run.directory / "traces.jsonl", 8, 3)
+        return made, [encode_traces(games, compact(), codec, 1024).examples for games in (drawn[:4], drawn[4:])]
+
+    return make
+
+
+def test_games_are_drawn_from_the_whole_file(plain_traces, tmp_path) -> None:
+    write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() | {"seed": i} for i, trace in enumerate(plain_traces)])
+    drawn = draw_games(tmp_path / "traces.jsonl", 20, 0)
+    places = sorted(trace.seed for trace in drawn)
+    assert len(set(places)) == 20
+    assert places[-1] > 40
+    assert drawn == draw_games(tmp_path / "traces.jsonl", 20, 0) != draw_games(tmp_path / "traces.jsonl", 20, 1)
+    assert len(draw_games(tmp_path / "traces.jsonl", 1000, 0)) == len(plain_traces)
+
+
+def test_a_round_replays_its_share_and_the_next_one_other_games(replay) -> None:
+    made, (first, second) = replay()
+    own = [[Example([1, 2], [0, 1])]]
+    items, numbers = made.add(own, 12, 1)
+    assert items == [*own, *([example] for example in first)], "4 of 16 games are a quarter"
+    assert numbers == {"own_examples": 1.0, "all_examples": 5.0}
+    assert made.add([], 12, 2)[0] == [[example] for example in second]
+    assert made.add([], 6, 1)[0] == [[example] for example in first[:2]], "fewer beside fewer games of its own"
+    assert made.add([], 0, 1)[0] == []
+
+
+def test_games_that_no_context_holds_are_left_out(replay, tokenizer) -> None:
+    model = small_model(tokenizer)
+    model.config.max_position_embeddings = 8
+    made, _ = replay(model)
+    assert made.add([], 12, 1)[0] == []

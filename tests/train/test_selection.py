@@ -1,6 +1,5 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
-import json
 from contextlib import contextmanager
 from functools import partial
 
@@ -9,20 +8,34 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from checkpoint_choice import Choosing
+from contexts import context_for
 from grpo_training import SETTINGS, same, train_fixture, update  # noqa: F401  # a fixture
-from safetensors import safe_open
+from reward_games import SOLVER
 from safetensors.torch import load_file
-from training_fixtures import make_run, rows, small_model, weights_of
+from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 import wordle_rl.train.grpo as grpo_module
+from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
+from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.reward import PRESETS
 from wordle_rl.runs import read_object
-from wordle_rl.train.checkpoint_selection import BestWeights, Validated
-from wordle_rl.train.learner import TorchLearner, TorchWeights
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.solver import Solver
+from wordle_rl.train.checkpoint_selection import BestWeights, Validated, Validation
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.starts import GameSetup
 
 
 def fill(model: torch.nn.Module, value: float) -> None:
     with torch.no_grad():
         model.weight.fill_(value)
+
+
+def holding(model: torch.nn.Module) -> TorchLearner:
+    """A learner that does no more than to keep and load the weights of a model."""
+    learner = TorchLearner.__new__(TorchLearner)
+    learner.model = model
+    return learner
 
 
 def costing(greedy: float, sampled: float = 9.0, bound: float = 1.0, won: tuple[bool, ...] = ()) -> Validated:
@@ -42,12 +55,12 @@ def chosen(sixty, tmp_path):
             figure = next(figures)
             return costing(*figure) if isinstance(figure, tuple) else costing(figure)
 
-        best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
+        best = BestWeights(holding(model), validate, every, run, tmp_path / "best", alphas)
         last = len(costs) - len(set(alphas) - {1.0}) - 1 if every == 1 else 6
         for step in range(last + 1):
             fill(model, float(step))
             if step == resume_at:
-                best = BestWeights(TorchWeights(model), validate, every, run, tmp_path / "best", alphas)
+                best = BestWeights(holding(model), validate, every, run, tmp_path / "best", alphas)
             if step == 0:
                 best.begin()
             elif step < last:
@@ -101,10 +114,6 @@ def test_weights_between_can_be_the_only_candidates_beside_the_start(chosen, tmp
     ]  # fmt: skip
 
 
-def test_the_start_stays_where_the_only_candidate_is_worse(chosen) -> None:
-    assert chosen([3.0, 1.0, 2.0, 4.0], alphas=(0.25,))[:2] == (0.0, 0)
-
-
 def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
     assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, alphas=(0.5, 1.0))[:2] == (1.0, 2)
 
@@ -112,7 +121,7 @@ def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
     """A training that was stopped after its last step has nothing left to do but to choose."""
     model, asked = torch.nn.Linear(2, 2, bias=False), []
-    make = partial(BestWeights, TorchWeights(model), lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
+    make = partial(BestWeights, holding(model), lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
     best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
     fill(model, 0.0)
     best.begin()
@@ -129,7 +138,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
     run = make_run(tmp_path / "run", sixty)
-    best = BestWeights(TorchWeights(model), lambda step, *_: costing(step), 1, run, tmp_path / "b")
+    best = BestWeights(holding(model), lambda step, *_: costing(step), 1, run, tmp_path / "b")
     fill(first, 1.0)
     best.begin()
     assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
@@ -184,26 +193,6 @@ def test_a_stop_while_it_chooses_costs_no_step(moment, choosing, tokenizer, tmp_
     assert {path.name for path in (tmp_path / "broken" / "grpo").iterdir()}.isdisjoint({"checkpoints", "best"})
 
 
-def test_a_last_step_that_was_not_finite_costs_no_step_either(choosing, tokenizer, tmp_path) -> None:
-    def poisoned():
-        model, calls = small_model(tokenizer), []
-
-        def poison(gradient):
-            calls.append(1)
-            return gradient if len(calls) == 1 else torch.full_like(gradient, float("nan"))
-
-        model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
-        return model
-
-    whole = weights_of(choosing(tmp_path / "whole", model=poisoned()))
-    games = len(choosing.training.games)
-    with pytest.raises(KeyboardInterrupt):
-        choosing(tmp_path / "broken", model=poisoned(), pressing={2: 2})
-    resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
-    assert len(choosing.training.games) == 2 * games
-    assert same(whole, resumed)
-
-
 def test_what_is_trained_in_bfloat16_plays_in_its_own_precision(choosing, tokenizer, tmp_path) -> None:
     """As evaluation will load it: validation is to foresee what that finds."""
     model, seen = small_model(tokenizer), []
@@ -246,22 +235,6 @@ def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, mo
     assert opened[1].told == []
 
 
-def test_a_stop_before_the_chosen_model_is_saved_costs_no_step(choosing, tokenizer, tmp_path, monkeypatch) -> None:
-    whole = weights_of(choosing(tmp_path / "whole"))
-    games = len(choosing.training.games)
-
-    def die(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(TorchLearner, "save_model", die)
-        with pytest.raises(KeyboardInterrupt):
-            choosing(tmp_path / "broken")
-    resumed = weights_of(choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3)))
-    assert len(choosing.training.games) == 2 * games
-    assert same(whole, resumed)
-
-
 def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
     """A second Ctrl-C ends a validation at once: what led to it is on disk."""
     with pytest.raises(KeyboardInterrupt):
@@ -273,15 +246,69 @@ def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
     assert written == [0, 1, 2, 3]
 
 
-def test_weights_and_their_record_are_one_file(tmp_path, sixty) -> None:
-    """Of two files, a kill between them would leave the record of other weights."""
-    costs = iter([costing(2.0), costing(1.0)])
+def test_a_fall_below_the_start_is_told_while_it_lasts(sixty, tmp_path) -> None:
+    """Greedy play of nine secrets: all won, eight of them lost, which chance does in 1 of 256 runs, and all won."""
+    said, won, lost = [], (True,) * 9, (True, *(False,) * 8)
+    played, run = iter([won, lost, won]), make_run(tmp_path / "run", sixty)
+    validate = lambda *_: costing(3.0, won=next(played))  # noqa: E731
     model = torch.nn.Linear(2, 2, bias=False)
-    run = make_run(tmp_path / "run", sixty)
-    best = BestWeights(TorchWeights(model), lambda *_: next(costs), 1, run, tmp_path / "b")
+    best = BestWeights(holding(model), validate, 1, run, tmp_path / "best", remark=said.append)
     best.begin()
     best.after(1)
-    with safe_open(tmp_path / "b" / "best.safetensors", "pt") as kept:
-        record = json.loads(kept.metadata()["record"])
-    assert (record["step"], record["greedy_cost"]) == (1, 1.0)
-    assert {path.name for path in (tmp_path / "b").iterdir()} == {"best.safetensors", "start_wins.json"}
+    best.after(2)
+    assert [bool(text) for text in said] == [False, True, False]
+    assert "0.004" in said[1]
+    found = [row["p_below_start"] for row in rows(run.directory / "metrics.jsonl")]
+    assert found == [1.0, pytest.approx(1 / 2**8), 1.0]
+
+
+# --- what a validation plays ---
+
+
+def earned(transcript):
+    return PRESETS["sparse"].score(transcript, SOLVER)
+
+
+def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(
+    tokenizer, codec, sixty, split, monkeypatch, tmp_path
+) -> None:
+    asked = []
+    sample = TransformersSampler.sample
+
+    def listen(self, requests):
+        asked.append((self.settings.temperature, len(requests)))
+        return sample(self, requests)
+
+    monkeypatch.setattr(TransformersSampler, "sample", listen)
+    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
+    settings = GRPOTraining(sampling=SamplingSettings(temperature=0.7, max_completion_tokens=5), sample_games=0)
+    log = GameLog(make_run(tmp_path, sixty))
+    validation = Validation(setup, settings, learner.policy, log, earned)
+    lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0}
+    lost |= {"cost": 4.0, "validation_cost": 4.0, "greedy_cost": 4.0, "regret_per_turn": 1.0}
+    assert validation(0).figures == validation(1).figures == lost, "no reply is readable"
+    greedy = len(split.val) + min(4 * len(split.val), len(split.train))
+    assert validation(2).won == (False,) * greedy
+    assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
+    with pytest.raises(ConfigError, match="validate_every_steps"):
+        Validation(GameSetup(setup.context, split.train), settings, learner.policy, log, earned)
+
+
+def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
+    setup = GameSetup(
+        context_for(small_words, compact(max_turns=1), Solver(small_words, use_cache=False)), (), small_words.answers
+    )
+    run = make_run(tmp_path / "run", small_words)
+    settings = GRPOTraining(sampling=SamplingSettings(max_completion_tokens=5))
+    policy = TorchLearner(small_model(tokenizer), codec).policy
+    validate = Validation(setup, settings, policy, GameLog(run), earned)
+    for step in range(0, 100, 10):
+        validate(step, number=step // 10)
+    shown = rows(run.directory / "games.jsonl")
+    assert [(row["stage"], row["step"]) for row in shown] == [
+        ("validation", s) for s in range(0, 100, 10) for _ in "four"
+    ]
+    assert len({row["secret"] for row in shown}) == min(40, len(small_words.answers))
+    assert all(len({row["secret"] for row in shown if row["step"] == step}) == 4 for step in range(0, 100, 10))
+    assert {row["reward"] for row in shown} == {0.0}

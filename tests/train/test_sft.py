@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from lora_training import LORA, save_base
-from sft_training import SETTINGS, close, fine_tune, loss_of, same_bits, torch
+from sft_training import SETTINGS, fine_tune, loss_of, same_bits, torch
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of
 
 from wordle_rl.config import ConfigError, ModelSettings
@@ -71,22 +71,6 @@ def test_a_line_of_several_steps_has_their_mean_loss_and_the_place_of_the_last(
     assert found[3][0]["loss"] == pytest.approx(sum(row["loss"] for row in found[1][:3]) / 3)
     for name in ("epoch", "num_tokens", "grad_norm"):
         assert [row[name] for row in found[3]] == [found[1][2][name], found[1][3][name]]
-
-
-def test_accumulated_batches_make_the_step_of_a_large_one(examples, tokenizer, codec, sixty, tmp_path) -> None:
-    """Over batches of unequal numbers of tokens, the last of a step with fewer games."""
-    models, found = [], []
-    for size, count in ((16, 1), (5, 3), (4, 4)):
-        models.append(small_model(tokenizer))
-        sizes = {"batch_size": size * count, "micro_batch_size": size, "epochs": 1}
-        settings = SETTINGS.model_copy(update=sizes)
-        run = make_run(tmp_path / str(size), sixty)
-        fine_tune(models[-1], codec, examples[: size * count * 3], settings, run)
-        found.append([[row[name] for row in rows(run.directory / "metrics.jsonl")] for name in ("loss", "grad_norm")])
-    assert len(found[0][0]) == 3
-    assert found[0] == [pytest.approx(numbers, rel=1e-5) for numbers in found[2]]
-    assert close(weights_of(models[0]), weights_of(models[2]), 1e-5)
-    assert not close(weights_of(models[0]), weights_of(models[1]), 1e-5), "those are other games"
 
 
 def test_the_order_of_games_is_one_of_seed_and_epoch_and_keeps_lengths_together() -> None:
@@ -242,18 +226,6 @@ def test_a_second_interrupt_is_not_held_back(examples, tokenizer, codec, sixty, 
         fine_tune(small_model(tokenizer), codec, examples, SETTINGS, make_run(tmp_path, sixty), progress=twice)
     assert last_checkpoint(tmp_path / "sft" / "checkpoints") is None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_every_epoch_leaves_its_model_and_tokenizer(examples, tokenizer, codec, sixty, tmp_path) -> None:
-    settings = SETTINGS.model_copy(update={"epochs": 2, "save_each_epoch": True})
-    trained = small_model(tokenizer)
-    directory = fine_tune(trained, codec, examples, settings, make_run(tmp_path, sixty))
-    epochs = sorted((directory / "epochs").iterdir())
-    assert [path.name for path in epochs] == ["epoch-1", "epoch-2"]
-    first, last = (load_model(ModelSettings(path=str(path)), 0) for path in epochs)
-    assert same_bits(weights_of(last[0]), weights_of(trained))
-    assert not close(weights_of(first[0]), weights_of(trained))
-    assert first[1].tokenizer.chat_template == codec.tokenizer.chat_template
 
 
 def test_without_games_nothing_is_trained(tokenizer, codec, sixty, tmp_path) -> None:

@@ -1,24 +1,17 @@
 """Laws of the validation loss: it is the loss on games that are not trained on, and training does not feel it."""
 
 import random
-import shutil
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 torch = pytest.importorskip("torch")
 
 from sft_training import SETTINGS, fine_tune, loss_of, same_bits
-from training_fixtures import compact, log_every_step, make_run, rows, small_model, weights_of
+from training_fixtures import compact, make_run, rows, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
-from wordle_rl.config import TraceSettings, load_config
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.pipeline import Pipeline
-from wordle_rl.runs import write_jsonl
-from wordle_rl.teachers.games import validation_traces
-from wordle_rl.teachers.solver import SolverTeacher
 
 
 @pytest.fixture(scope="session")
@@ -110,83 +103,3 @@ def test_it_is_taken_so_many_times_per_epoch_and_at_the_end(
     assert [row["step"] for row in measured(tmp_path)] == steps
     assert all(set(row) >= {"stage", "seconds"} and row["stage"] == "sft" for row in measured(tmp_path))
     assert not [row for row in measured(tmp_path) if "loss" in row]
-
-
-@pytest.mark.parametrize("logged_first", [True, False])
-def test_a_kill_between_a_checkpoint_and_the_next_step_loses_no_validation(
-    logged_first, games, tokenizer, codec, sixty, tmp_path, monkeypatch
-) -> None:
-    """It is taken before the checkpoint of its step; one that was cut off with it is taken again."""
-    learnt, held_out = games
-    whole, run = make_run(tmp_path / "whole", sixty), make_run(tmp_path / "broken", sixty)
-    settings = SETTINGS.model_copy(update={"epochs": 2, "save_steps": 4})
-    fine_tune(small_model(tokenizer), codec, learnt, settings, whole, validation=held_out)
-
-    class Killed(BaseException):
-        pass
-
-    def kill(*_: object) -> None:
-        raise Killed
-
-    killed, append = make_run(run.directory, sixty), type(run).append
-    if logged_first:
-        killed.on_checkpoint = kill
-    else:
-        monkeypatch.setattr(
-            killed, "append", lambda n, row: kill() if "validation_loss" in row else append(run, n, row)
-        )
-    with pytest.raises(Killed):
-        fine_tune(small_model(tokenizer), codec, learnt, settings, killed, validation=held_out)
-    fine_tune(small_model(tokenizer), codec, learnt, settings, run, validation=held_out)
-    one, other = (
-        [(row["step"], row.get("loss"), row.get("validation_loss")) for row in rows(each.directory / "metrics.jsonl")]
-        for each in (whole, run)
-    )
-    assert one == other
-    assert len(measured(run.directory)) == 2
-
-
-def test_figures_that_are_not_finite_are_named(games, tokenizer, codec, sixty, tmp_path) -> None:
-    learnt, held_out = games
-    model = small_model(tokenizer)
-    with torch.no_grad():
-        model.model.norm.weight.fill_(float("nan"))
-    settings = SETTINGS.model_copy(update={"epochs": 1})
-    fine_tune(model, codec, learnt, settings, make_run(tmp_path, sixty), validation=held_out)
-    [row] = [row for row in rows(tmp_path / "metrics.jsonl") if "validation_mean_token_accuracy" in row]
-    assert row["not_finite"] == ["validation_loss"]
-    assert "validation_loss" not in row
-
-
-def test_only_games_of_validation_secrets_are_measured_and_none_is_no_fault(
-    finished_run, split, tmp_path, monkeypatch
-) -> None:
-    """Whatever stands in a directory that someone has put together by hand."""
-    config = load_config(finished_run / "config.json")
-    log_every_step(monkeypatch)
-    taught = [row for row in rows(finished_run / "traces.jsonl") if row["secret"] in split.train]
-    held_out = rows(finished_run / "validation_traces.jsonl")
-    losses = []
-    for name, found in (("mixed", held_out + taught), ("sound", held_out), ("taught", taught), ("none", None)):
-        console, directory = Console(record=True, width=200), tmp_path / name
-        directory.mkdir()
-        shutil.copy(finished_run / "traces.jsonl", directory)
-        if found is not None:
-            write_jsonl(directory / "validation_traces.jsonl", found)
-        Pipeline(config, directory, console)("sft")
-        losses.append([row["validation_loss"] for row in measured(directory)])
-        assert ("no validation loss" in console.export_text()) == (name in ("taught", "none"))
-    assert losses[0] == losses[1] != []
-    assert losses[2:] == [[], []]
-
-
-def test_the_teacher_plays_each_validation_secret_once_and_repeats_no_chance_of_the_training_games(
-    sixty, split, solver, traces
-) -> None:
-    settings, teacher = TraceSettings(pseudo_secrets=True), SolverTeacher(solver)
-    played = list(validation_traces(split, teacher, settings, 0))
-    assert [trace.secret for trace in played] == list(split.val)
-    assert played == list(validation_traces(split, teacher, settings, 0))
-    assert played != list(validation_traces(split, teacher, settings, 1))
-    openers = [trace.turns[0].guess for trace in traces]
-    assert openers[: len(played)] != [trace.turns[0].guess for trace in played]

@@ -22,7 +22,6 @@ import wordle_rl.train.weight_sync as server_module
 from wordle_rl.config import ConfigError, GRPOTraining
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import RunError
-from wordle_rl.runs.distributed import check_sharded_play
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 
 
@@ -70,22 +69,6 @@ def test_weights_are_announced_by_name_type_and_shape_and_no_old_prefix_is_kept(
     assert sorted_calls == [sorted([*update_of_a_step, "reset_prefix_cache"])] * 2, "once for each step"
     assert len(calls) == 11
     assert server.events.index("complete") > server.events.index("reset_prefix_cache")
-
-
-def test_validation_is_played_by_the_server_with_the_weights_of_its_step(server, train, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(TransformersSampler, "sample", None)
-    setup = train.setup(validation=train.words.answers[:3])
-    train(tmp_path / "run", on(server, steps=2, validate_every_steps=1), setup=setup)
-    assert server.events.count("update_weights") == 3, "before the first step and after each, once"
-    greedy = [body for body in server.bodies if body["temperature"] == 0]
-    assert len(greedy) >= 3 * 3
-
-
-def test_every_request_has_a_seed_of_its_own(server, train, tmp_path) -> None:
-    train(tmp_path / "run", on(server, steps=1))
-    seeds = [body["seed"] for body in server.bodies]
-    assert len(set(seeds)) == len(seeds) > 8
-    assert {body["model"] for body in server.bodies} == {"alias"}
 
 
 def test_games_that_outgrow_the_server_are_truncated_as_those_that_outgrow_the_model(
@@ -145,16 +128,11 @@ def test_a_server_that_cannot_serve_a_training_is_refused(info, length, named, s
     assert server.events == []
 
 
-def test_a_server_is_weighed_as_an_engine_and_takes_no_memory_of_the_training() -> None:
+def test_a_server_is_weighed_as_an_engine() -> None:
     served, here, own = (GRPOTraining(engine=name) for name in ("http://box:8000", "vllm", "transformers"))
     assert [settings.importance_cap for settings in (served, here, own)] == [2, 2, 0]
+    assert GRPOTraining(engine="vllm", max_importance_ratio=0).importance_cap == 0
     assert [settings.server for settings in (served, here, own)] == ["http://box:8000", "", ""]
-
-
-def test_sharded_weights_may_be_sent_to_a_server() -> None:
-    check_sharded_play(GRPOTraining(engine="http://box:8000"), has_adapters=False)
-    with pytest.raises(ConfigError, match="validate_every_steps"):
-        check_sharded_play(GRPOTraining(engine="http://box:8000", validate_every_steps=2), has_adapters=False)
 
 
 # --- two processes --------------------------------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from agreement import (
     LOSSES,
     TOLERANCE,
     WORDS,
-    credit_of,
     embedded_codec,
     examples,
     expected,
@@ -88,7 +87,7 @@ def test_the_table_leaves_the_clip_range_on_both_sides() -> None:
 def weights_of_rows(name: str) -> list[float]:
     """Our weight of a token of each game."""
     counts = [sum(mask) for mask in expected().masks]
-    return PolicyLoss(settings_of(name).aggregation, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
+    return PolicyLoss(settings_of(name).loss_type, LONGEST).token_weights(counts, Totals(sum(counts), len(counts)))
 
 
 @pytest.mark.parametrize("name", LOSSES)
@@ -100,10 +99,9 @@ def test_our_loss_gives_the_losses_of_the_table(name: str) -> None:
     loss, _ = policy_loss(
         table.padded(table.policy_logprobs)[mask],
         table.padded(table.sampler_logprobs)[mask],
-        table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS])[mask],
+        table.padded([table.along(number, "turn") for number in GAME_NUMBERS])[mask],
         torch.tensor(weights_of_rows(name))[rows],
         **CLIP,
-        rows=rows if settings.by_sequence else None,
         reference_logprobs=table.padded(table.reference_logprobs)[mask],
         beta=settings.beta,
     )
@@ -139,7 +137,7 @@ def test_trl_gives_the_losses_of_the_table(trl_trainer, name: str) -> None:
     from agreement_trl import trl_batch
 
     trainer = trl_trainer(name)
-    loss = trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected()))
+    loss = trainer._compute_loss(trainer.model, trl_batch("turn", expected()))
     near(loss.item(), expected().losses[name])
     assert abs(expected().losses[name]) > 10 * TOLERANCE
 
@@ -157,7 +155,7 @@ def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size
     from agreement_trl import trl_batch
 
     policy, reference, settings = Scorer(model()), Scorer(model(0.1)), settings_of(name)
-    rows, weights = examples(credit_of(name)), weights_of_rows(name)
+    rows, weights = examples("turn"), weights_of_rows(name)
     for first in range(0, len(rows), micro_batch_size):
         part = slice(first, first + micro_batch_size)
         batch = Batch.of(rows[part], weights[part], embedded_codec().pad_id)
@@ -167,13 +165,12 @@ def test_our_gradients_are_those_of_trl(trl_trainer, name: str, micro_batch_size
             batch.advantages,
             batch.weights,
             **CLIP,
-            rows=batch.rows if settings.by_sequence else None,
             reference_logprobs=reference(batch)[0].detach(),
             beta=settings.beta,
         )
         loss.backward()
     trainer = trl_trainer(name)
-    trainer._compute_loss(trainer.model, trl_batch(credit_of(name), expected())).backward()
+    trainer._compute_loss(trainer.model, trl_batch("turn", expected())).backward()
     theirs = dict(trainer.model.named_parameters())
     for weight_name, weight in policy.model.named_parameters():
         assert torch.allclose(weight.grad, theirs[weight_name].grad, rtol=1e-3, atol=TOLERANCE), weight_name
@@ -198,11 +195,10 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
     """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
     from mlx_models import mlx_examples
 
-    from wordle_rl.mlx.losses import policy_loss
-    from wordle_rl.mlx.scores import MLXBatch, score
+    from wordle_rl.mlx.losses import MLXBatch, policy_loss, score
 
     policy, reference = on_mlx
-    settings, examples, weights = settings_of(name), mlx_examples(credit_of(name)), weights_of_rows(name)
+    settings, examples, weights = settings_of(name), mlx_examples("turn"), weights_of_rows(name)
     loss = 0.0
     for first in range(0, len(examples), micro_batch_size):
         part = slice(first, first + micro_batch_size)
@@ -213,8 +209,6 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
             batch.advantages,
             batch.weights,
             **CLIP,
-            rows=batch.rows if settings.by_sequence else None,
-            num_rows=batch.num_rows,
             reference_logprobs=score(reference, batch).logprobs,
             beta=settings.beta,
         )
@@ -225,7 +219,7 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
 def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
     from mlx_models import mlx_examples
 
-    from wordle_rl.mlx.scores import MLXBatch, score
+    from wordle_rl.mlx.losses import MLXBatch, score
 
     table = expected()
     batch = MLXBatch.of(mlx_examples(), [1.0] * len(GAMES), embedded_codec().pad_id)
@@ -346,7 +340,7 @@ def test_verl_gives_the_losses_of_the_table(name: str) -> None:
 
     table, settings = expected(), settings_of(name)
     mask = table.padded(table.masks)
-    how = _AGGREGATION[settings.aggregation]
+    how = _AGGREGATION[settings.loss_type]
     divisor = LONGEST if settings.loss_type == "dr_grpo" else None
     config = SimpleNamespace(
         clip_ratio=CLIP["epsilon"],
@@ -359,7 +353,7 @@ def test_verl_gives_the_losses_of_the_table(name: str) -> None:
     loss, *_ = core.compute_policy_loss_vanilla(
         old_log_prob=table.padded(table.sampler_logprobs),
         log_prob=policy,
-        advantages=table.padded([table.along(number, credit_of(name)) for number in GAME_NUMBERS]),
+        advantages=table.padded([table.along(number, "turn") for number in GAME_NUMBERS]),
         response_mask=mask,
         loss_agg_mode=how,
         config=config,

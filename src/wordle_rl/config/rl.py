@@ -128,10 +128,8 @@ class GRPOSettings(Section):
     function of yours with the signature of `wordle_rl.train.advantages.turn_advantages`."""
     scale_advantages: bool = False
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
-    loss_type: Literal["grpo", "dr_grpo", "dapo", "gspo"] = "dapo"
-    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant. `gspo`: as
-    `grpo`, with importance ratios per sequence; it needs one advantage per sequence, which `credit = "game"`,
-    `game.shape = "state"` and turn_candidates above 1 give."""
+    loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
+    """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant."""
     mask_overlong: bool = False
     """Leave completions that were cut at max_completion_tokens out of the loss."""
     engine: str = "transformers"
@@ -184,16 +182,6 @@ class GRPOSettings(Section):
     def is_skipped(self) -> bool:
         """True if there is nothing to train."""
         return self.steps == 0
-
-    @property
-    def by_sequence(self) -> bool:
-        """True if importance ratios are per sequence (GSPO)."""
-        return self.loss_type == "gspo"
-
-    @property
-    def aggregation(self) -> Literal["grpo", "dr_grpo", "dapo"]:
-        """Weight of a token in the sum of a step."""
-        return "grpo" if self.loss_type == "gspo" else self.loss_type
 
     @property
     def importance_cap(self) -> float:
@@ -406,10 +394,6 @@ class DPOTraining(DPOSettings, RoundTraining):
     """Least difference of value between chosen and rejected: expected guesses, fraction of information, or reward."""
     pairs_per_board: int = Field(2, ge=1)
     """Pair the best guess of a board with up to this many others, the worst first."""
-    loss_type: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
-    """Loss of a pair: DPO, SLiC or IPO."""
-    sft_weight: float = Field(0.0, ge=0)
-    """Weight of the chosen completions' own likelihood in the loss, so that it does not fall with the rejected."""
 
     @property
     def learns_without_wins(self) -> bool:
@@ -432,8 +416,7 @@ class DistillTraining(DistillSettings, RoundTraining):
     groups_per_round: Count = Field(2048, ge=1)
     outside_rate: float = Field(0.5, ge=0, le=1)
     replay_fraction: float = Field(0.25, ge=0, lt=1)
-    keep_rounds: int = Field(1, ge=0)
-    """Earlier rounds whose boards are trained on again; 0: only those of the round itself."""
+    """Fraction of teacher games among all games that a round trains on, those of the last round included."""
     temperature: float = Field(0.1, gt=0)
     """Temperature of the teacher's distribution, in expected guesses: a word that gives away this many more than
     another is e times less likely."""

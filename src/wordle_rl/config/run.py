@@ -26,7 +26,7 @@ from wordle_rl.config.rl import (
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import FittingSettings, OptimizerSettings, SamplingSettings, SFTSettings, SFTTraining
 from wordle_rl.game import Dictionary
-from wordle_rl.prompt import Shape, Thinking
+from wordle_rl.prompt import Thinking
 
 RunStage = Literal["traces", "sft", "grpo", "expert_iteration", "dpo", "distill", "report"]
 """Stages of a run."""
@@ -130,13 +130,7 @@ class RunConfig(Section):
                 f"expert_iteration.labels {self.expert_iteration.labels!r} are guesses without thinking, so the model "
                 'would forget to think; set game.thinking to "off"'
             )
-        grpo, starts = self.grpo, self.rl.starts
-        several = grpo.credit != "game" and grpo.turn_candidates == 1 and self.game.shape is Shape.TRANSCRIPT
-        if grpo.by_sequence and several:
-            raise ValueError(
-                f"grpo.loss_type 'gspo' would average the advantages of credit {grpo.credit!r} over each game; "
-                'set grpo.credit to "game"'
-            )
+        starts = self.rl.starts
         if starts.file is not None and self.training.is_skipped:
             raise ValueError(f"rl.starts.file is for {self.algorithm}, which is skipped; remove one of them")
         if starts.max_prefix_guesses >= self.game.max_turns:

@@ -12,7 +12,7 @@ from wordle_rl.config.base import Count, Section
 from wordle_rl.reward import CURRICULA, PRESETS, Rubric, Schedule, named_schedule
 
 Precision = Literal["auto", "bf16", "fp32"]
-RateSchedule = Literal["constant", "linear", "cosine", "stable_decay"]
+RateSchedule = Literal["constant", "linear", "cosine"]
 
 
 class SamplingSettings(Section):
@@ -40,7 +40,7 @@ class SFTOptimizerSettings(Section):
     muon_learning_rate: float | None = Field(None, gt=0)
     """Peak learning rate of Muon, usually 0.02. None: AdamW trains all weights."""
     schedule: RateSchedule = "cosine"
-    """Schedule after warm-up. `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    """Schedule after warm-up."""
 
 
 class OptimizerSettings(SFTOptimizerSettings):
@@ -58,7 +58,7 @@ class RLOptimizerSettings(OptimizerSettings):
     learning_rate: float = Field(3e-5, gt=0)
     """Peak learning rate of AdamW."""
     schedule: RateSchedule = "constant"
-    """Schedule after warm-up. `stable_decay`: constant for 40 % of the steps, then linear to 2 %."""
+    """Schedule after warm-up."""
 
 
 class FittingSettings(Section):

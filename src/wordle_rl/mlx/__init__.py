@@ -1,34 +1,80 @@
 """MLX backend for Macs: `wordle-rl run --backend mlx`, with the same settings, algorithms and run directories.
 
-learner.py     `train.learner.Learner`: the update of every algorithm
-losses.py      the losses of `train.loss`
-scores.py      log-probabilities of trained tokens, with logits in pieces
-optimizer.py   AdamW and Muon with our schedules
+learner.py     `train.learner.Learner`: the update of every algorithm; AdamW and Muon with our schedules
+losses.py      micro-batches, log-probabilities of trained tokens, and the losses of `train.loss`
 model.py       build, load and save models as transformers directories
 adapters.py    LoRA, stored as peft stores it
 sampler.py     `BatchGenerator` behind our sampler protocol, with caches kept across turns
-backend.py     the functions that the pipeline calls
 fuse.py        merge adapters and quantized weights into one whole model
 """
 
 from __future__ import annotations
 
 from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from wordle_rl.config import ConfigError
-from wordle_rl.policy.base import Backend
+from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.policy.base import MakeConstraint, Sampler
+from wordle_rl.runs.distributed import num_processes
 
-INSTALL = 'pip install "wordle-rl[train,mlx]"'
+if TYPE_CHECKING:
+    from wordle_rl.mlx.learner import MLXLearner
 
 
-def load_backend() -> Backend:
-    """Import the backend.
+class MLXBackend:
+    """See `policy.base.Backend`."""
 
-    Raises:
-        ConfigError: If its packages are not installed.
-    """
+    def check(self, config: RunConfig) -> None:
+        """Refuse the settings that only torch follows, each with its fix."""
+        model, training, processes = config.model, config.training, num_processes()
+        asked = {
+            "model.precision": (
+                model.precision == "bf16" and model.dtype == "float32",
+                'leave it out, or set model.dtype to "bfloat16"',
+            ),
+            "model.attn_implementation": (model.attn_implementation is not None, "leave it out"),
+            "model.compile": (model.compile, "leave it out"),
+            "grpo.engine": (isinstance(training, GRPOTraining) and training.plays_by_vllm, "leave it out"),
+            "eval.engine": (config.eval.engine == "vllm", "leave it out"),
+            f"a launch of {processes} processes": (processes > 1, "start one"),
+        }
+        if lacking := {setting: fix for setting, (is_asked, fix) in asked.items() if is_asked}:
+            problems = "; ".join(f"{setting}: {fix}" for setting, fix in lacking.items())
+            raise ConfigError(f"MLX does not support {problems}", next(iter(lacking)))
+
+    def load_learner(
+        self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
+    ) -> MLXLearner:
+        """Load a model for training."""
+        from wordle_rl.mlx.learner import MLXLearner
+        from wordle_rl.mlx.model import load_model
+
+        model, codec = load_model(settings, seed)
+        return MLXLearner(
+            model, codec, gradient_checkpointing=gradient_checkpointing, temperature=temperature, seed=seed
+        )
+
+    def make_sampler(
+        self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
+    ) -> Sampler:
+        """Make a sampler of a stored model."""
+        from wordle_rl.mlx.model import load_model
+        from wordle_rl.mlx.sampler import MLXSampler
+
+        model, codec = load_model(settings, seed)
+        return MLXSampler(model, codec, sampling, seed, constraint(codec))
+
+    def export(self, model: Path, out: Path, dtype: str) -> float:
+        """Write an adapter or quantized weights as one whole model. Return the distance of its logits."""
+        from wordle_rl.mlx.fuse import fuse
+
+        return fuse(model, out, "bfloat16" if dtype == "bfloat16" else "float32")
+
+
+def load_backend() -> MLXBackend:
+    """Return the backend, or refuse if its packages are not installed."""
     if missing := [name for name in ("torch", "transformers", "mlx", "mlx_lm") if find_spec(name) is None]:
-        raise ConfigError(f"MLX needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
-    from wordle_rl.mlx.backend import MLXBackend
-
+        named = ", ".join(missing)
+        raise ConfigError(f'MLX needs packages that are not installed ({named}): pip install "wordle-rl[train,mlx]"')
     return MLXBackend()

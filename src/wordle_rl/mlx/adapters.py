@@ -27,15 +27,7 @@ _OURS = {"lora_a": "lora_A.weight", "lora_b": "lora_B.weight"}
 
 @dataclass(frozen=True)
 class LoraShape:
-    """Shape of adapters.
-
-    Attributes:
-        rank: Inner dimension.
-        alpha: Outputs are scaled by alpha / rank.
-        dropout: Dropout rate on their inputs, in training.
-        layers: Names of the adapted layers.
-        base: Directory or hub name of the base model.
-    """
+    """Shape of adapters: outputs are scaled by alpha / rank, `layers` names the adapted ones."""
 
     rank: int
     alpha: float
@@ -45,16 +37,9 @@ class LoraShape:
 
 
 def add_adapters(network: Any, settings: LoraSettings, base: str, seed: int) -> LoraShape:
-    """Freeze a network and add untrained adapters. Until trained, they leave its outputs unchanged.
+    """Freeze a network and add untrained adapters, in place. Until trained, they leave its outputs unchanged.
 
-    Args:
-        network: Changed in place.
-        settings: Rank and scale.
-        base: Origin of the network. A directory is stored by its full path.
-        seed: Random seed of the first matrices.
-
-    Raises:
-        ConfigError: If the network has no layers to adapt.
+    `base` is the origin of the network; a directory is stored by its full path.
     """
     layers = tuple(linear_layers(network))
     if not layers:
@@ -84,11 +69,7 @@ def _put_on(network: Any, shape: LoraShape) -> None:
 
 
 def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraShape:
-    """Add a trained adapter to its base network, ready for further training.
-
-    Raises:
-        ConfigError: If the settings ask for another rank, or the adapter does not fit the network.
-    """
+    """Add a trained adapter to its base network, ready for further training; refuse another rank or network."""
     config = json.loads((directory / ADAPTER_CONFIG).read_text(encoding="utf-8"))
     rank = int(config["r"])
     if wanted.rank and wanted.rank != rank:

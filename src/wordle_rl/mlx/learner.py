@@ -1,8 +1,8 @@
 """`train.learner.Learner` on MLX, so that every algorithm of `train` runs on a Mac.
 
-    scores  = log-probabilities of the trained tokens      scores.py
+    scores  = log-probabilities of the trained tokens      losses.py
     loss    = contribution of a micro-batch                losses.py
-    update  = gradients summed, clipped, one step          optimizer.py
+    update  = gradients summed, clipped, one step          `ScheduledOptimizer`
 
 One process. The arithmetic equals that of `TorchLearner`, except for rounding and the random numbers of dropout.
 """
@@ -15,44 +15,39 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import mlx.core as mx
 import mlx.nn as nn
 import mlx.optimizers as optim
-from mlx.utils import tree_map
+from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.mlx.losses import Figures, kl_estimate, loss_of
+from wordle_rl.mlx.losses import Figures, MLXBatch, kl_estimate, loss_of, score
 from wordle_rl.mlx.model import MLXModel, Weights, mode_kept, read, read_model, save_model
-from wordle_rl.mlx.optimizer import ScheduledOptimizer
 from wordle_rl.mlx.sampler import MLXSampler
-from wordle_rl.mlx.scores import MLXBatch, score
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
 from wordle_rl.train.learner import Sums, Update, can_measure_kl, measured_rows
 from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.micro_batches import FILLER
-from wordle_rl.train.optimizer import Part
+from wordle_rl.train.optimizer import Part, rate_factor
 
 _WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 _GIB = 1024**3
 
 
 class MLXLearner:
-    """A model trained by MLX; see `Learner`.
+    """A model trained by MLX, in place; if it has adapters, only those. See `Learner`.
 
     Args:
-        model: Changed in place. If it has adapters, only they are trained.
-        codec: Its tokenizer and chat template.
         gradient_checkpointing: Recompute layers in the backward pass, to save memory.
         temperature: Divides the logits, as in sampling.
         seed: Random seed of dropout.
     """
 
-    capabilities: ClassVar[frozenset[str]] = frozenset({"adapters", "four bits", "gradient checkpointing"})
     shares_prefixes = False
 
     def __init__(
@@ -69,11 +64,6 @@ class MLXLearner:
         self._optimizer: ScheduledOptimizer | None = None
         self._start: Weights = {}
         self._measures_kl = False
-
-    @property
-    def weights(self) -> MLXWeights:
-        """The trained weights."""
-        return MLXWeights(self.model)
 
     def start(
         self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
@@ -193,13 +183,13 @@ class MLXLearner:
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
         assert self._optimizer is not None, "call start() first"
-        self.weights.save(directory / _WEIGHTS, {})
+        self.save_weights(directory / _WEIGHTS, {})
         self._optimizer.save(directory / _OPTIMIZER)
 
     def load_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
         assert self._optimizer is not None, "call start() first"
-        self.weights.load(directory / _WEIGHTS)
+        self.load_weights(directory / _WEIGHTS)
         self._optimizer.load(directory / _OPTIMIZER)
 
     def save_model(self, directory: Path) -> None:
@@ -210,46 +200,74 @@ class MLXLearner:
         """See `Learner`."""
         read_model(self.model, directory)
 
-    def wait(self) -> None:
-        """See `Learner`; there is one process."""
-
-    def in_any_process(self, flag: bool) -> bool:
+    def save_weights(self, path: Path, metadata: Mapping[str, str]) -> None:
         """See `Learner`."""
-        return flag
-
-    def gather(self, value: Any) -> list[Any]:
-        """See `Learner`."""
-        return [value]
-
-
-class MLXWeights:
-    """Trainable weights of an MLX model; see `WeightStore`."""
-
-    def __init__(self, model: MLXModel) -> None:
-        self._model = model
-
-    def save(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the current weights as safetensors with metadata."""
         with path.open("wb") as file:  # given a path, MLX would change its suffix
-            mx.save_safetensors(file, self._model.trainable(), dict(metadata))
+            mx.save_safetensors(file, self.model.trainable(), dict(metadata))
 
-    def load(self, path: Path) -> None:
-        """Load weights from a file."""
-        self._model.take(read(path))
+    def load_weights(self, path: Path) -> None:
+        """See `Learner`."""
+        self.model.take(read(path))
 
     def interpolate(self, start: Path, end: Path, alpha: float) -> None:
-        """Load start + alpha x (end - start) of two files of weights."""
+        """See `Learner`."""
         first, last = read(start), read(end)
-        self._model.take({name: first[name] + alpha * (last[name] - first[name]) for name in last})
+        self.model.take({name: first[name] + alpha * (last[name] - first[name]) for name in last})
+
+
+_OF_WORDS = ("embed_tokens.weight", "lm_head.weight")
+
+
+class ScheduledOptimizer:
+    """AdamW, or Muon for matrices inside the layers and AdamW for the rest, with a learning rate schedule."""
+
+    def __init__(self, model: MLXModel, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
+        self._network, self._settings, self._total_steps, self._part = model.network, settings, total_steps, part
+        rate, muon_rate = settings.learning_rate, settings.muon_learning_rate
+        adamw = optim.AdamW(rate, betas=[0.9, 0.95], eps=1e-8, weight_decay=0.0, bias_correction=True)
+        if muon_rate is not None:
+            self._rates = [muon_rate, rate]
+            self._optimizer = optim.MultiOptimizer(
+                [optim.Muon(muon_rate, momentum=0.95, weight_decay=0.0), adamw], [_is_matrix]
+            )
+        else:
+            self._rates = [rate]
+            self._optimizer = optim.MultiOptimizer([adamw])
+        self._optimizer.init(self._network.trainable_parameters())
+
+    def rate(self, step: int) -> float:
+        """Return the first optimizer's learning rate after `step` steps."""
+        return self._rates[0] * self._factor(step)
+
+    def _factor(self, step: int) -> float:
+        number, parts = self._part
+        return rate_factor(self._settings, number * self._total_steps + step, parts * self._total_steps)
+
+    def update(self, gradients: Any, step: int) -> None:
+        """Apply the clipped gradients, a tree, after `step` steps."""
+        for optimizer, rate in zip(self._optimizer.optimizers, self._rates, strict=True):
+            optimizer.learning_rate = rate * self._factor(step)
+        self._optimizer.update(self._network, gradients)
+        mx.eval(self._network.trainable_parameters(), self._optimizer.state)
+
+    def save(self, path: Path) -> None:
+        """Write the optimizer state."""
+        mx.save_safetensors(str(path), dict(tree_flatten(self._optimizer.state)))
+
+    def load(self, path: Path) -> None:
+        """Restore the state that `save` wrote."""
+        self._optimizer.state = tree_unflatten(list(read(path).items()))
+
+
+def _is_matrix(name: str, weight: mx.array) -> bool:
+    return weight.ndim == 2 and not name.endswith(_OF_WORDS)
 
 
 @contextmanager
 def recomputing(model: MLXModel, seed: int) -> Iterator[None]:
     """Inside the block, layers keep only their inputs for the backward pass and recompute the rest.
 
-    Args:
-        model: Model whose layer classes are patched; other models of these classes are affected too.
-        seed: Random seed of their dropout.
+    This patches the layer classes of the model, and so affects other models of these classes.
     """
     seeds = random.Random(seed)
     kinds = {type(layer) for layer in model.network.layers}

@@ -41,9 +41,7 @@ _FILES = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
 class Head:
     """The last layer: hidden states, shape (..., width), to logits, shape (..., vocabulary).
 
-    Attributes:
-        module: Holder of its weights; if they are tied, the embedding.
-        apply: Computes the logits.
+    `module` holds its weights; if they are tied, it is the embedding.
     """
 
     module: Any
@@ -55,11 +53,9 @@ class MLXModel:
     """An MLX network, and what transformers must know about it.
 
     Attributes:
-        network: Weights and forward pass. Training changes it in place.
         config: transformers' configuration of the model, or of its text part.
         base: Origin of the weights: a directory, a hub name, or `tiny`.
         head: The head apart from the rest, to compute logits only where needed; None if it cannot be separated.
-        lora: Its adapters, or None.
     """
 
     network: Any
@@ -98,12 +94,7 @@ class MLXModel:
 def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]:
     """Build the embedded model, or load a directory or hub name, with the codec of its tokenizer.
 
-    Args:
-        settings: `path`, `dtype`, `lora`, `load_in_4bit`, and sizes of the embedded model.
-        seed: Random seed of new weights: the embedded model's, and untrained adapters'.
-
-    Raises:
-        ConfigError: If there is no such model, it is damaged, or MLX does not support its family.
+    `seed` is that of new weights: the embedded model's, and untrained adapters'.
     """
     if settings.path == "tiny":
         whole, codec = loading.load_model(settings, seed)
@@ -161,13 +152,6 @@ def spelled_out(config: PreTrainedConfig, source: str) -> dict[str, Any]:
     """Return settings of positions and attention windows by mlx-lm's names.
 
     transformers 5 nests these settings and omits its defaults, and mlx-lm would use other defaults.
-
-    Args:
-        config: Configuration of the text part.
-        source: Directory or hub name of the whole model.
-
-    Raises:
-        ConfigError: If layers with a sliding window do not alternate with the others in a fixed pattern.
     """
     rope = getattr(config, "rope_parameters", None) or {}
     everywhere = rope.get("full_attention", rope)
@@ -195,11 +179,7 @@ def _pattern(layer_types: Sequence[str], source: str) -> int:
 
 
 def check_names(weights: Weights, config: PreTrainedConfig, source: str) -> None:
-    """Check that transformers expects the same names and shapes of weights.
-
-    Raises:
-        ConfigError: If one differs.
-    """
+    """Refuse a model whose names and shapes of weights differ from those that transformers expects."""
     with torch.device("meta"):
         whole = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     expected = {name: tuple(tensor.shape) for name, tensor in whole.state_dict().items()}
@@ -255,17 +235,7 @@ def mode_kept(network: Any, *, training: bool) -> Iterator[None]:
 
 
 def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
-    """Save weights, tokenizer and chat template as a transformers directory, or adapters as a peft directory.
-
-    Args:
-        model: The trained model.
-        codec: Its tokenizer and template.
-        directory: Target. Other files in it stay.
-
-    Raises:
-        RunError: If they cannot be written.
-        ConfigError: If the weights are quantized and have no adapters. Use `fuse` for those.
-    """
+    """Save weights, tokenizer and chat template as a transformers directory, or adapters as a peft directory."""
     with loading.written_whole(directory) as partial:
         if model.lora is not None:
             adapters.save_adapters(model.network, model.lora, partial)

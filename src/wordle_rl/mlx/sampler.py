@@ -35,14 +35,9 @@ class _Seen:
 
 
 class MLXSampler:
-    """Sample completions from an MLX model.
+    """Sample completions from an MLX model, in its evaluation mode.
 
-    Args:
-        model: The model. It is in evaluation mode while it samples.
-        codec: Its tokenizer and chat template.
-        settings: Sampling settings.
-        seed: Seed of the sampler's own random stream, which continues across games.
-        constraint: Limits guesses to listed words; None: no limit.
+    The random stream of `seed` continues across games. `constraint` limits guesses to listed words.
     """
 
     sampled_by: EngineName = "mlx"
@@ -179,9 +174,7 @@ class _Limited:
 def distribution(logprobs: mx.array, settings: SamplingSettings) -> mx.array:
     """Return the log-probabilities of the sampling distribution, same shape (rows, vocabulary).
 
-    Args:
-        logprobs: Log-probabilities of all tokens at temperature 1.
-        settings: `temperature` (0 leaves them unchanged) and `top_p`.
+    At temperature 0 they are those of temperature 1.
     """
     logprobs = logprobs.astype(mx.float32)
     if settings.temperature not in (0, 1):

@@ -21,7 +21,7 @@ from wordle_rl.rollout import InitialState, groups_of, play
 from wordle_rl.runs import RunError
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
-from wordle_rl.train.starts import GroupStarts, PrefixGuesses
+from wordle_rl.train.starts import GameSetup, GroupStarts
 from wordle_rl.train.starts_file import ValidationFile, start_boards_of
 
 
@@ -130,17 +130,13 @@ def _starts(plan: Plan, num_groups: int) -> list[InitialState]:
     config, context = plan.config, plan.context
     _, secrets = context.split.shared(config.traces.rl_only_fraction)
     given = start_boards_of(config, context, plan.boards) if plan.boards is not None else None
-    solver, hard_mode = context.for_training.solver, config.game.hard_mode
-    drawn = GroupStarts(
-        context.words,
-        context.prompter,
+    setup = GameSetup(
+        context.for_training,
         secrets[: config.rl.max_secrets or None],
-        config.seed,
-        prefixes=PrefixGuesses(context.words, solver, config.rl.starts, hard_mode=hard_mode),
         given_starts=given.starts if given is not None else (),
         starts_fraction=given.fraction() if given is not None else 0.0,
     )
-    return drawn.draw(num_groups, step=0)
+    return GroupStarts(setup, config.rl.starts, config.seed).draw(num_groups, step=0)
 
 
 def play_groups(

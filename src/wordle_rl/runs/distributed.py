@@ -10,8 +10,11 @@ import os
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SFTOptimizerSettings
+
+T = TypeVar("T")
 
 _LONGEST_WAIT = timedelta(hours=24)
 
@@ -117,6 +120,17 @@ def wait_for_all() -> None:
         return
     # The first process can play teacher games for hours, far longer than torch's default timeout.
     PartialState(cpu=not torch.cuda.is_available(), timeout=_LONGEST_WAIT).wait_for_everyone()
+
+
+def gather(value: T) -> list[T]:
+    """Return the values of all processes; every process must call this."""
+    if num_processes() == 1:
+        return [value]
+    import torch
+
+    found: list[T] = [value] * num_processes()
+    torch.distributed.all_gather_object(found, value)
+    return found
 
 
 def leave_process_group() -> None:

@@ -16,7 +16,6 @@ Shared parts:
 
     loss.py                   cross-entropy, policy gradient, preferences: functions of log-probabilities
     learner.py                model and optimizer: `update(rows, loss, step)`
-    capabilities.py           features that depend on a learner's library
     loop.py                   metrics, Ctrl-C, bad steps, checkpoints
     micro_batches.py          rows as tensors
     logprobs.py               log-probabilities of trained tokens

@@ -15,9 +15,8 @@ enumerates a small game to check these statements.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
 
 from wordle_rl.config import ConfigError
 from wordle_rl.import_paths import numbers_of, resolve
@@ -25,6 +24,11 @@ from wordle_rl.rollout import Segment
 
 TurnValues = tuple[float, ...]
 """One number per own turn of a game."""
+Credit = Callable[..., list[TurnValues]]
+"""An advantage estimator, one of this file or your own: `credit(turn_rewards, *, scale=False)`.
+
+It gets the reward of each own turn of each game of a group, and returns an advantage for each of these turns.
+"""
 
 _SAME = 1e-9
 """Treat rewards closer than this as equal: sums of the same numbers differ by rounding."""
@@ -33,15 +37,7 @@ _SAME = 1e-9
 def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
     """Credit every turn of a game with the game's total reward minus the group's mean.
 
-    Args:
-        turn_rewards: For each game of the group, the reward of each of its own turns.
-        scale: Divide by the group's standard deviation.
-
-    Returns:
-        One advantage per turn of each game, constant within a game. A group of equal rewards is all zeros.
-
-    Raises:
-        ValueError: If the group has fewer than two games, where every advantage would be zero.
+    `scale` divides by the group's standard deviation.
 
     Source: GRPO, arXiv:2402.03300; Dr. GRPO, arXiv:2503.20783, drops the division.
 
@@ -52,6 +48,7 @@ def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
     _check_group(turn_rewards)
     totals = [math.fsum(rewards) for rewards in turn_rewards]
     mean, divisor = math.fsum(totals) / len(totals), _divisor(totals, scale)
+    # The mean holds the game itself, which shrinks the gradient by 1 - 1/n but leaves its direction.
     centred = [_above(total, mean) / divisor for total in totals]
     return [(advantage,) * len(rewards) for advantage, rewards in zip(centred, turn_rewards, strict=True)]
 
@@ -59,17 +56,8 @@ def game_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) 
 def turn_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
     """Credit each turn with its reward-to-go minus the mean over the group's games that reached that turn.
 
-    If a single game reached a turn, the baseline of the turn before is used again.
-
-    Args:
-        turn_rewards: For each game of the group, the reward of each of its own turns.
-        scale: Divide by the standard deviation of the group's total rewards.
-
-    Returns:
-        One advantage per turn of each game.
-
-    Raises:
-        ValueError: If the group has fewer than two games.
+    If a single game reached a turn, the baseline of the turn before is used again. `scale` divides by the standard
+    deviation of the group's total rewards.
 
     Examples:
         >>> turn_advantages([(0.0, 1.0), (0.0, 0.0), (1.0,)])
@@ -85,16 +73,6 @@ def guess_advantages(turn_rewards: Sequence[TurnValues], *, scale: bool = False)
 
     Use it with rewards that already value a guess for the rest of the game, such as regret. What happens afterwards is
     then only luck.
-
-    Args:
-        turn_rewards: For each game of the group, the reward of each of its own turns.
-        scale: Divide by the standard deviation of the group's total rewards.
-
-    Returns:
-        One advantage per turn of each game.
-
-    Raises:
-        ValueError: If the group has fewer than two games.
 
     Examples:
         >>> guess_advantages([(0.0, 1.0), (1.0, 0.0)])
@@ -135,13 +113,6 @@ def is_constant(advantages: Sequence[TurnValues]) -> bool:
     return all(abs(value) < _SAME for values in advantages for value in values)
 
 
-class Credit(Protocol):
-    """An advantage estimator: one from this file, or your own."""
-
-    def __call__(self, turn_rewards: Sequence[TurnValues], *, scale: bool = False) -> list[TurnValues]:
-        """Return one advantage per turn of each game of a group."""
-
-
 CREDITS: Mapping[str, Credit] = MappingProxyType(
     {"turn": turn_advantages, "guess": guess_advantages, "game": game_advantages}
 )
@@ -152,9 +123,6 @@ def find_credit(name: str) -> Credit:
     """Return the estimator that `grpo.credit` names: a key of `CREDITS`, or an import path `module:attribute`.
 
     The values that your own estimator returns are checked: one finite number per turn of each game.
-
-    Raises:
-        ConfigError: If the import path leads nowhere, or the object does not take `turn_rewards` and `scale`.
     """
     if name in CREDITS:
         return CREDITS[name]

@@ -20,13 +20,12 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, with_candidates
@@ -36,7 +35,7 @@ from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import turn_regret
 from wordle_rl.train.grpo_rollouts import OpenPolicy
-from wordle_rl.train.learner import WeightStore
+from wordle_rl.train.learner import Learner
 from wordle_rl.train.starts import GameSetup
 
 _TRAIN_PER_VALIDATION = 4
@@ -44,19 +43,17 @@ _GAMES_PER_SECRET = 4
 """Sampled games per validation secret; one alone would be mostly luck."""
 
 
-@dataclass(frozen=True)
-class Validated:
+class Validated(NamedTuple):
     """Results of a validation.
 
-    Attributes:
-        figures: Win rates, 0 to 1, and costs. A cost is the mean number of guesses, with a loss as one more than the
-            game allows: `cost` of sampled play on validation secrets, `validation_cost` of greedy play on them,
-            `greedy_cost` of greedy play on validation and training secrets.
-        won: Whether greedy play won, for each validation and training secret.
+    A cost is the mean number of guesses, with a loss as one more than the game allows: `cost` of sampled play on
+    validation secrets, `validation_cost` of greedy play on them, `greedy_cost` of greedy play on validation and
+    training secrets.
     """
 
     figures: Mapping[str, float]
     won: tuple[bool, ...]
+    """Whether greedy play won, for each validation and training secret."""
 
 
 class Validation:
@@ -64,59 +61,39 @@ class Validation:
 
     Training secrets are played greedily as well: four for each validation secret, always the same ones.
 
-    Args:
-        setup: Words, prompts, and secrets.
-        sampling: Sampling as in training; the random stream is the same each time.
-        open_policy: Opens a sampler over the current weights.
-        log: Takes sample games of greedy play, on other secrets at every validation. None: log none.
-        sample_games: Number of sample games per validation.
-        reward_of: Scores sample games. None: log them without rewards.
-
-    Raises:
-        ConfigError: If there are no validation secrets.
+    `log` takes sample games of greedy play, on other secrets at every validation, scored by `reward_of`.
     """
 
     def __init__(
         self,
         setup: GameSetup,
-        sampling: SamplingSettings,
+        settings: GRPOTraining,
         open_policy: OpenPolicy,
-        log: GameLog | None = None,
-        sample_games: int = 0,
-        reward_of: Callable[[Transcript], RewardBreakdown] | None = None,
+        log: GameLog,
+        reward_of: Callable[[Transcript], RewardBreakdown],
     ) -> None:
         if not setup.validation:
             raise ConfigError("there are no validation secrets to select checkpoints by; set validate_every_steps to 0")
-        self._setup, self._sampling = setup, sampling
-        self._log, self._sample_games = log, sample_games
-        self._open_policy = open_policy
-        self._reward_of = reward_of
+        self._setup, self._sampling, self._open_policy = setup, settings.sampling, open_policy
+        self._log, self._sample_games, self._reward_of = log, settings.sample_games, reward_of
         known = [*setup.rehearsal, *setup.secrets]
         count = min(len(known), _TRAIN_PER_VALIDATION * len(setup.validation))
         self._train = random.Random(0).sample(known, count)
         self._shown = random.Random(0).sample(range(len(setup.validation)), len(setup.validation))
 
     def __call__(self, step: int, alpha: float = 1.0, number: int = 0) -> Validated:
-        """Play all games.
-
-        Args:
-            step: The training step.
-            alpha: The weights that play are start + alpha x (step - start); logged with each game.
-            number: Number of the validation, from 0; it decides which games are logged.
-        """
+        """Play all games; `step` and `alpha` name the weights, its `number` decides which games are logged."""
         everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
         greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
         often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]
         sampled = self._play(often, self._sampling)
-        if self._log is not None and is_first():
+        if is_first():
             # The next secrets of a fixed order, round and round.
             total = len(self._shown)
             count = min(self._sample_games, total)
             places = (self._shown[place % total] for place in range(number * count, (number + 1) * count))
-            shown = [greedy[place] for place in places]
-            reward_of = self._reward_of
-            games = ((game, reward_of(game) if reward_of is not None else None) for game in shown)
-            self._log.add("validation", step, ({"alpha": alpha, **GameRecord.of(*game).to_row()} for game in games))
+            records = (GameRecord.of(greedy[place], self._reward_of(greedy[place])) for place in places)
+            self._log.add("validation", step, ({"alpha": alpha, **record.to_row()} for record in records))
         figures = {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
@@ -169,12 +146,9 @@ class BestWeights:
     loses nothing.
 
     Args:
-        weights: The weights in training.
         validate: Plays, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then lower
             `cost`. `validation_cost` must not exceed that of the start. Other figures are only logged.
-        every_steps: Validate every this many steps.
-        run: Takes the figures, in metrics.jsonl under the stage `validation` or `blend`.
-        directory: Directory for the best weights during training.
+        directory: Holds the best weights during training.
         alphas: Candidates at the end: start + alpha x (last step - start). The start is always a candidate; single
             steps are candidates only if 1 is among the alphas.
         remark: Called with a note while greedy play is worse than the start, and with an empty one afterwards.
@@ -182,7 +156,7 @@ class BestWeights:
 
     def __init__(
         self,
-        weights: WeightStore,
+        learner: Learner,
         validate: Callable[[int, float, int], Validated],
         every_steps: int,
         run: Run,
@@ -191,7 +165,7 @@ class BestWeights:
         *,
         remark: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._weights, self._validate, self._every_steps = weights, validate, every_steps
+        self._learner, self._validate, self._every_steps = learner, validate, every_steps
         self._run, self._directory = run, directory
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
@@ -219,12 +193,12 @@ class BestWeights:
                 self._keep(_END_FILE)
             wait_for_all()  # the others read the files that the first process writes
             for alpha in self._between:
-                self._weights.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
+                self._learner.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
                 self._consider(last_step, alpha)
         wait_for_all()
         best = self._best()
         assert best is not None  # the last step has been considered
-        self._weights.load(self._directory / _WEIGHTS_FILE)
+        self._learner.load_weights(self._directory / _WEIGHTS_FILE)
         if is_first():
             write_json(self._directory.parent / CHOICE_FILE, best)
         return int(best["step"])
@@ -287,7 +261,7 @@ class BestWeights:
         partial = self._directory / f".{name}.partial"  # renamed when complete, so a kill leaves the old file whole
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._weights.save(partial, {} if record is None else {_RECORD: json.dumps(record)})
+            self._learner.save_weights(partial, {} if record is None else {_RECORD: json.dumps(record)})
             partial.replace(self._directory / name)
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)

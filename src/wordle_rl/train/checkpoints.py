@@ -26,11 +26,7 @@ def checkpoint_path(directory: Path, step: int) -> Path:
 
 
 def last_checkpoint(directory: Path) -> Path | None:
-    """Return the newest complete checkpoint in a directory, or None.
-
-    Raises:
-        RunError: If one of its files was removed or cut since.
-    """
+    """Return the newest complete checkpoint in a directory, or None; refuse one that has lost a file since."""
     marked = [path.parent for path in directory.glob(f"{_PREFIX}-*/{STATE_FILE}")]
     if not marked:
         return None
@@ -53,15 +49,7 @@ def stored_state(checkpoint: Path) -> dict[str, Any]:
 
 
 def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
-    """Mark a checkpoint as complete and remove all others.
-
-    Args:
-        checkpoint: A directory that no process writes to any more.
-        state: The training state to store with it.
-
-    Raises:
-        RunError: If it cannot be written.
-    """
+    """Mark a checkpoint that no process writes to any more as complete, and remove all others."""
     (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # left by a kill
     files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != STATE_FILE]
     # The mark must not reach the disk before the files that it vouches for.

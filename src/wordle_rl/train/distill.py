@@ -6,7 +6,7 @@
             q = teacher(board)                       # over words: one guess, or a distribution
             word = draw(q)
             learn the tokens of word, each against q(next token | tokens before)
-        fit(policy, labels of this round, of some rounds before, and teacher games)
+        fit(policy, labels of this round and the last, and teacher games)
 
 A policy trained only on a teacher's games knows only the boards that the teacher reaches. Here the policy's own boards
 are labelled, even those with refused or unreadable replies. A label depends on the board and the word list, never on
@@ -30,7 +30,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import DistillTraining, TraceSettings
@@ -38,23 +38,19 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run, read_jsonl, write_jsonl
 from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop
+from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.round_loop import (
+    Item,
     Numbers,
+    Replay,
     Round,
-    RoundOptions,
     Rounds,
-    Row,
     board_label,
-    fit_round,
     names_strict,
     record_labels,
-    row_of,
 )
 from wordle_rl.train.scored_games import Board, Scored, boards_of
 from wordle_rl.train.starts import GameSetup
-
-NAME = "distill"
 
 
 class Label(NamedTuple):
@@ -81,87 +77,57 @@ def train_distill(
     run: Run,
     *,
     traces: TraceSettings,
-    **options: Unpack[RoundOptions],
+    **options: Any,
 ) -> Path:
     """Train the model on a teacher's labels of the boards it reaches, and save it to `<run>/distill`.
 
-    An interrupted training resumes where it stopped. Arguments as for `Rounds`. `traces` sets how the teacher plays
-    and whether it writes its thinking; with a distribution as target only its opener is used. A `replay_fraction` above
-    0 needs traces.jsonl in the run directory.
-
-    Returns:
-        The model directory.
-
-    Raises:
-        ConfigError: If a setting cannot work.
-        RunError: If there are no traces to replay.
-        WordListError: If the teacher's opener is not listed.
-        KeyboardInterrupt: After Ctrl-C.
+    An interrupted training resumes where it stopped. `options` are those of `Rounds`. `traces` sets how the teacher
+    plays and whether it writes its thinking; with a distribution as target only its opener is used. A `replay_fraction`
+    above 0 needs traces.jsonl in the run directory.
     """
-    rounds = Rounds(NAME, learner, setup, settings, run, outside_rate=settings.outside_rate, **options)
+    rounds = Rounds("distill", learner, setup, settings, run, outside_rate=settings.outside_rate, **options)
     method = _Distillation(rounds, settings, traces)
     directory = rounds.train(method)
-    if method.stored.is_dir():
-        shutil.rmtree(method.stored)
+    shutil.rmtree(method.stored, ignore_errors=True)
     return directory
 
 
 class _Distillation:
-    needs_reference = False
+    loss: Loss = CrossEntropy()
 
     def __init__(self, rounds: Rounds, settings: DistillTraining, traces: TraceSettings) -> None:
-        self._rounds, self._settings = rounds, settings
+        self._run = rounds.run
         self._labeller = Labeller(rounds.codec, rounds.setup, settings, traces)
         self._games = settings.groups_per_round * settings.group_size
-        most = self._games * min(settings.keep_rounds + 1, settings.rounds)
-        self._replay = rounds.replay(settings.replay_fraction, most)
-        self.stored = rounds.run.directory / NAME / "labels"
+        self._replay = Replay(rounds, settings.replay_fraction, self._games * min(2, settings.rounds))
+        self.stored = rounds.directory / "labels"
 
-    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Return the labels of this round and of the kept ones, with the teacher games to replay, as rows."""
+    def choose(self, played: Round) -> tuple[list[Item], Numbers]:
+        """Return the labels of this round and of the one before, with the teacher games to replay."""
         games = (game for group in played.groups for game in group)
         new, record, numbers = self._labeller.label(games, played.seed)
-        record_labels(self._rounds.run, NAME, played.number, record)
-        first = max(1, played.number - self._settings.keep_rounds)
+        record_labels(self._run, "distill", played.number, record)
         # A board labelled again takes its newest label: soft targets are drawn anew in each round.
-        kept = {label.prompt_ids: label for number in range(first, played.number) for label in self._read(number)}
-        if self._settings.keep_rounds:
-            write_jsonl(self._path(played.number), (label._asdict() for label in new.values()))
-        self._path(first - 1).unlink(missing_ok=True)
-        examples = examples_of([*(kept | new).values()])
-        own = len(examples)
-        examples += self._replay(self._games * (played.number - first + 1), played.number)
-        numbers |= {
-            "new_boards": float(len(new.keys() - kept.keys())),
-            "own_examples": float(own),
-            "all_examples": float(len(examples)),
-        }
-        return [row_of(example) for example in examples], numbers
-
-    def fit(self, loop: TrainingLoop, rows: list[Row], seed: int, part: tuple[int, int]) -> bool:
-        """Fine-tune on the rows as SFT does, with cross-entropy to the distributions where there are some."""
-        return fit_round(loop, [[Example(**row)] for row in rows], self._settings, seed, part)
+        last = {label.prompt_ids: label for label in self._read(played.number - 1)}
+        write_jsonl(self._path(played.number), (label._asdict() for label in new.values()))
+        self._path(played.number - 2).unlink(missing_ok=True)
+        items = [[example] for example in examples_of([*(last | new).values()])]
+        items, counted = self._replay.add(items, self._games * min(2, played.number), played.number)
+        return items, {**numbers, "new_boards": float(len(new.keys() - last.keys())), **counted}
 
     def _path(self, number: int) -> Path:
         return self.stored / f"round-{number}.jsonl"
 
     def _read(self, number: int) -> Iterator[Label]:
-        for row in read_jsonl(self._path(number)):
+        for row in read_jsonl(self._path(number)) if number else ():
             yield Label(tuple(row["prompt_ids"]), tuple(row["reply_ids"]), row["targets"])
 
 
 class Labeller:
     """Label the boards of games with a teacher's words.
 
-    Args:
-        codec: Tokenizer and template of the policy.
-        setup: Words, prompts, rules.
-        settings: What to learn at a board, and the longest reply. Longer labels are dropped: the policy could not
-            finish them.
-        traces: How the teacher plays (its noise is ignored) and whether it writes its thinking.
-
-    Raises:
-        WordListError: If the teacher's opener is not listed.
+    Labels longer than `settings.sampling` allows are dropped: the policy could not finish them. `traces` sets how the
+    teacher plays (its noise is ignored) and whether it writes its thinking.
     """
 
     def __init__(self, codec: ChatCodec, setup: GameSetup, settings: DistillTraining, traces: TraceSettings) -> None:
@@ -173,12 +139,12 @@ class Labeller:
             else SolverGuess(setup.solver, traces, setup.prompter)
         )
 
-    def label(self, games: Iterable[Scored], seed: int) -> tuple[dict[tuple[int, ...], Label], list[Row], Numbers]:
+    def label(
+        self, games: Iterable[Scored], seed: int
+    ) -> tuple[dict[tuple[int, ...], Label], list[dict[str, Any]], Numbers]:
         """Label each distinct prompt once, unless its board fits no answer or names a strict word.
 
-        Args:
-            games: The games of a round.
-            seed: Together with the prompt it decides which word is drawn.
+        Together with the prompt, `seed` decides which word is drawn.
 
         Returns:
             Labels by prompt, the same labels as rows for labels.jsonl, and metrics: boards reached, labels made, and
@@ -235,13 +201,8 @@ def next_token_targets(
     H(q, p) = E_{w ~ q} sum_t H(q(. | w_<t), p(. | w_<t)). Plain cross-entropy on the drawn tokens has the same
     expectation but more variance, which is averaged out here (Rao-Blackwell).
 
-    Args:
-        replies: Distinct token sequences. None is a prefix of another, since all end with the closing token.
-        chances: Probability of each reply, summing to 1.
-        drawn: Index of the reply to learn.
-
-    Returns:
-        For each token of the drawn reply, (token, probability) pairs sorted by token.
+    No reply is a prefix of another, since all end with the closing token. `chances` sum to 1; `drawn` is the index of
+    the reply to learn. Pairs are sorted by token.
 
     Examples:
         >>> next_token_targets([[7, 1, 9], [7, 2, 9]], [0.25, 0.75], 1)

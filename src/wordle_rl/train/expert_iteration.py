@@ -1,8 +1,13 @@
 """Expert iteration: fine-tuning on the best of the policy's own games, round by round.
 
-Of each group the won games with the fewest guesses are kept and trained on token for token as sampled; a reply that
-broke a rule stays in its game with loss mask 0. Some teacher games are added, so that the policy does not forget what
-its own games no longer show. With labels `secret` or `mistakes` every board is trained on instead, see hindsight.py.
+    for round in rounds:
+        games = play(policy)                                     # groups that share a secret
+        kept = in each group, the won games with the fewest guesses
+        fit(policy, kept + some teacher games, CrossEntropy())   # token for token as sampled
+
+A reply that broke a rule stays in its game with loss mask 0. The teacher games are there so that the policy does not
+forget what its own games no longer show. With labels `secret` or `mistakes` every board is trained on instead, see
+hindsight.py.
 
 Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round continues from the last one's weights.
 """
@@ -11,91 +16,65 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 from wordle_rl.config import ExpertIterationTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
 from wordle_rl.train.hindsight import RevealedSecrets
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop
-from wordle_rl.train.round_loop import (
-    Numbers,
-    Round,
-    RoundOptions,
-    Rounds,
-    Row,
-    fit_round,
-    game_label,
-    names_strict,
-    record_labels,
-    row_of,
-)
+from wordle_rl.train.loss import CrossEntropy, Loss
+from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.train.starts import GameSetup
 
-NAME = "expert_iteration"
-
 
 def train_expert_iteration(
-    learner: Learner,
-    setup: GameSetup,
-    settings: ExpertIterationTraining,
-    run: Run,
-    **options: Unpack[RoundOptions],
+    learner: Learner, setup: GameSetup, settings: ExpertIterationTraining, run: Run, **options: Any
 ) -> Path:
-    """Improve the model by its own best games and save it to `<run>/expert_iteration`.
+    """Improve the model by its own best games, save it to `<run>/expert_iteration`, and return that directory.
 
-    An interrupted training resumes where it stopped. Arguments as for `Rounds`; with a `replay_fraction` above 0 the
-    run directory must hold traces.jsonl.
-
-    Returns:
-        The model directory.
-
-    Raises:
-        ConfigError: If a setting cannot work.
-        RunError: If there are no traces to replay.
-        KeyboardInterrupt: After Ctrl-C.
+    An interrupted training resumes where it stopped. `options` are those of `Rounds`. A `replay_fraction` above 0 needs
+    traces.jsonl in the run directory.
     """
-    rounds = Rounds(NAME, learner, setup, settings, run, **options)
+    rounds = Rounds("expert_iteration", learner, setup, settings, run, **options)
     if settings.labels != "wins":
-        return rounds.train(RevealedSecrets(NAME, rounds, settings))
+        return rounds.train(RevealedSecrets(rounds, settings))
     return rounds.train(_BestGames(rounds, settings))
 
 
 class _BestGames:
-    """Keeps the best games of a round, adds teacher games, and fine-tunes on them."""
-
-    needs_reference = False
+    loss: Loss = CrossEntropy()
 
     def __init__(self, rounds: Rounds, settings: ExpertIterationTraining) -> None:
-        self._rounds, self._settings = rounds, settings
+        self._rounds, self._per_group = rounds, settings.keep_per_group
         most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
-        self._replay = rounds.replay(settings.replay_fraction, most)
+        self._replay = Replay(rounds, settings.replay_fraction, most)
 
-    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """The kept games and the teacher games added to them, as rows of token ids and loss mask."""
+    def choose(self, played: Round) -> tuple[list[Item], Numbers]:
+        """Return the kept games and the teacher games added to them."""
         kept, split = [], self._rounds.setup.context.split
         for group in played.groups:
             games = [game for game in group if not names_strict(game.trajectory.transcript.turns, split)]
-            kept += best_games(games, self._settings.keep_per_group)
-        record_labels(self._rounds.run, NAME, played.number, (game_label(game.trajectory.transcript) for game in kept))
-        examples = [example for game in kept for example in examples_of(game)]
-        own = len(examples)
-        examples += self._replay(len(kept), played.number)
-        numbers = {"kept_games": float(len(kept)), "own_examples": float(own), "all_examples": float(len(examples))}
-        return [row_of(example) for example in examples], numbers
+            kept += best_games(games, self._per_group)
+        record_labels(self._rounds.run, self._rounds.name, played.number, map(_label_of, kept))
+        items = [[example] for game in kept for example in examples_of(game)]
+        items, numbers = self._replay.add(items, len(kept), played.number)
+        return items, {"kept_games": float(len(kept)), **numbers}
 
-    def fit(self, loop: TrainingLoop, rows: list[Row], seed: int, part: tuple[int, int]) -> bool:
-        """Fine-tune on the rows as SFT does."""
-        return fit_round(loop, [[Example(**row)] for row in rows], self._settings, seed, part)
+
+def _label_of(game: Scored) -> dict[str, Any]:
+    # Every sound own turn is trained on.
+    transcript = game.trajectory.transcript
+    turns = (
+        (played.turn, not (played.is_prefix or played.overlong or played.turn.outcome.broke_rules))
+        for played in transcript.turns
+    )
+    return label(transcript.secret, turns)
 
 
 def best_games(group: Sequence[Scored], count: int) -> list[Scored]:
-    """The best won games of a group: fewest turns; of games with the same guesses only one.
-
-    A group without a win has none.
-    """
+    """The best won games of a group: fewest turns; of games with the same guesses only one."""
     won = [game for game in group if game.trajectory.transcript.won]
     won.sort(key=lambda game: game.trajectory.transcript.turns_used)
     different: dict[tuple[str | None, ...], Scored] = {}

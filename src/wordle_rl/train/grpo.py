@@ -24,17 +24,18 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wordle_rl.config import GRPOTraining
 from wordle_rl.prompt import Shape
 from wordle_rl.runs import STEPS, BufferedRun, Run
-from wordle_rl.runs.distributed import is_first, num_processes, process_index
+from wordle_rl.runs.distributed import gather, is_first
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, opened_trackers
 from wordle_rl.train.checkpoint_selection import BestWeights, Validation
-from wordle_rl.train.checkpoints import drop_checkpoints, last_step, step_of
+from wordle_rl.train.checkpoints import last_step, step_of
 from wordle_rl.train.grpo_rollouts import GroupRollouts, OpenPolicy, Played, PlayedAhead, merged_metrics, rewind_games
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop, held_interrupt
@@ -59,29 +60,15 @@ def train_grpo(
     progress: ProgressCallback | None = None,
     on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Improve the model by playing and save it to `<run>/grpo`.
+    """Improve the model by playing, save it to `<run>/grpo`, and return that directory.
 
     An interrupted training resumes where it stopped.
 
     Args:
-        learner: The policy.
-        setup: Words, prompts, training secrets, solver.
-        settings: Groups, credit, loss, optimizer.
-        run: Takes metrics, games, checkpoints and the model.
         open_policy: Opens the sampler that plays. None: that of the engine, if there is one, or the learner's own.
         engine: An engine that plays in place of the learner's own sampler.
         seed: Seed of secrets, initial states and sampling.
-        report_to: Experiment trackers.
-        progress: Called after every step.
         on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
-
-    Returns:
-        The model directory.
-
-    Raises:
-        ConfigError: If a setting cannot work.
-        RunError: If the loss is not finite for too many steps in a row.
-        KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
     directory = run.directory / "grpo"
     if is_first():
@@ -93,15 +80,24 @@ def train_grpo(
         opened_trackers(run, report_to, "grpo", directory) as trackers,
     ):
         log = GameLog(own_run, trackers if is_first() else ())
-        rollouts = GroupRollouts(
-            setup, settings, log, seed, process=process_index(), num_processes=num_processes(), gather=learner.gather
-        )
+        rollouts = GroupRollouts(setup, settings, log, seed)
         loop = TrainingLoop(
             learner, run, "grpo", directory, stop=stop, progress=progress, headline=("reward", "win_rate", "loss"),
             trackers=trackers,
         )  # fmt: skip
         games = PlayedAhead(rollouts, engine, settings.steps) if settings.batches_ahead else rollouts
-        best = _best(learner, setup, settings, rollouts, log, own_run, directory, open_policy, loop)
+        best = None
+        if settings.validate_every_steps:
+            best = BestWeights(
+                learner,
+                Validation(setup, settings, open_policy, log, rollouts.reward_of),
+                settings.validate_every_steps,
+                own_run,
+                directory / "best",
+                # Interpolating does not change `learner.version`, so an engine would not be sent such weights.
+                (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas,
+                remark=partial(setattr, loop, "remark"),
+            )
         loss = policy_loss_of(settings, setup)
 
         learner.start(settings.optimizer, settings.steps, measure_kl=not settings.beta)
@@ -122,7 +118,7 @@ def train_grpo(
             rows = played.rows(learner.codec, mask_overlong=settings.mask_overlong)
             batches = micro_batches(rows, rows_per_pass(settings, len(rows)), sharing=learner.shares_prefixes)
             update = learner.update(batches, loss, step)
-            metrics = _over_processes(learner, played, run, own_run)
+            metrics = _over_processes(played, run, own_run)
             games.note_compliance(metrics["format_compliance"])
             metrics |= {f"seconds/{name}": seconds for name, seconds in update.seconds.items()}
             metrics["step_time"] = time.perf_counter() - started
@@ -139,14 +135,9 @@ def train_grpo(
     log.detach_trackers()
     if best is not None:
         best.take_best(done or settings.steps)  # 0: nothing was left to train
-    learner.save_model(directory)
-    if is_first():
-        # Report first. Once the checkpoints are gone, an interrupted training could not resume.
-        if on_saved is not None:
-            on_saved(directory)
-        drop_checkpoints(directory / "checkpoints")
-        if best is not None:
-            best.forget()
+    loop.finish(on_saved)
+    if best is not None and is_first():
+        best.forget()
     return directory
 
 
@@ -155,12 +146,11 @@ def policy_loss_of(settings: GRPOTraining, setup: GameSetup) -> PolicyLoss:
     row_per_turn = setup.prompter.shape is Shape.STATE or settings.turn_candidates > 1
     turns = 1 if row_per_turn else setup.prompter.rules.max_replies
     return PolicyLoss(
-        aggregation=settings.aggregation,
+        aggregation=settings.loss_type,
         longest=turns * settings.sampling.max_completion_tokens,
         epsilon=settings.epsilon,
         epsilon_high=settings.epsilon_high,
         beta=settings.beta,
-        by_sequence=settings.by_sequence,
         importance_cap=settings.importance_cap,
         off_policy=settings.batches_ahead > 0,
     )
@@ -178,45 +168,15 @@ def rows_per_pass(settings: GRPOTraining, num_rows: int) -> int:
     return max(1, -(-num_rows // (games // settings.micro_batch_size)))
 
 
-def _over_processes(learner: Learner, played: Played, run: Run, own_run: Run) -> dict[str, float]:
+def _over_processes(played: Played, run: Run, own_run: Run) -> dict[str, float]:
     # One collective for both: the metrics, and the records that the first process writes for the others.
     mine = own_run.take() if isinstance(own_run, BufferedRun) else []
-    everyone = learner.gather((dict(played.metrics), dict(played.denominators), mine))
+    everyone = gather((dict(played.metrics), dict(played.denominators), mine))
     if is_first():
         for *_, records in everyone:
             for name, row in records:
                 run.append(name, row)
     return merged_metrics([(metrics, denominators) for metrics, denominators, _ in everyone])
-
-
-def _best(
-    learner: Learner,
-    setup: GameSetup,
-    settings: GRPOTraining,
-    rollouts: GroupRollouts,
-    log: GameLog,
-    run: Run,
-    directory: Path,
-    open_policy: OpenPolicy,
-    loop: TrainingLoop,
-) -> BestWeights | None:
-    if not settings.validate_every_steps:
-        return None
-    validation = Validation(setup, settings.sampling, open_policy, log, settings.sample_games, rollouts.reward_of)
-
-    def remark(text: str) -> None:
-        loop.remark = text
-
-    return BestWeights(
-        learner.weights,
-        validation,
-        settings.validate_every_steps,
-        run,
-        directory / "best",
-        # Interpolating does not change `learner.version`, so an engine would not be sent such weights.
-        (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas,
-        remark=remark,
-    )
 
 
 def _keep_model(learner: Learner, directory: Path, step: int, limit: int) -> None:

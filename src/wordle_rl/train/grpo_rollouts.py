@@ -35,20 +35,14 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
-from wordle_rl.rollout import InitialState, groups_of, pass_at, play, powers_of_two
+from wordle_rl.rollout import InitialState, Trajectory, groups_of, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
+from wordle_rl.runs.distributed import gather, num_processes, process_index
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import fitting_answers
-from wordle_rl.train.scored_games import (
-    Group,
-    PlayedGame,
-    check_some_played,
-    group_rows,
-    measured,
-    rows_of,
-    score_group,
-)
+from wordle_rl.train.advantages import TurnValues
+from wordle_rl.train.scored_games import Group, check_some_played, group_rows, measured, rows_of, score_group
 from wordle_rl.train.starts import GameSetup, GroupStarts, record_secrets
 from wordle_rl.train.turn_candidates import play_branching, regret_judge, reward_judge
 from wordle_rl.words import WordList
@@ -72,13 +66,7 @@ to switch."""
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """The scored groups of a step in one process.
-
-    Attributes:
-        groups: The groups.
-        metrics: Metrics over the games of this process, by name.
-        denominators: Number of games or replies that a mean is over, for each mean that is not over all games.
-    """
+    """The scored groups of a step in one process; metrics and denominators are those of `Measured`, and more."""
 
     groups: Sequence[Group]
     metrics: Mapping[str, float]
@@ -98,42 +86,20 @@ class GroupRollouts:
     Its state belongs into checkpoints: the priority of each secret, the best format compliance so far, and the number
     of games won.
 
-    Args:
-        setup: Words, prompts, training secrets, solver.
-        settings: Groups, credit, reward, sampling.
-        log: Takes sample games; its run takes the secrets drawn.
-        seed: Seed of secrets, initial states and sampling.
-        process: Rank of this process.
-        num_processes: Number of processes that train together.
-        gather: Collects a value from all processes.
+    `log` takes sample games, and its run the secrets drawn. `seed` is that of secrets, initial states and sampling.
     """
 
-    def __init__(
-        self,
-        setup: GameSetup,
-        settings: GRPOTraining,
-        log: GameLog,
-        seed: int,
-        *,
-        process: int = 0,
-        num_processes: int = 1,
-        gather: Callable[[Any], list[Any]] = lambda value: [value],
-    ) -> None:
-        self._setup, self._settings = setup, settings
-        self._log, self._seed = log, seed
-        self._process, self._num_processes, self._gather = process, num_processes, gather
+    def __init__(self, setup: GameSetup, settings: GRPOTraining, log: GameLog, seed: int) -> None:
+        self._setup, self._settings, self._log, self._seed = setup, settings, log, seed
+        self._process = process_index()
         self._fitting = fitting_answers(setup.solver)
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(
-            setup.words,
-            setup.prompter,
-            setup.secrets,
+            setup,
+            settings.starts,
             seed,
             prioritized_fraction=settings.prioritized_fraction,
             outside_rate=settings.outside_rate,
-            prefixes=setup.prefixes_of(settings.starts),
-            given_starts=setup.given_starts,
-            starts_fraction=setup.starts_fraction,
         )
         self.best_compliance: float | None = None
         self._compliance: deque[float] = deque(maxlen=COMPLIANCE_STEPS)
@@ -156,7 +122,7 @@ class GroupRollouts:
                 rubric = self.schedule.rubric(self.best_compliance)
                 games = self._play(starts, sampler, max_prompt_tokens, rubric)
                 scoring = time.perf_counter()
-                groups = [score_group(group, rubric, self._setup, self._settings) for group in games]
+                groups = [score_group(group, rubric, self._setup, self._settings, values) for group, values in games]
                 for group in groups:
                     if len(group.games) > 1 or not group.failed:  # one survivor tells nothing about reward spread
                         self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
@@ -170,7 +136,8 @@ class GroupRollouts:
 
     def _play(
         self, starts: Sequence[InitialState], sampler: Sampler, max_prompt_tokens: int | None, rubric: Rubric
-    ) -> list[list[PlayedGame]]:
+    ) -> list[tuple[list[Trajectory], list[list[TurnValues]]]]:
+        # The games of each group, and with candidates their values.
         settings, words, prompter = self._settings, self._setup.words, self._setup.prompter
         # Each candidate is a completion to pay for, so a group plays fewer games with more candidates.
         size = settings.group_size // settings.turn_candidates
@@ -184,7 +151,7 @@ class GroupRollouts:
                 max_prompt_tokens=max_prompt_tokens,
                 should_stop=self._nothing_fits,
             )
-            return [[PlayedGame(trajectory) for trajectory in group] for group in groups_of(trajectories, size)]
+            return [(group, []) for group in groups_of(trajectories, size)]
         # The default reward values a game only at its end, so it cannot rank candidates. Regret can.
         by_reward = settings.reward != RewardSettings()
         solver = self._setup.solver
@@ -197,13 +164,15 @@ class GroupRollouts:
             reward_judge(rubric, solver) if by_reward else regret_judge(solver),
             max_prompt_tokens=max_prompt_tokens,
         )
-        return [games[first : first + size] for first in range(0, len(games), size)]
+        groups = (games[first : first + size] for first in range(0, len(games), size))
+        return [([game for game, _ in group], [values for _, values in group]) for group in groups]
 
     def _nothing_fits(self, secret: str, board: Sequence[Turn]) -> bool:
         # Happens only with secrets outside the answers. Later guesses would be masked anyway (`num_live_turns`).
         return secret not in self._setup.words.answer_index and not len(self._fitting(board))
 
     def _summed_up(self, step: int, draws: Sequence[dict[int, Group]], numbers: Mapping[str, float]) -> Played:
+        # Metrics of spread are over the first draw, or refills would hide how often a group teaches nothing.
         final: dict[int, Group] = {}
         for draw in draws:
             final |= draw  # the last group of each place, in the order of the first draw
@@ -255,7 +224,7 @@ class GroupRollouts:
         Priorities of the same secret are averaged with equal weights.
         """
         priorities: dict[str, list[float]] = {}
-        every = self._gather((self.starts.state()["priorities"], self.cumulative_wins))
+        every = gather((self.starts.picker.state(), self.cumulative_wins))
         for theirs, _ in every:
             for secret, priority in theirs.items():
                 priorities.setdefault(secret, []).append(priority)
@@ -268,21 +237,16 @@ class GroupRollouts:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
-        self.starts.load_state(state)
+        self.starts.picker.load_state(state["priorities"])
         self.best_compliance = state["best_compliance"]
         self._compliance = deque(state["compliance"], maxlen=COMPLIANCE_STEPS)
         # Metrics sum this over processes, so only the first takes it over.
         self.cumulative_wins = state["cumulative_wins"] if self._process == 0 else 0
 
     def _probe(self, step: int, open_policy: OpenPolicy) -> dict[str, float]:
-        """Play every training secret greedily and reset priorities to (best reward of all secrets) - (its reward).
-
-        Each process plays a part of the secrets. These games are not trained on.
-
-        Raises:
-            RunError: If none could be played.
-        """
-        secrets = list(self._setup.secrets[self._process :: self._num_processes])
+        # Play every training secret greedily and reset priorities to (best reward of all secrets) - (its reward). Each
+        # process plays a part of the secrets. These games are not trained on.
+        secrets = list(self._setup.secrets[self._process :: num_processes()])
         record_secrets(self._log.run, "scout", step, self._process, secrets)
         started = time.perf_counter()
         with open_policy(self._settings.sampling.greedy(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
@@ -291,7 +255,7 @@ class GroupRollouts:
             games = play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens)
         played = [game.transcript for game in games if game.error is None]
         mine = [(transcript.secret, self.reward_of(transcript).total, transcript.won) for transcript in played]
-        found = [probe for theirs in self._gather(mine) for probe in theirs]
+        found = [probe for theirs in gather(mine) for probe in theirs]
         if not found:
             why = next((game.error for game in games if game.error is not None), "there are no secrets")
             raise RunError(f"no greedy game could be played: {why}; fix the sampler and run again")
@@ -355,11 +319,7 @@ _SUMS = {"cumulative_wins", "failed_games", "refilled_groups", "skipped_groups"}
 
 
 def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
-    """Merge the metrics of all processes: sum counts, and average the rest weighted by denominators.
-
-    Args:
-        records: Metrics and denominators of each process, as in `Played`.
-    """
+    """Merge metrics and denominators of all processes: sum counts, average the rest weighted by denominators."""
     found: dict[str, list[tuple[float, int]]] = {}
     for metrics, denominators in records:
         for name, value in metrics.items():
@@ -373,16 +333,7 @@ def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int
 
 
 class PlayedAhead:
-    """Wrap `GroupRollouts` so that it plays one step ahead.
-
-    Args:
-        rollouts: Plays the games of a step.
-        engine: The engine that plays while this process trains.
-        num_steps: Number of training steps; no games are played for later ones.
-
-    Raises:
-        ValueError: If `engine` is None.
-    """
+    """Wrap `GroupRollouts` so that it plays one step ahead, by an engine, while this process trains."""
 
     def __init__(self, rollouts: GroupRollouts, engine: Engine | None, num_steps: int) -> None:
         if engine is None:

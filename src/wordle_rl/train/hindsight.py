@@ -35,41 +35,19 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.reward.clues import is_consistent
-from wordle_rl.train.loop import TrainingLoop
-from wordle_rl.train.round_loop import (
-    Numbers,
-    Round,
-    Rounds,
-    Row,
-    fit_round,
-    names_strict,
-    record_labels,
-    row_of,
-    secret_label,
-)
+from wordle_rl.train.loss import CrossEntropy, Loss
+from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
 
 
 class RevealedSecrets:
-    """Label the boards of a round's games, add teacher games, and fine-tune on them.
+    """Label the boards of a round's games, and add teacher games."""
 
-    Args:
-        name: Name of the stage in the record of labels.
-        rounds: The training that plays the games.
-        settings: Its settings.
+    loss: Loss = CrossEntropy()
 
-    Raises:
-        ConfigError: If a label does not fit max_completion_tokens.
-        RunError: If there are no traces to replay.
-    """
-
-    needs_reference = False
-
-    def __init__(self, name: str, rounds: Rounds, settings: ExpertIterationTraining) -> None:
-        self._name, self._rounds, self._settings = name, rounds, settings
-        self._keeps_guesses = settings.labels == "mistakes"
-        self._replies: dict[str, list[int]] = {}
-        self._replay = rounds.replay(settings.replay_fraction, settings.groups_per_round * settings.group_size)
+    def __init__(self, rounds: Rounds, settings: ExpertIterationTraining) -> None:
+        self._rounds, self._keeps_guesses = rounds, settings.labels == "mistakes"
+        self._replay = Replay(rounds, settings.replay_fraction, settings.groups_per_round * settings.group_size)
         budget = settings.sampling.max_completion_tokens
         longest = max(len(self._reply_ids(word)) for word in rounds.setup.secrets)
         if longest > budget:
@@ -77,45 +55,30 @@ class RevealedSecrets:
                 f"max_completion_tokens {budget} cuts off the label of a board, which takes {longest} tokens; raise it"
             )
 
-    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Turn the games into rows of boards with their labels, and add teacher games."""
+    def choose(self, played: Round) -> tuple[list[Item], Numbers]:
+        """Return the boards of the games with their labels, and teacher games."""
         games = [game for group in played.groups for game in group]
-        chosen = [self._labelled(game) for game in games]
-        records = (
-            secret_label(game.trajectory.transcript, boards, kept)
-            for game, (boards, kept) in zip(games, chosen, strict=True)
-        )
-        record_labels(self._rounds.run, self._name, played.number, records)
-        rows: list[Row] = []
-        for game, (boards, kept) in zip(games, chosen, strict=True):
-            reply = self._reply_ids(game.trajectory.transcript.secret)
-            for token_ids, forks, mask in _forks(game, boards, kept):
-                rows.append({"token_ids": list(token_ids), "loss_mask": mask, "forks": forks, "label": reply})
-        own = len(rows)
-        num_labels = sum(len(row["forks"]) for row in rows)
-        rows += [row_of(example) for example in self._replay(len(games), played.number)]
-        numbers = {
-            "labels": float(num_labels),
-            **({"own_guesses": float(sum(len(kept) for _, kept in chosen))} if self._keeps_guesses else {}),
-            "own_examples": float(own),
-            "all_examples": float(len(rows)),
-        }
-        return rows, numbers
+        items: list[Item] = []
+        labels, num_boards, num_kept = [], 0, 0
+        for game in games:
+            boards, kept = self._labelled(game)
+            num_boards, num_kept = num_boards + len(boards), num_kept + len(kept)
+            transcript = game.trajectory.transcript
+            items += items_of(game, boards, kept, self._reply_ids(transcript.secret))
+            longest = max((*boards, *(board + 1 for board in kept)), default=0)
+            turns = ((each.turn, number in kept) for number, each in enumerate(transcript.turns[:longest]))
+            labels.append(label(transcript.secret, turns, boards_taught=sorted(boards)))
+        record_labels(self._rounds.run, self._rounds.name, played.number, labels)
+        items, numbers = self._replay.add(items, len(games), played.number)
+        own = {"own_guesses": float(num_kept)} if self._keeps_guesses else {}
+        return items, {"labels": float(num_boards), **own, **numbers}
 
-    def fit(self, loop: TrainingLoop, rows: list[Row], seed: int, part: tuple[int, int]) -> bool:
-        """Fine-tune on the boards as SFT does; those of a game share a batch, and so their prefixes."""
-        return fit_round(loop, [boards_of_row(row) for row in rows], self._settings, seed, part)
-
-    def _reply_ids(self, word: str) -> list[int]:
-        if word not in self._replies:
-            self._replies[word] = list(self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, "")))
-        return self._replies[word]
+    def _reply_ids(self, word: str) -> Sequence[int]:
+        return self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, ""))
 
     def _labelled(self, game: Scored) -> tuple[frozenset[int], frozenset[int]]:
-        """The boards that get the secret as their label, and those whose own guess is trained on.
-
-        A board is named by its number of turns. No board follows a strict word, and no strict word is a label.
-        """
+        # The boards that get the secret as their label, and those whose own guess is trained on. A board is named by
+        # its number of turns. No board follows a strict word, and no strict word is a label.
         transcript, split = game.trajectory.transcript, self._rounds.setup.context.split
         turns = transcript.turns
         num_clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns[:-1]))
@@ -134,45 +97,36 @@ class RevealedSecrets:
         return boards - kept, kept
 
 
-def boards_of_row(row: Row) -> list[Example]:
-    """Make the sequences of a round's row: the label after each board, longest first, then the game itself.
-
-    The game is there if any of its own guesses is trained on. A row without boards is a teacher's game.
-
-    Examples:
-        >>> row = {"token_ids": [5, 6, 7, 8], "loss_mask": [0, 0, 0, 0], "forks": [2, 3], "label": [1, 0]}
-        >>> [example.token_ids for example in boards_of_row(row)]
-        [[5, 6, 7, 1, 0], [5, 6, 1, 0]]
-    """
-    ids, mask = row["token_ids"], row["loss_mask"]
-    if "forks" not in row:
-        return [Example(ids, mask)]
-    label = row["label"]
-    boards = [Example([*ids[:fork], *label], [0] * fork + [1] * len(label)) for fork in reversed(row["forks"])]
-    return [*boards, *([Example(ids, mask)] if any(mask) else [])]
-
-
 def _allowed(played: PlayedTurn, board: Sequence[Turn]) -> bool:
-    """True if a reply was scored and no mark on the board rules its guess out."""
+    # Scored, and no mark on the board rules the guess out.
     sound = played.turn.outcome is Outcome.SCORED and not played.overlong
     return sound and is_consistent(played.turn, board)
 
 
-def _forks(
-    game: Scored, boards: frozenset[int], kept: frozenset[int]
-) -> Iterator[tuple[Sequence[int], list[int], list[int]]]:
-    """Yield each token sequence of a game: its ids, where the prompts of labelled boards end, and its loss mask.
+def items_of(game: Scored, boards: frozenset[int], kept: frozenset[int], reply: Sequence[int]) -> Iterator[Item]:
+    """Yield what is learnt from each token sequence of a game: the label after each board, then the game itself.
 
-    The mask is 1 on the replies that are kept.
+    Boards come longest first; the game is there if any of its own guesses is kept. They share a batch, and so the
+    learner computes their common prefix once.
+
+    Args:
+        boards: Boards with a label, by their number of turns.
+        kept: Boards whose own guess is trained on.
+        reply: The label as token ids.
     """
     transcript = game.trajectory.transcript
     first = len(transcript.turns) - len(transcript.own_turns)
     for segment in game.trajectory.segments:
-        prompt = len(segment.prompt_ids)
-        mask = [0] * (prompt + len(segment.token_ids))
+        ids, prompt = [*segment.prompt_ids, *segment.token_ids], len(segment.prompt_ids)
+        mask = [0] * len(ids)
+        forks = []  # where the prompts of labelled boards end
         for turn, start, stop in segment.spans:
             if first + turn in kept:
                 mask[prompt + start : prompt + stop] = [1] * (stop - start)
-        forks = [prompt + start for turn, start, _ in segment.spans if first + turn in boards]
-        if forks or any(mask):
-            yield (*segment.prompt_ids, *segment.token_ids), forks, mask
+            if first + turn in boards:
+                forks.append(prompt + start)
+        item = [Example([*ids[:fork], *reply], [0] * fork + [1] * len(reply)) for fork in reversed(forks)]
+        if any(mask):
+            item.append(Example(ids, mask))
+        if item:
+            yield item

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from accelerate import Accelerator
@@ -37,7 +37,7 @@ from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.device import device_kind
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.train.capabilities import ALL
+from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals, kl_estimate
 from wordle_rl.train.micro_batches import FILLER, Batch
@@ -62,7 +62,6 @@ class Update:
     """Outcome of one optimizer step, over all processes.
 
     Attributes:
-        loss: Loss of the step.
         grad_norm: Gradient norm before clipping.
         learning_rate: Learning rate of the first parameter group.
         is_sound: False if loss or gradient were not finite, in which case the step was skipped.
@@ -80,33 +79,14 @@ class Update:
     seconds: Mapping[str, float] = field(default_factory=dict)
 
 
-class WeightStore(Protocol):
-    """Saves and loads the trained weights."""
-
-    def save(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the current weights and `metadata` as safetensors."""
-
-    def load(self, path: Path) -> None:
-        """Load weights from a file."""
-
-    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
-        """Load start + alpha x (end - start) from the weights of two files."""
-
-
 class Learner(Protocol):
-    """A model in training."""
+    """A model in training. With several processes, each must call every method."""
 
     codec: ChatCodec
-    capabilities: ClassVar[frozenset[str]]
-    """The capabilities it has, see `train.capabilities`."""
 
     @property
     def model(self) -> Any:
         """The policy, with the `config` of transformers."""
-
-    @property
-    def weights(self) -> WeightStore:
-        """The trained weights."""
 
     @property
     def shares_prefixes(self) -> bool:
@@ -115,27 +95,17 @@ class Learner(Protocol):
     def start(
         self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
     ) -> None:
-        """Create the optimizer.
+        """Create the optimizer for the `total_steps` of a part of its schedule.
 
-        Args:
-            settings: Optimizer and schedule.
-            total_steps: Steps of this part of the schedule.
-            part: The part of the schedule.
-            measure_kl: Let updates report `kl_to_start`, the KL divergence from the current weights, if a copy of them
-                needs little memory.
+        With `measure_kl`, updates report `kl_to_start`, the KL divergence from the current weights, if a copy of them
+        needs little memory.
         """
 
     def remember_start(self) -> None:
         """Keep the current weights as the reference of losses that need one; later calls do nothing."""
 
     def update(self, micro_batches: Sequence[Sequence[Example]], loss: Loss, step: int) -> Update:
-        """Take one optimizer step; every process must call this.
-
-        Args:
-            micro_batches: The rows of this process; those of a micro-batch share a backward pass.
-            loss: The loss to minimise.
-            step: Number of the step, from 1.
-        """
+        """Take optimizer step number `step`, from 1, on the rows of this process; a micro-batch is a backward pass."""
 
     def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
         """Compute loss and figures of rows as means over their trained tokens, without learning."""
@@ -144,41 +114,37 @@ class Learner(Protocol):
         """Open a sampler over the current weights; also yields the longest prompt that leaves room for a completion."""
 
     def save_checkpoint(self, directory: Path) -> None:
-        """Write weights and optimizer state; every process must call this."""
+        """Write weights and optimizer state."""
 
     def load_checkpoint(self, directory: Path) -> None:
-        """Load weights and optimizer state; every process must call this."""
+        """Load weights and optimizer state."""
 
     def save_model(self, directory: Path) -> None:
-        """Write a model directory from the first process; every process must call this."""
+        """Write a model directory from the first process."""
 
     def load_model(self, directory: Path) -> None:
         """Load weights from a model directory that `save_model` wrote."""
 
-    def wait(self) -> None:
-        """Wait until every process has called this."""
+    def save_weights(self, path: Path, metadata: Mapping[str, str]) -> None:
+        """Write the trained weights and `metadata` as safetensors; the first process alone may call this."""
 
-    def in_any_process(self, flag: bool) -> bool:
-        """True if `flag` is true in any process; every process must call this."""
+    def load_weights(self, path: Path) -> None:
+        """Load the trained weights from a file that `save_weights` wrote."""
 
-    def gather(self, value: Any) -> list[Any]:
-        """Return the values of all processes; every process must call this."""
+    def interpolate(self, start: Path, end: Path, alpha: float) -> None:
+        """Load start + alpha x (end - start) from the weights of two files."""
 
 
 class TorchLearner:
-    """Trains a transformers model with torch.
+    """Trains a transformers model, in place; if it has adapters, only those.
 
     Args:
-        model: The model, changed in place. If it has adapters, only those are trained.
-        codec: Its tokenizer and chat template.
         precision: `bf16` autocast, `fp32`, or `auto`.
         gradient_checkpointing: Compute layers again in the backward pass to save memory.
         compiled: Fuse layers with torch.compile in training.
         temperature: Divide logits by this, as in sampling.
         seed: Seed of dropout.
     """
-
-    capabilities: ClassVar[frozenset[str]] = ALL
 
     def __init__(
         self,
@@ -197,7 +163,7 @@ class TorchLearner:
             mixed_precision="no",  # `Scorer` autocasts itself; accelerate would patch the model's own forward
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
-        self._bf16, self._seed, self._checkpointing = wants_bf16(precision), seed, gradient_checkpointing
+        self._bf16, self._seed = wants_bf16(precision), seed
         if self.is_sharded:
             plugin = self.accelerator.state.fsdp_plugin
             if self._bf16:
@@ -215,17 +181,12 @@ class TorchLearner:
             sharded=self.is_sharded,
         )
         self.shares_prefixes = scorer.shares_prefixes
-        self._scorer: Any = scorer
+        self._scorer: Any = scorer  # `start` replaces it by what accelerate makes of it: DDP's or FSDP's module
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
         self._measures_kl = False
-
-    @property
-    def weights(self) -> TorchWeights:
-        """See `Learner`."""
-        return TorchWeights(self.model)
 
     @property
     def is_sharded(self) -> bool:
@@ -277,12 +238,12 @@ class TorchLearner:
                 value += float(summand.detach())
                 sums.add(figures)
         started = time.perf_counter()
-        value = sum(self.gather(value))
+        value = sum(gather(value))
         norm, is_sound = self._take_step(value, step)
         seconds["update"] = time.perf_counter() - started
-        means = {**Sums.of(self.gather(sums.values)).means(loss.count(totals)), **measured}
+        means = {**Sums(gather(sums.values)).means(loss.count(totals)), **measured}
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
-        tokens = sum(self.gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
+        tokens = sum(gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
         return Update(value, norm, rate, is_sound, tokens, means, seconds)
 
     def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
@@ -292,7 +253,7 @@ class TorchLearner:
         # Skip a step with NaN or infinity: a NaN gradient turns every weight it reaches into NaN, for good. All
         # processes must agree, or their weights would drift apart.
         bad = not (math.isfinite(loss) and math.isfinite(norm))
-        is_sound = not self.in_any_process(bad)
+        is_sound = not any(gather(bad))
         if is_sound:
             self._optimizer.step()
             self.version += 1
@@ -311,12 +272,12 @@ class TorchLearner:
             value += float(summand)
             sums.add(figures)
         self.model.train(was_training)
-        return {"loss": sum(self.gather(value)), **Sums.of(self.gather(sums.values)).means(loss.count(totals))}
+        return {"loss": sum(gather(value)), **Sums(gather(sums.values)).means(loss.count(totals))}
 
     def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[Batch], Totals]:
         # The weights of a micro-batch's tokens depend on the size of the whole step, over all processes.
         token_counts = [[int(sum(example.loss_mask[1:])) for example in batch] for batch in micro_batches]
-        sizes = self.gather((len(micro_batches), sum(map(sum, token_counts)), sum(map(len, token_counts))))
+        sizes = gather((len(micro_batches), sum(map(sum, token_counts)), sum(map(len, token_counts))))
         totals = Totals(sum(tokens for _, tokens, _ in sizes), sum(rows for *_, rows in sizes))
         device, pad = self.accelerator.device, self.codec.pad_id
         batches = [
@@ -342,7 +303,7 @@ class TorchLearner:
             policy = self._scorer(batch)[0]
             with self._start_weights():
                 start = self._scorer(batch)[0]
-        sums = self.gather((float(kl_estimate(start - policy).sum()), len(policy)))
+        sums = gather((float(kl_estimate(start - policy).sum()), len(policy)))
         total, count = (sum(column) for column in zip(*sums, strict=True))
         return float(total / max(1, count))
 
@@ -364,9 +325,12 @@ class TorchLearner:
             self._start[place] = current
 
     def _trained(self) -> list[Tensor]:
-        weights = [weight for weight in self.model.parameters() if weight.requires_grad]
         # `to_local` gives the shard of this process (a DTensor under FSDP2).
-        return [weight.to_local() if hasattr(weight, "to_local") else weight for weight in weights]
+        return [weight.to_local() if hasattr(weight, "to_local") else weight for _, weight in self._named()]
+
+    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
+        # Tied weights count once.
+        return ((name, weight) for name, weight in self.model.named_parameters() if weight.requires_grad)
 
     @contextmanager
     def _training_mode(self, *, dropout: bool) -> Iterator[None]:
@@ -413,7 +377,7 @@ class TorchLearner:
         elif self.accelerator.is_main_process:
             save_model(self.model, self.codec, directory)
             torch.save(self._optimizer.state_dict(), directory / _OPTIMIZER)
-        self.wait()
+        wait_for_all()
 
     def load_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
@@ -438,62 +402,36 @@ class TorchLearner:
             whole = get_model_state_dict(self.model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
         if self.accelerator.is_main_process:
             save_model(self.model, self.codec, directory, whole)
-        self.wait()
+        wait_for_all()
 
     def load_model(self, directory: Path) -> None:
         """See `Learner`."""
         self.version += 1
         load_weights(self.model, directory)
 
-    @property
-    def _plain_optimizer(self) -> Optimizer:
-        optimizer: Any = self._optimizer  # accelerate's wrapper, which torch's functions do not take
-        return optimizer.optimizer  # type: ignore[no-any-return]
-
-    def wait(self) -> None:
+    def save_weights(self, path: Path, metadata: Mapping[str, str]) -> None:
         """See `Learner`."""
-        self.accelerator.wait_for_everyone()
-
-    def in_any_process(self, flag: bool) -> bool:
-        """See `Learner`."""
-        return any(self.gather(flag))
-
-    def gather(self, value: Any) -> list[Any]:
-        """See `Learner`."""
-        if self.accelerator.num_processes == 1:
-            return [value]
-        found: list[Any] = [None] * self.accelerator.num_processes
-        torch.distributed.all_gather_object(found, value)
-        return found
-
-
-class TorchWeights:
-    """The trainable weights of a torch module; tied ones count once."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-
-    def save(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """See `WeightStore`."""
         save_file({name: weight.detach().contiguous() for name, weight in self._named()}, path, dict(metadata))
 
     @torch.no_grad()
-    def load(self, path: Path) -> None:
-        """See `WeightStore`."""
+    def load_weights(self, path: Path) -> None:
+        """See `Learner`."""
         stored = load_file(path)
         for name, weight in self._named():
             weight.copy_(stored[name])
 
     @torch.no_grad()
     def interpolate(self, start: Path, end: Path, alpha: float) -> None:
-        """See `WeightStore`."""
+        """See `Learner`."""
         first, last = load_file(start), load_file(end)
         for name, weight in self._named():
             a, b = (tensors[name].to(weight.device, weight.dtype) for tensors in (first, last))
             weight.copy_(torch.lerp(a, b, alpha))
 
-    def _named(self) -> Iterator[tuple[str, nn.Parameter]]:
-        return ((name, weight) for name, weight in self._model.named_parameters() if weight.requires_grad)
+    @property
+    def _plain_optimizer(self) -> Optimizer:
+        optimizer: Any = self._optimizer  # accelerate's wrapper, which torch's functions do not take
+        return optimizer.optimizer  # type: ignore[no-any-return]
 
 
 def can_measure_kl(num_trained: int) -> bool:
@@ -514,28 +452,20 @@ def measured_rows(micro_batches: Sequence[Sequence[Example]], num_weights: int) 
 
 
 class Sums:
-    """Sums of figures over micro-batches; figures that end in `/max` are maxima."""
+    """Sums of figures over micro-batches and processes; figures that end in `/max` are maxima."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: Sequence[Mapping[str, float]] = ()) -> None:
         self.values: dict[str, float] = {}
-
-    @classmethod
-    def of(cls, every: Sequence[Mapping[str, float]]) -> Sums:
-        """Combine the sums of several processes."""
-        whole = cls()
-        for values in every:
-            whole.add(values)
-        return whole
+        for figures in every:
+            self.add(figures)
 
     def add(self, figures: Mapping[str, Any]) -> None:
         """Add figures: numbers, or scalars of torch or MLX."""
         for name, figure in figures.items():
-            value = float(figure)
-            before = self.values.get(name)
-            if before is None:
-                self.values[name] = value
-            else:
-                self.values[name] = max(before, value) if name.endswith("/max") else before + value
+            value, before = float(figure), self.values.get(name)
+            if before is not None:
+                value = max(before, value) if name.endswith("/max") else before + value
+            self.values[name] = value
 
     def means(self, count: int) -> dict[str, float]:
         """Divide the sums by `count`."""

@@ -56,7 +56,6 @@ class Scorer(nn.Module):
     """The module that DDP and FSDP wrap: its forward pass computes the `Scores` of a micro-batch.
 
     Args:
-        model: Any causal language model of transformers, with or without adapters.
         bf16: Compute under bfloat16 autocast.
         temperature: Divide logits by this, as in sampling.
         checkpointing: Compute layers again in the backward pass to save memory.
@@ -111,14 +110,9 @@ class Scorer(nn.Module):
         self.model.tie_weights()
 
     def forward(self, batch: Batch, entropy: bool = False) -> tuple[Tensor, Tensor, Tensor]:
-        """Score the trained tokens.
+        """Score the trained tokens; without `entropy`, entropies are zeros.
 
-        Args:
-            batch: The rows.
-            entropy: Compute entropies; otherwise they are zeros.
-
-        Returns:
-            The fields of `Scores` as a plain tuple, in which FSDP can find the tensors.
+        Returns the fields of `Scores` as a plain tuple, in which FSDP can find the tensors.
         """
         device = batch.input_ids.device.type
         with torch.autocast(device, torch.bfloat16, enabled=self._bf16):
@@ -189,6 +183,7 @@ class Scorer(nn.Module):
         logits = (states if head is None else head(states)).float()  # (M, V)
         if self._temperature != 1:
             logits = logits / self._temperature
+        # Gathering first and normalising after keeps one (M, V) tensor; `log_softmax` would make a second.
         total = logits.logsumexp(-1)  # (M,)
         if soft_ids is None or soft_probs is None:
             logprobs = logits[by, targets] - total[by]  # (N,)

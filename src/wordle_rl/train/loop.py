@@ -22,6 +22,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,11 +30,18 @@ from typing import Any
 from safetensors import SafetensorError
 
 from wordle_rl.runs import VALIDATED, Run, RunError, is_number
-from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.distributed import gather, is_first, wait_for_all
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.runs.trackers import Tracker
-from wordle_rl.train.checkpoints import checkpoint_path, complete_checkpoint, last_checkpoint, step_of, stored_state
+from wordle_rl.train.checkpoints import (
+    checkpoint_path,
+    complete_checkpoint,
+    drop_checkpoints,
+    last_checkpoint,
+    step_of,
+    stored_state,
+)
 from wordle_rl.train.learner import Learner, Update
 
 MAX_BAD_STEPS = 5
@@ -44,15 +52,10 @@ class TrainingLoop:
     """Log and checkpoints of a training. Every process has one; only the first writes.
 
     Args:
-        learner: The learner to checkpoint.
-        run: Takes the metrics.
         stage: Name of the training in metrics.jsonl.
         directory: Directory of the stage; checkpoints go into its `checkpoints`.
-        stop: Set once the user wants to stop.
-        progress: Called after every step.
         headline: Metrics that progress shows.
         logging_steps: Log means over this many steps.
-        trackers: Take the metrics, too.
         write: Called with the metrics of a step instead of writing to metrics.jsonl and trackers.
     """
 
@@ -108,7 +111,6 @@ class TrainingLoop:
         Args:
             step: Steps done.
             total: Steps of the training.
-            update: Outcome of the step.
             numbers: Further metrics of the step.
             save: True if a checkpoint is due.
             state: Returns what a resume needs besides weights and optimizer.
@@ -118,14 +120,14 @@ class TrainingLoop:
             True if the user wants to stop; a checkpoint is then saved.
 
         Raises:
-            RunError: After too many bad steps in a row, or if a checkpoint cannot be written.
+            RunError: After too many bad steps in a row.
         """
         self._pending.append((update, numbers or {}))
         self._num_tokens += update.num_tokens
         self._bad_in_a_row = 0 if update.is_sound else self._bad_in_a_row + 1
         self._report(step, total, update, numbers or {})
         # All processes stop at the same step.
-        stopping = self.stop.agreed = self.learner.in_any_process(self.stop.wanted)
+        stopping = self.stop.agreed = any(gather(self.stop.wanted))
         gives_up = self._bad_in_a_row >= MAX_BAD_STEPS
         # After a bad step keep the old checkpoint: it lies before the trouble.
         save = save and (update.is_sound or step == total)
@@ -155,6 +157,16 @@ class TrainingLoop:
         self.run.append("metrics.jsonl", {"stage": self.stage, "step": step, "seconds": seconds, **numbers})
         for tracker in self._trackers:
             tracker.log(step, {name: value for name, value in numbers.items() if is_number(value)})
+
+    def finish(self, on_saved: Callable[[Path], None] | None) -> None:
+        """Save the model, call `on_saved` in the first process, and remove the checkpoints."""
+        directory = self.checkpoints.parent
+        self.learner.save_model(directory)
+        if is_first():
+            # Report first. Once the checkpoints are gone, an interrupted training could not resume.
+            if on_saved is not None:
+                on_saved(directory)
+            drop_checkpoints(self.checkpoints)
 
     def _report(self, step: int, total: int, update: Update, numbers: Mapping[str, float]) -> None:
         if self._progress is None or not is_first():
@@ -194,7 +206,7 @@ class TrainingLoop:
             if is_first():
                 shutil.rmtree(target, ignore_errors=True)  # left by a kill
                 target.mkdir(parents=True)
-            self.learner.wait()
+            wait_for_all()
             self.learner.save_checkpoint(target)
             if is_first():
                 complete_checkpoint(target, {**state, "num_tokens": self._num_tokens})
@@ -205,7 +217,7 @@ class TrainingLoop:
             shutil.rmtree(target, ignore_errors=True)
             first_line = str(error).strip().split("\n")[0]
             raise RunError(f"cannot save checkpoint {target}: {first_line}; free space and run again") from error
-        self.learner.wait()
+        wait_for_all()
         if is_first():
             self.run.on_checkpoint(target, f"{self.stage} step {step}")
 
@@ -217,6 +229,7 @@ def _finite(row: Mapping[str, float]) -> dict[str, Any]:
     return kept | ({"not_finite": lost} if lost else {})
 
 
+@dataclass
 class StopRequest:
     """A request to stop.
 
@@ -227,17 +240,13 @@ class StopRequest:
             must not take its own first Ctrl-C for a second.
     """
 
-    def __init__(self) -> None:
-        self.wanted = self.agreed = False
+    wanted: bool = False
+    agreed: bool = False
 
 
 @contextmanager
 def held_interrupt() -> Iterator[StopRequest]:
-    """Turn the first Ctrl-C into a request, so that training can save a checkpoint and then stop.
-
-    Raises:
-        KeyboardInterrupt: At the end, if a stop was requested.
-    """
+    """Turn the first Ctrl-C into a request, so that training can save a checkpoint and stop; raise it at the end."""
     request = StopRequest()
 
     def handle(_signal: int, _frame: FrameType | None) -> None:

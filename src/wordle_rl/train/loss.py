@@ -40,12 +40,9 @@ Figures = dict[str, Tensor]
 
 
 def cross_entropy(logprobs: Tensor, weights: Tensor) -> Tensor:
-    """Weighted negative log-likelihood.
+    """Weighted negative log-likelihood of targets, or of distributions: then `logprobs` are sum_v target(v) log p(v).
 
-    Args:
-        logprobs: Log-probability of each target, shape (N,). If the target is a distribution, the expectation under it:
-            sum_v target(v) log p(v).
-        weights: Shape (N,), see `token_weights`.
+    Both have shape (N,).
     """
     return -(weights * logprobs).sum()
 
@@ -58,38 +55,24 @@ def policy_loss(
     *,
     epsilon: float = 0.2,
     epsilon_high: float = 0.28,
-    rows: Tensor | None = None,
     reference_logprobs: Tensor | None = None,
     beta: float = 0.0,
 ) -> tuple[Tensor, Figures]:
-    """Clipped policy-gradient loss with a KL penalty.
+    """Clipped policy-gradient loss with a KL penalty, and sums for logging. All tensors have shape (N,).
 
     Args:
-        logprobs: Log-probability of each sampled token under the policy, shape (N,), with gradient.
-        old_logprobs: Log-probability under the weights in the denominator of the ratio, shape (N,). For games that are
-            trained on once and right away, pass `logprobs.detach()`: the ratio is 1 and its gradient is that of the
-            log-probability.
-        advantages: Shape (N,).
-        weights: Shape (N,), see `token_weights`.
-        epsilon: Lower clip range.
+        old_logprobs: Under the weights in the denominator of the ratio. For games that are trained on once and right
+            away, pass `logprobs.detach()`: the ratio is 1 and its gradient is that of the log-probability.
         epsilon_high: Upper clip range; larger than the lower one, so that rare tokens can gain (DAPO).
-        rows: If given, shape (N,), use one ratio per row, the geometric mean over its tokens (GSPO).
-        reference_logprobs: Log-probability under the reference, shape (N,). None: no penalty.
-        beta: Weight of the penalty.
 
-    Returns:
-        The loss, and sums for logging.
-
-    Source: PPO's clip, arXiv:1707.06347; GRPO, arXiv:2402.03300; DAPO, arXiv:2503.14476; GSPO, arXiv:2507.18071.
+    Source: PPO's clip, arXiv:1707.06347; GRPO, arXiv:2402.03300; DAPO, arXiv:2503.14476.
     """
-    log_ratio = logprobs - old_logprobs  # (N,)
-    if rows is not None:
-        log_ratio = row_means(log_ratio, rows)[rows]
-    ratio = log_ratio.exp()
+    ratio = (logprobs - old_logprobs).exp()  # (N,)
     clipped = ratio.clamp(1 - epsilon, 1 + epsilon_high)
     # The minimum is pessimistic: clipping removes further gain, but never hides a loss.
     losses = -torch.minimum(ratio * advantages, clipped * advantages)
     constant = ratio.detach()
+    # Clipping acts only where the advantage pushes the ratio further out.
     figures = {
         "clip_ratio/low_mean": ((constant < 1 - epsilon) & (advantages < 0)).sum(),
         "clip_ratio/high_mean": ((constant > 1 + epsilon_high) & (advantages > 0)).sum(),
@@ -107,11 +90,8 @@ def kl_estimate(log_ratio: Tensor) -> Tensor:
     """Estimate KL(q || p) at each token drawn from q, given log p - log q. Same shape, never negative.
 
     Source: k3 of Schulman, "Approximating KL divergence", 2020.
-
-    Examples:
-        >>> kl_estimate(torch.tensor([0.0]))
-        tensor([0.])
     """
+    # E_q[p / q - 1] = 0, so adding it to -log(p / q) keeps the mean. Both terms move together, so the variance falls.
     return log_ratio.exp() - 1 - log_ratio
 
 
@@ -126,37 +106,16 @@ def truncated_importance(policy_logprobs: Tensor, sampler_logprobs: Tensor, cap:
     return (policy_logprobs - sampler_logprobs).detach().exp().clamp(max=cap)
 
 
-def preference_loss(log_ratios: Tensor, *, beta: float, kind: Literal["sigmoid", "hinge", "ipo"] = "sigmoid") -> Tensor:
-    """Loss of each pair of replies to the same prompt.
+def preference_loss(log_ratios: Tensor, *, beta: float) -> Tensor:
+    """Loss of each pair of replies to the same prompt, shape (pairs,).
 
     Args:
-        log_ratios: log p(reply) - log reference(reply) of the chosen and the rejected reply, shape (pairs, 2). Means
-            over the tokens of the reply for `ipo`, otherwise sums.
+        log_ratios: log p(reply) - log reference(reply) of the chosen and the rejected reply, shape (pairs, 2).
         beta: Strength of the implicit KL constraint.
-        kind: `sigmoid` (DPO), `hinge` (SLiC) or `ipo`.
 
-    Returns:
-        Shape (pairs,).
-
-    Source: DPO, arXiv:2305.18290; SLiC, arXiv:2305.10425; IPO, arXiv:2310.12036.
+    Source: DPO, arXiv:2305.18290.
     """
-    margin = log_ratios[:, 0] - log_ratios[:, 1]  # (pairs,)
-    if kind == "hinge":
-        return (1 - beta * margin).clamp(min=0)
-    if kind == "ipo":
-        return (margin - 1 / (2 * beta)).square()
-    return -logsigmoid(beta * margin)
-
-
-def row_sums(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tensor:
-    """Sum values by row, shape (N,) to (rows,)."""
-    count = num_rows if num_rows is not None else int(rows.max()) + 1 if len(rows) else 0
-    return values.new_zeros(count).index_add(0, rows, values)
-
-
-def row_means(values: Tensor, rows: Tensor, num_rows: int | None = None) -> Tensor:
-    """Average values by row, shape (N,) to (rows,); an empty row gives 0."""
-    return row_sums(values, rows, num_rows) / row_sums(torch.ones_like(values), rows, num_rows).clamp(min=1)
+    return -logsigmoid(beta * (log_ratios[:, 0] - log_ratios[:, 1]))
 
 
 # --- losses as values, which learners take ---
@@ -178,12 +137,12 @@ class Loss(Protocol):
         """True if it needs log-probabilities under the initial weights."""
 
     @property
-    def dropout(self) -> bool:
-        """True to train with dropout; False to score tokens exactly as they were sampled."""
-
-    @property
     def needs_entropy(self) -> bool:
         """True if it reports the policy's entropy."""
+
+    @property
+    def dropout(self) -> bool:
+        """True to train with dropout; False to score tokens exactly as they were sampled."""
 
     def count(self, totals: Totals) -> int:
         """Return the number that sums for logging are divided by."""
@@ -221,12 +180,8 @@ class PolicyLoss:
     """GRPO's loss of games that the policy has just played.
 
     Attributes:
-        aggregation: How to weigh tokens, see `token_weights`.
         longest: Most trained tokens a row can have; the divisor of `dr_grpo`.
-        epsilon: Lower clip range.
-        epsilon_high: Upper clip range.
         beta: Weight of the KL penalty to the initial weights.
-        by_sequence: Use one ratio per row (GSPO).
         importance_cap: Cap of the truncated importance ratio to the sampler; 0: no correction.
         off_policy: Older weights played the games, so ratios are taken to the sampler's log-probabilities.
     """
@@ -236,7 +191,6 @@ class PolicyLoss:
     epsilon: float = 0.2
     epsilon_high: float = 0.28
     beta: float = 0.0
-    by_sequence: bool = False
     importance_cap: float = 0.0
     off_policy: bool = False
 
@@ -288,45 +242,26 @@ class PolicyLoss:
             batch.weights,
             epsilon=self.epsilon,
             epsilon_high=self.epsilon_high,
-            rows=batch.rows if self.by_sequence else None,
             reference_logprobs=batch.reference_logprobs,
             beta=self.beta,
         )
-        return loss, {**figures, **mismatch_figures(policy, batch.sampler_logprobs), "entropy": scores.entropies.sum()}
-
-
-def mismatch_figures(policy_logprobs: Tensor, sampler_logprobs: Tensor) -> Figures:
-    """Measure how far the sampler is from the policy, as sums over tokens.
-
-    With the same weights, only rounding, other kernels or a bug in the sampler make them differ.
-
-    Returns:
-        `importance_ratio/mean` and `/max` (p_policy / p_sampler), and `sampler_kl`, the KL divergence of the sampler
-        from the policy in nats per token.
-    """
-    log_ratio = (policy_logprobs - sampler_logprobs).float()
-    ratio = log_ratio.exp()
-    return {
-        "importance_ratio/mean": ratio.sum(),
-        "importance_ratio/max": ratio.max() if len(ratio) else ratio.new_zeros(()),
-        "sampler_kl": kl_estimate(log_ratio).sum(),
-    }
+        # How far the sampler is from the policy: with the same weights, by rounding, other kernels or a bug alone.
+        log_ratio = (policy - batch.sampler_logprobs).float()
+        ratio = log_ratio.exp()
+        return loss, {
+            **figures,
+            "importance_ratio/mean": ratio.sum(),
+            "importance_ratio/max": ratio.max() if len(ratio) else ratio.new_zeros(()),
+            "sampler_kl": kl_estimate(log_ratio).sum(),  # of the sampler from the policy, in nats
+            "entropy": scores.entropies.sum(),
+        }
 
 
 @dataclass(frozen=True, slots=True)
 class PreferenceLoss:
-    """DPO's loss; rows 2i and 2i + 1 of a micro-batch are the chosen and the rejected reply of pair i.
+    """DPO's loss; rows 2i and 2i + 1 of a micro-batch are the chosen and the rejected reply of pair i."""
 
-    Attributes:
-        beta: Strength of the implicit KL constraint.
-        kind: Loss of a pair, see `preference_loss`.
-        sft_weight: Weight of the likelihood of the chosen replies, which keeps it from falling along with that of the
-            rejected ones (arXiv:2404.19733).
-    """
-
-    beta: float = 0.1
-    kind: Literal["sigmoid", "hinge", "ipo"] = "sigmoid"
-    sft_weight: float = 0.0
+    beta: float
 
     needs_reference = True
     needs_entropy = False
@@ -343,14 +278,9 @@ class PreferenceLoss:
     def __call__(self, scores: Scores, batch: Batch) -> tuple[Tensor, Figures]:
         """See `Loss`."""
         assert batch.reference_logprobs is not None
-        per_row = row_means if self.kind == "ipo" else row_sums
-        log_ratios = per_row(scores.logprobs - batch.reference_logprobs, batch.rows, batch.num_rows).view(-1, 2)
-        losses = preference_loss(log_ratios, beta=self.beta, kind=self.kind)  # (pairs,)
+        of_tokens = scores.logprobs - batch.reference_logprobs  # (N,)
+        log_ratios = of_tokens.new_zeros(batch.num_rows).index_add(0, batch.rows, of_tokens).view(-1, 2)  # (pairs, 2)
         weight = batch.weights[0] if len(batch.weights) else 0.0  # the same for all tokens; none in a filler batch
-        loss = weight * losses.sum()
         margins = self.beta * (log_ratios[:, 0] - log_ratios[:, 1]).detach()
         figures = {"rewards/margins": margins.sum(), "rewards/accuracies": (margins > 0).float().sum()}
-        if self.sft_weight:
-            chosen = row_means(scores.logprobs, batch.rows, batch.num_rows)[::2]  # (pairs,)
-            loss = loss - self.sft_weight * weight * chosen.sum()
-        return loss, figures
+        return weight * preference_loss(log_ratios, beta=self.beta).sum(), figures

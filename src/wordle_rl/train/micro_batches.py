@@ -52,14 +52,10 @@ class Batch:
         pad_id: int,
         device: torch.device | str = "cpu",
     ) -> Batch:
-        """Build a batch from examples.
+        """Build a batch from at least one example; all have advantages, or none.
 
-        Args:
-            examples: At least one; all with advantages, or none. If some have target distributions, the tokens of the
-                others become distributions with probability 1.
-            row_weights: Weight of a trained token, one per example.
-            pad_id: Token id of the padding.
-            device: Device of the tensors.
+        If some have target distributions, the tokens of the others become distributions with probability 1.
+        `row_weights` has the weight of a trained token in each row.
         """
         width = max(2, *(len(example.token_ids) for example in examples))
         ids = np.full((len(examples), width), pad_id, dtype=np.int64)
@@ -108,12 +104,9 @@ class Batch:
 
 
 def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = False) -> list[list[Example]]:
-    """Cut the rows of a step into micro-batches of at most `size` rows; the loss of the step stays the same.
+    """Cut the rows of a step into micro-batches of at most `size` rows (0: all in one); the loss stays the same.
 
-    Args:
-        examples: The rows of the step.
-        size: Most rows of a micro-batch; 0: all in one.
-        sharing: Sort by tokens, for a learner that computes common prefixes once; otherwise sort by length.
+    `sharing`: for a learner that computes common prefixes once.
     """
     if sharing:
         ordered = sorted(examples, key=lambda example: tuple(example.token_ids))

@@ -35,14 +35,9 @@ def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
 def set_rate(
     optimizer: Optimizer, settings: OptimizerSettings, step: int, total_steps: int, part: Part = (0, 1)
 ) -> float:
-    """Set the learning rate for the step after `step` steps and return that of the first parameter group.
+    """Set the learning rate for the step after `step` of `total_steps` steps in a part of the schedule.
 
-    Args:
-        optimizer: Changed in place.
-        settings: The schedule.
-        step: Steps done in this part.
-        total_steps: Steps of this part.
-        part: Which part of the schedule this is.
+    Return that of the first parameter group.
     """
     number, parts = part
     factor = rate_factor(settings, number * total_steps + step, parts * total_steps)
@@ -59,9 +54,9 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
     """Return the learning rate at a step as a fraction of its peak, 0 to 1.
 
     Examples:
-        >>> fast = OptimizerSettings(warmup=0.0, schedule="stable_decay")
-        >>> [round(rate_factor(fast, step, 100), 2) for step in (0, 40, 70, 99)]
-        [1.0, 1.0, 0.51, 0.04]
+        >>> settings = OptimizerSettings(warmup=0.1, schedule="linear")
+        >>> [round(rate_factor(settings, step, 20), 2) for step in (0, 1, 2, 11)]
+        [0.5, 1.0, 1.0, 0.5]
     """
     warmup = round(settings.warmup if settings.warmup >= 1 else settings.warmup * total_steps)
     if step < warmup:
@@ -71,9 +66,7 @@ def rate_factor(settings: OptimizerSettings, step: int, total_steps: int) -> flo
         return 1.0
     if settings.schedule == "linear":
         return 1.0 - done
-    if settings.schedule == "cosine":
-        return 0.5 * (1.0 + math.cos(done * math.pi))
-    return 1.0 - 0.98 * max(0.0, (done - 0.4) / 0.6)  # stable_decay: constant for 40 %, then linear to 2 %
+    return 0.5 * (1.0 + math.cos(done * math.pi))  # cosine
 
 
 def wants_bf16(precision: Precision) -> bool:
@@ -136,13 +129,7 @@ class MuonWithAdamW(Optimizer):
 
 
 class GroupedMuon(torch.optim.Muon):
-    """`torch.optim.Muon` with the same options, state and update; only the order of the arithmetic differs.
-
-    Args:
-        params: Matrices.
-        dtype: Data type of the orthogonalisation.
-        options: Options of `torch.optim.Muon`.
-    """
+    """`torch.optim.Muon` with the same options, state and update; only the order of the arithmetic differs."""
 
     def __init__(self, params: list[torch.nn.Parameter], *, dtype: torch.dtype, **options: Any) -> None:
         super().__init__(params, **options)
@@ -186,13 +173,8 @@ def orthogonalised(
     """Approximate the nearest semi-orthogonal matrices: singular values end up between about 0.7 and 1.2.
 
     Args:
-        matrices: Shape (count, rows, columns).
-        num_steps: Number of Newton-Schulz iterations.
-        coefficients: Coefficients of x, x^3 and x^5 in the iterated polynomial.
-        eps: Least norm to divide by.
-
-    Returns:
-        Same shape.
+        matrices: Shape (count, rows, columns), like the result.
+        coefficients: Coefficients of x, x^3 and x^5 in the iterated polynomial (Newton-Schulz).
 
     Source: Muon, Jordan et al. 2024.
     """

@@ -130,14 +130,9 @@ def tree_attention(
 ) -> tuple[Tensor, None]:
     """Causal attention of every node along its rows, with the signature that transformers asks for.
 
-    Args:
-        query: Shape (1, heads, N, head_dim).
-        key: Shape (1, kv_heads, N, head_dim); `heads` is a multiple of `kv_heads`.
-        value: Like `key`, but head_dim can differ (multi-head latent attention).
-        scaling: Factor of the scores; None: 1 / sqrt(head_dim).
-
-    Returns:
-        Output of shape (1, N, heads, head_dim of values), zeros for padding nodes; and None in place of the weights.
+    Shapes are (1, heads, N, head_dim) for `query` and (1, kv_heads, N, head_dim) for `key` and `value`, whose head_dim
+    can differ (multi-head latent attention). The output has shape (1, N, heads, head_dim of values), zeros for padding
+    nodes; None stands in place of the weights.
     """
     prefix_tree = _TREE.get()
     (num_rows, width), places = prefix_tree.node_of.shape, prefix_tree.places
@@ -164,14 +159,7 @@ def tree_attention(
 def short_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
     """Causal attention by the plain formula: for about 100 tokens on a CPU, twice as fast as torch's fused kernel.
 
-    Args:
-        q: Shape (B, heads, T, d).
-        k: Shape (B, kv_heads, T, d); `heads` is a multiple of `kv_heads`.
-        v: Shape (B, kv_heads, T, d of values).
-        scaling: Factor of the scores.
-
-    Returns:
-        Shape (B, heads, T, d of values).
+    Shapes are (B, heads, T, d) for `q` and the result, (B, kv_heads, T, d) for `k` and `v`.
     """
     # Query heads that share keys become rows of one matrix product (grouped-query attention).
     (num_rows, heads, width, d), kv_heads = q.shape, k.shape[1]
@@ -234,15 +222,9 @@ def _is_changed(name: str, module: nn.Module) -> bool:
 
 
 def shared_logits(model: nn.Module, batch: SharedBatch, dtype: torch.dtype) -> Tensor:
-    """Logits of every node that predicts a trained token.
+    """Logits of every node that predicts a trained token, shape (M, V), float32, in the order of `batch.asked`.
 
-    Args:
-        model: A model for which `takes_shared_prefixes` is true.
-        batch: The tokens.
-        dtype: Type of matrix products and attention, float32 or bfloat16. Norms and the residual stream are float32.
-
-    Returns:
-        Shape (M, V), float32, in the order of `batch.asked`.
+    `dtype` is that of matrix products and attention; norms and the residual stream are float32.
     """
     network: Any = model.model
     x = network.embed_tokens(batch.tokens)  # (N, D)

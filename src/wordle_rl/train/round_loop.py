@@ -2,10 +2,10 @@
 
     for round in rounds:
         games = play(policy, starts)               # groups that share a secret and a start
-        rows, numbers = method.choose(games)       # expert_iteration.py, hindsight.py, dpo.py, distill.py
-        fit(learner, rows)                         # as SFT does, or on pairs
+        items, numbers = method.choose(games)      # expert_iteration.py, hindsight.py, dpo.py, distill.py
+        fit(learner, items, method.loss)           # as SFT does
 
-After playing, a round stores its rows; after training, its model and record. An interrupted training therefore resumes
+After playing, a round stores its items; after training, its model and record. An interrupted training therefore resumes
 inside the round in which it stopped. `Replay` adds teacher games to a round, against forgetting.
 
 Every board and word that a round trains on is recorded in labels.jsonl, in the row form of games. A guess of the
@@ -19,18 +19,15 @@ import random
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypedDict, Unpack
+from typing import Any, Protocol
 
-from transformers import PreTrainedModel
-
-from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RoundTraining, SFTTraining, seed_after
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
-from wordle_rl.env import PlayedTurn, Transcript
+from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_length
@@ -50,28 +47,9 @@ from wordle_rl.train.sft import fit
 from wordle_rl.train.starts import GameSetup, GroupStarts, record_secrets
 from wordle_rl.words.split import Split
 
-Row = dict[str, Any]
-"""Something to train on: fields of an `Example`, or of a pair."""
-
+Item = list[Example]
+"""Rows that share a batch: a game, the boards of a game, or the two replies of a pair. `rl.batch_size` counts items."""
 Numbers = dict[str, float]
-
-
-class RoundOptions(TypedDict, total=False):
-    """Arguments that every training by rounds passes on.
-
-    Attributes:
-        seed: Seed of secrets, initial states and sampling; 0 if left out.
-        report_to: Experiment trackers.
-        progress: Called with games played, games in all, and a note.
-        on_saved: Called with the directory of the whole model, before checkpoints are removed.
-        open_policy: Opens the sampler that plays a round; the learner's own if left out.
-    """
-
-    seed: int
-    report_to: Sequence[str]
-    progress: ProgressCallback | None
-    on_saved: Callable[[Path], None] | None
-    open_policy: OpenPolicy | None
 
 
 @dataclass(frozen=True)
@@ -90,14 +68,10 @@ class Round:
 class Method(Protocol):
     """The part of a training by rounds that differs between algorithms."""
 
-    needs_reference: bool
-    """True if its loss compares with the weights that the first round begins with."""
+    loss: Loss
 
-    def choose(self, played: Round) -> tuple[list[Row], Numbers]:
-        """Training rows made of these games, and metrics; no rows: the round teaches nothing."""
-
-    def fit(self, loop: TrainingLoop, rows: list[Row], seed: int, part: tuple[int, int]) -> bool:
-        """Train on the rows, from the last checkpoint of the loop on; False if that was stopped before its end."""
+    def choose(self, played: Round) -> tuple[list[Item], Numbers]:
+        """Return what to learn from these games, and metrics; no items: the round teaches nothing."""
 
 
 @dataclass(frozen=True)
@@ -110,19 +84,15 @@ class Record:
 
 
 class Rounds:
-    """One training by rounds.
+    """One training by rounds in one process.
 
     Args:
         name: Name of the algorithm, of its stage, and of its model's directory.
-        learner: The policy.
-        setup: Words, prompts, training secrets, solver.
-        settings: Rounds, games, reward.
-        run: Where metrics, games, checkpoints and the model go.
         outside_rate: Rate of secrets that are listed words outside the answers.
-        options: The rest.
-
-    Raises:
-        ConfigError: If several processes were launched.
+        seed: Seed of secrets, initial states and sampling.
+        progress: Called with games played, games in all, and a note.
+        on_saved: Called with the directory of the whole model, before checkpoints are removed.
+        open_policy: Opens the sampler that plays a round. None: the learner's own.
     """
 
     def __init__(
@@ -134,67 +104,46 @@ class Rounds:
         run: Run,
         *,
         outside_rate: float = 0.0,
-        **options: Unpack[RoundOptions],
+        seed: int = 0,
+        report_to: Sequence[str] = (),
+        progress: ProgressCallback | None = None,
+        on_saved: Callable[[Path], None] | None = None,
+        open_policy: OpenPolicy | None = None,
     ) -> None:
         check_alone(name)
         self.name, self.learner, self.setup, self.settings, self.run = name, learner, setup, settings, run
-        self.codec, self.seed = learner.codec, options.get("seed", 0)
-        self._report_to, self._progress = tuple(options.get("report_to", ())), options.get("progress")
-        self._on_saved = options.get("on_saved")
-        self._open_policy = options.get("open_policy") or learner.policy
+        self.codec, self.seed = learner.codec, seed
+        self._report_to, self._progress, self._on_saved = report_to, progress, on_saved
+        self._open_policy = open_policy or learner.policy
         self._schedule = settings.reward.schedule()
-        self._starts = GroupStarts(
-            setup.words,
-            setup.prompter,
-            setup.secrets,
-            self.seed,
-            outside_rate=outside_rate,
-            prefixes=setup.prefixes_of(settings.starts),
-            given_starts=setup.given_starts,
-            starts_fraction=setup.starts_fraction,
-        )
+        self._starts = GroupStarts(setup, settings.starts, seed, outside_rate=outside_rate)
         self.directory = run.directory / name
         self.checkpoints = self.directory / "checkpoints"
         self.record = Record()
 
-    def replay(self, fraction: float, most: int) -> Replay:
-        """Teacher games for all rounds.
-
-        Args:
-            fraction: Fraction of teacher games among all games of a round, 0 to below 1.
-            most: The most own games of any round.
-
-        Raises:
-            RunError: If there are no traces to draw from.
-        """
-        rounds = self.settings.rounds
-        return Replay(self.learner.model, self.codec, self.setup, fraction, most, rounds, self.run, self.seed)
-
     def train(self, method: Method) -> Path:
-        """Go through all rounds that are left and save the model to `<run>/<name>`.
+        """Go through all rounds that are left, save the model to `<run>/<name>`, and return that directory.
 
-        Returns:
-            The model directory.
-
-        Raises:
-            KeyboardInterrupt: After Ctrl-C: at once while games are played, else once what there is has been saved.
+        Ctrl-C stops at once while games are played, else once what there is has been saved.
         """
         with (
             held_interrupt() as stop,
             opened_trackers(self.run, self._report_to, self.name, self.directory) as trackers,
         ):
-            if method.needs_reference:
+            if method.loss.needs_reference:
                 self.learner.remember_start()  # before the weights of a round are loaded
             self._resume()
             while self.record.rounds < self.settings.rounds and not stop.wanted:
                 number = self.record.rounds + 1
                 stored = self._stored(number)
                 if not stored.is_file():
-                    head, rows = self._play(method, number, stop)
-                    write_jsonl(stored, [head, *rows])
+                    head, items = self._play(method, number, stop)
+                    write_jsonl(stored, [head, *({"examples": [*map(_row_of, item)]} for item in items)])
+                # Read it back even if it was just written, so that a resumed training learns from the same values.
                 head, *rows = read_jsonl(stored)
+                items = [[Example(**example) for example in row["examples"]] for row in rows]
                 started = time.perf_counter()
-                found = self._fit(method, rows, number, stop)
+                found = self._fit(method.loss, items, number, stop)
                 if found is None:
                     break
                 numbers = {**head["numbers"], **found, "seconds/training": time.perf_counter() - started}
@@ -207,8 +156,8 @@ class Rounds:
         drop_checkpoints(self.checkpoints)
         return self.directory
 
-    def _play(self, method: Method, number: int, stop: StopRequest) -> tuple[dict[str, Any], list[Row]]:
-        """Play the games of a round and choose what to learn from them."""
+    def _play(self, method: Method, number: int, stop: StopRequest) -> tuple[dict[str, Any], list[Item]]:
+        # Play the games of a round and choose what to learn from them.
         started = time.perf_counter()
         seed = random.Random(f"{self.seed}:{number}").getrandbits(31)
         with self._open_policy(self.settings.sampling, seed) as (sampler, max_prompt_tokens):
@@ -221,7 +170,8 @@ class Rounds:
             games = [game for group in groups for game in group]
             failed = check_some_played(games, [t.error for t in trajectories if t.error is not None], f"round {number}")
             self._log_samples(groups, number)
-            rows, chosen = method.choose(Round(number, groups, sampler, seed))
+            # DPO samples further replies of the same policy, so choose before its sampler closes.
+            items, chosen = method.choose(Round(number, groups, sampler, seed))
         found = measured(games, self.setup.words)
         compliance = max(found.means["format_compliance"], self.record.best_compliance or 0.0)
         record = Record(number, compliance, self.record.cumulative_wins + found.num_wins)
@@ -233,10 +183,12 @@ class Rounds:
             **failed,
             "seconds/play": time.perf_counter() - started,
         }
-        return {"record": asdict(record), "numbers": numbers}, rows
+        return {"record": asdict(record), "numbers": numbers}, items
 
-    def _fit(self, method: Method, rows: list[Row], number: int, stop: StopRequest) -> Numbers | None:
-        """Train on the rows of a round; the means of its steps' numbers, or None if that was stopped."""
+    def _fit(self, loss: Loss, items: list[Item], number: int, stop: StopRequest) -> Numbers | None:
+        # Train on the items of a round. Return the means of its steps' numbers, or None if that was stopped.
+        if stop.wanted:
+            return None
         logged: dict[str, list[float]] = {}
 
         def write(_step: int, row: dict[str, Any]) -> None:
@@ -247,28 +199,28 @@ class Rounds:
         def progress(step: int, steps: int, note: str) -> None:
             self._report(self._games_until(number), f"round {number}: step {step} of {steps}, {note}")
 
-        if rows and not stop.wanted:
-            loop = TrainingLoop(
-                self.learner,
-                self.run,
-                self.name,
-                self.checkpoints / f"round-{number}-training",
-                stop=stop,
-                progress=progress,
-                write=write,
+        if items:
+            directory = self.checkpoints / f"round-{number}-training"
+            loop = TrainingLoop(self.learner, self.run, self.name, directory, stop=stop, progress=progress, write=write)
+            wanted = self.settings
+            settings = SFTTraining(
+                epochs=wanted.epochs,
+                batch_size=wanted.batch_size,
+                micro_batch_size=wanted.micro_batch_size,
+                optimizer=wanted.optimizer,
+                logging_steps=1,
             )
-            part = (self.record.rounds, self.settings.rounds)
-            if not method.fit(loop, rows, seed_after(self.seed, number), part):
+            # The optimizer's state is new in each round; the schedule of its rate spans them all.
+            part = (self.record.rounds, wanted.rounds)
+            if not fit(loop, items, settings, loss=loss, seed=seed_after(self.seed, number), part=part):
                 return None
-        elif stop.wanted:
-            return None
         return {
             name: sum(values) if name == "skipped_steps" else statistics.fmean(values)
             for name, values in logged.items()
         }
 
     def _log_samples(self, groups: Sequence[list[Scored]], number: int) -> None:
-        """Write some games of a round, evenly spaced."""
+        # Some games of a round, evenly spaced.
         rows = [(place, game) for place, group in enumerate(groups) for game in range(len(group))]
         every = max(1, len(rows) // max(1, self.settings.sample_games))
         for place, game in rows[::every][: self.settings.sample_games]:
@@ -291,17 +243,11 @@ class Rounds:
             if stop.wanted:
                 raise KeyboardInterrupt
 
-        return play(
-            starts,
-            self.setup.words,
-            self.setup.prompter,
-            sampler,
-            max_prompt_tokens=max_prompt_tokens,
-            on_finished=count,
-        )
+        words, prompter = self.setup.words, self.setup.prompter
+        return play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens, on_finished=count)
 
     def _finish(self, record: Record, numbers: Numbers) -> None:
-        """Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory."""
+        # Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory.
         directory = self.checkpoints / f"round-{record.rounds}"
         self.learner.save_model(directory)
         self.run.append("metrics.jsonl", {"stage": self.name, "step": record.rounds, **numbers})
@@ -314,10 +260,8 @@ class Rounds:
         self._report(self._games_until(record.rounds), won)
 
     def _resume(self) -> None:
-        """Take the weights and the record of the last finished round, if there is one.
-
-        What an unfinished round has logged and will log again is removed: all of it, or its training's part.
-        """
+        # Take the weights and the record of the last finished round. What an unfinished round has logged and will log
+        # again is removed: all of it, or its training's part.
         if number := rounds_done(self.checkpoints):
             last = self.checkpoints / f"round-{number}"
             self.learner.load_model(last)
@@ -328,7 +272,7 @@ class Rounds:
         rewind(self.run.directory, {"metrics.jsonl": {name: done + 1}, **games})
 
     def _stored(self, number: int) -> Path:
-        """File in which a round keeps its training rows, once its games are played."""
+        # A round keeps its items here, once its games are played.
         return self.checkpoints / f"round-{number}.jsonl"
 
     def _report(self, games: int, note: str) -> None:
@@ -345,39 +289,9 @@ def rounds_done(checkpoints: Path) -> int:
     return max((int(path.parent.name.removeprefix("round-")) for path in finished), default=0)
 
 
-def fit_round(
-    loop: TrainingLoop,
-    items: Sequence[Sequence[Example]],
-    wanted: RoundTraining,
-    seed: int,
-    part: tuple[int, int],
-    loss: Loss | None = None,
-) -> bool:
-    """Train on what a round chose; False if that was stopped before its end.
-
-    The optimizer's state is new in each round, the schedule of its rate spans them all.
-
-    Args:
-        loop: Of the round.
-        items: What shares a batch: the rows of a game, or a pair. `batch_size` counts these.
-        wanted: Epochs, batch, optimizer.
-        seed: Seed of the batch order.
-        part: The round, as a part of the schedule.
-        loss: What to minimise; None: cross-entropy.
-    """
-    settings = SFTTraining(
-        epochs=wanted.epochs,
-        batch_size=wanted.batch_size,
-        micro_batch_size=wanted.micro_batch_size,
-        optimizer=wanted.optimizer,
-        logging_steps=1,
-    )
-    return fit(loop, items, settings, loss=loss, seed=seed, part=part)
-
-
-def row_of(example: Example) -> Row:
-    """An example as a row of a round's file; `asdict` is slow here, as it copies every token."""
-    row: Row = {"token_ids": list(example.token_ids), "loss_mask": list(example.loss_mask)}
+def _row_of(example: Example) -> dict[str, Any]:
+    # `asdict` is slow here, as it copies every token.
+    row: dict[str, Any] = {"token_ids": list(example.token_ids), "loss_mask": list(example.loss_mask)}
     if example.soft_targets:
         row["soft_targets"] = [[list(pair) for pair in target] for target in example.soft_targets]
     return row
@@ -387,58 +301,35 @@ _NO_LIMIT = 1 << 30
 
 
 class Replay:
-    """Teacher games added to those of a round, different ones in each round while there are enough.
+    """Teacher games of traces.jsonl beside those of a round, different ones in each round while there are enough.
 
     Args:
-        model: The policy, whose context bounds a game.
-        codec: Its tokenizer and template.
-        setup: Prompts.
         fraction: Fraction of teacher games among all games of a round, 0 to below 1.
         most: The most own games of any round.
-        rounds: Total number of rounds.
-        run: The run whose traces.jsonl holds them.
-        seed: Seed of the draw.
-
-    Raises:
-        RunError: If there are no traces to draw from.
     """
 
-    def __init__(
-        self,
-        model: PreTrainedModel,
-        codec: ChatCodec,
-        setup: GameSetup,
-        fraction: float,
-        most: int,
-        rounds: int,
-        run: Run,
-        seed: int,
-    ) -> None:
-        self._model, self._codec, self._prompter = model, codec, setup.prompter
+    def __init__(self, rounds: Rounds, fraction: float, most: int) -> None:
+        self._rounds = rounds
         self._per_game = fraction / (1 - fraction)  # teacher games per game of the round
         self._most = math.ceil(most * self._per_game)
-        self._games = draw_games(run.directory / "traces.jsonl", self._most * rounds, seed) if self._most else []
+        count, path = self._most * rounds.settings.rounds, rounds.run.directory / "traces.jsonl"
+        self._games = draw_games(path, count, rounds.seed) if count else []
 
-    def __call__(self, games: int, number: int) -> list[Example]:
-        """The teacher games to add to this many own games in a round; `number` counts from 1."""
-        count = round(games * self._per_game)
-        if not count or not self._games:
-            return []
-        first = (number - 1) * self._most
-        chosen = [self._games[(first + i) % len(self._games)] for i in range(count)]
-        limit = context_length(self._model) or _NO_LIMIT
-        return encode_traces(chosen, self._prompter, self._codec, limit).examples
+    def add(self, items: list[Item], games: int, number: int) -> tuple[list[Item], Numbers]:
+        """Add teacher games to the items made of a number of games in a round; `number` counts from 1."""
+        count, first = round(games * self._per_game), (number - 1) * self._most
+        chosen = [self._games[(first + i) % len(self._games)] for i in range(count if self._games else 0)]
+        prompter, limit = self._rounds.setup.prompter, context_length(self._rounds.learner.model) or _NO_LIMIT
+        replayed = encode_traces(chosen, prompter, self._rounds.codec, limit).examples
+        numbers = {"own_examples": float(len(items)), "all_examples": float(len(items) + len(replayed))}
+        return [*items, *([example] for example in replayed)], numbers
 
 
 def draw_games(path: Path, count: int, seed: int) -> list[GameRecord]:
-    """Draw up to `count` traces from a file, each as likely as any other, in one reading.
-
-    Raises:
-        RunError: If the file is missing or damaged.
-    """
+    """Draw up to `count` traces from a file, each as likely as any other, in one reading."""
     rng = random.Random(seed)
     drawn: list[GameRecord] = []
-    for place, trace in enumerate(read_traces(path)):
+    for place, trace in enumerate(read_traces(path)):  # reservoir sampling
         if place < count:
             drawn.append(trace)
         elif (other := rng.randrange(place + 1)) < count:
@@ -452,43 +343,21 @@ def names_strict(turns: Iterable[PlayedTurn], split: Split) -> bool:
     return any(split.strict_words_in(played.turn.guess, played.reply) for played in turns)
 
 
-def game_label(transcript: Transcript) -> dict[str, Any]:
-    """A game of which every sound own turn is trained on, as a row."""
-    turns = [
-        _turn_row(played.turn, taught=not (played.is_prefix or played.overlong or played.turn.outcome.broke_rules))
-        for played in transcript.turns
-    ]
-    return {"secret": transcript.secret, "turns": turns}
+def label(secret: str, turns: Iterable[tuple[Turn, bool]], **more: Any) -> dict[str, Any]:
+    """Make a row of labels.jsonl from turns, and whether each is trained on."""
+    rows = [TurnRecord(turn.guess, turn.marks, taught, outcome=turn.outcome).to_row() for turn, taught in turns]
+    return {"secret": secret, **more, "turns": rows}
 
 
 def board_label(board: Sequence[Turn], guess: str, secret: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """A guess that is trained on at a board which is not, as a row.
-
-    `others` are the other words of the distribution that is learnt there.
-    """
-    named = {"guess": guess, "marks": None, **({"others": [*others]} if others else {})}
-    return {"secret": secret, "turns": [*(_turn_row(turn, taught=False) for turn in board), named]}
-
-
-def secret_label(transcript: Transcript, boards: Collection[int], kept: Collection[int] = ()) -> dict[str, Any]:
-    """A game whose boards are trained on with its secret as the label, as a row.
-
-    Args:
-        transcript: The game.
-        boards: Boards with the secret as their label, by their number of turns.
-        kept: Boards at which the game's own guess is trained on.
-    """
-    longest = max((*boards, *(board + 1 for board in kept)), default=0)
-    turns = [_turn_row(played.turn, taught=number in kept) for number, played in enumerate(transcript.turns[:longest])]
-    return {"secret": transcript.secret, "boards_taught": sorted(boards), "turns": turns}
+    """Make the row of a guess that is trained on at a board which is not; `others` share its distribution."""
+    row = label(secret, ((turn, False) for turn in board))
+    row["turns"].append({"guess": guess, "marks": None, **({"others": [*others]} if others else {})})
+    return row
 
 
 def record_labels(run: Run, stage: str, number: int, labels: Iterable[dict[str, Any]]) -> None:
     """Append a round's labels to labels.jsonl; a round that is chosen again after a stop is written again."""
     (run.directory / LABELS_FILE).touch()  # a round without labels is no missing record
-    for label in labels:
-        run.append(LABELS_FILE, {"stage": stage, "step": number - 1, **label})
-
-
-def _turn_row(turn: Turn, *, taught: bool) -> dict[str, Any]:
-    return TurnRecord(turn.guess, turn.marks, taught, outcome=turn.outcome).to_row()
+    for row in labels:
+        run.append(LABELS_FILE, {"stage": stage, "step": number - 1, **row})

@@ -47,12 +47,9 @@ class Board:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Metrics of some games.
+    """Metrics of some games: means by name, and how many games were won.
 
-    Attributes:
-        means: Means by name.
-        denominators: Number of games or replies that a mean is over, for each mean that is not over all games.
-        num_wins: Number of games won.
+    `denominators` has the number of games or replies that a mean is over, for each mean that is not over all games.
     """
 
     means: dict[str, float]
@@ -61,19 +58,7 @@ class Measured:
 
 
 def check_some_played(games: Sequence[Scored], failed: Sequence[str], step: str) -> dict[str, float]:
-    """Count games dropped because sampling failed (endpoint error, timeout).
-
-    Args:
-        games: The games that were played.
-        failed: The reason for each game that failed.
-        step: Name of the step, for the message.
-
-    Returns:
-        `failed_games`, if there are any; otherwise nothing.
-
-    Raises:
-        RunError: If no game could be played.
-    """
+    """Count games dropped because sampling failed (endpoint error, timeout), as metrics; refuse if no game is left."""
     if not games:
         why = f": {failed[0]}" if failed else ""
         raise RunError(f"no game of {step} could be played{why}; fix the sampler and run again to resume from there")
@@ -140,24 +125,10 @@ def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
 
 
 @dataclass(frozen=True, slots=True)
-class PlayedGame:
-    """A game before it is scored.
-
-    Attributes:
-        trajectory: The game. With candidates, it has one segment for each of them.
-        candidate_values: With candidates, their values for each own turn; otherwise empty.
-    """
-
-    trajectory: Trajectory
-    candidate_values: tuple[TurnValues, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Group:
     """Scored games that share a secret and an initial state.
 
     Attributes:
-        games: The games that did not fail.
         reward_std: Standard deviation of their total rewards; with candidates, of the values within a turn, averaged
             over turns.
         is_constant: True if every advantage is zero, so that there is nothing to learn.
@@ -170,70 +141,60 @@ class Group:
     failed: tuple[str, ...] = ()
 
 
-def score_group(group: Sequence[PlayedGame], rubric: Rubric, setup: GameSetup, settings: GRPOTraining) -> Group:
+def score_group(
+    group: Sequence[Trajectory],
+    rubric: Rubric,
+    setup: GameSetup,
+    settings: GRPOTraining,
+    candidates: Sequence[Sequence[TurnValues]] = (),
+) -> Group:
     """Score the games of a group and compare them.
 
-    Games whose sampling failed or whose reward is not finite are dropped; the others form the baseline.
-
-    Args:
-        group: Games that share a secret and an initial state.
-        rubric: The rewards of this step.
-        setup: Words and solver.
-        settings: `credit` and `scale_advantages`; with `turn_candidates` above 1, compare candidates instead.
+    Games whose sampling failed or whose reward is not finite are dropped; the others form the baseline. With
+    `turn_candidates` above 1, the candidates of a turn are compared instead: `candidates` has their values, for each
+    own turn of each game.
     """
-    failed = [game.trajectory.error for game in group if game.trajectory.error is not None]
-    played = [game for game in group if game.trajectory.error is None]
-    scored = [(game, rubric.score(game.trajectory.transcript, setup.solver)) for game in played]
-    finite = [(game, reward) for game, reward in scored if _is_finite(game, reward)]
-    failed += ["its reward is not finite"] * (len(scored) - len(finite))
-    group, rewards = [game for game, _ in finite], [reward for _, reward in finite]
-    live: list[int | None] = [None] * len(group)
+    games: list[tuple[Trajectory, RewardBreakdown, Sequence[TurnValues]]] = []
+    failed: list[str] = []
+    for trajectory, turns in zip(group, candidates or [()] * len(group), strict=True):
+        if trajectory.error is not None:
+            failed.append(trajectory.error)
+            continue
+        reward = rubric.score(trajectory.transcript, setup.solver)
+        numbers = (reward.total, *reward.turn_rewards, *(value for turn in turns for value in turn))
+        if all(map(math.isfinite, numbers)):
+            games.append((trajectory, reward, turns))
+        else:
+            failed.append("its reward is not finite")
+    live: list[int | None] = [None] * len(games)
     std = 0.0
-    if len(group) < (2 if settings.turn_candidates == 1 else 1):  # nothing to compare with
-        advantages = [(0.0,) * len(reward.turn_rewards) for reward in rewards]
+    if len(games) < (2 if settings.turn_candidates == 1 else 1):  # nothing to compare with
+        advantages = [(0.0,) * len(reward.turn_rewards) for _, reward, _ in games]
     elif settings.turn_candidates > 1:
-        advantages = [candidate_advantages(game.candidate_values) for game in group]
-        std = statistics.fmean(statistics.pstdev(values) for game in group for values in game.candidate_values)
+        # Each value above the mean of its turn.
+        advantages = [tuple(value - statistics.fmean(turn) for turn in turns for value in turn) for *_, turns in games]
+        std = statistics.fmean(statistics.pstdev(values) for *_, turns in games for values in turns)
     else:
-        live = [num_live_turns(game.trajectory.transcript, setup) for game in group]
-        advantages = _game_advantages(rewards, live, settings)
-        std = statistics.pstdev(reward.total for reward in rewards)
-    trajectories = [game.trajectory for game in group]
-    games = [Scored(*of) for of in zip(trajectories, rewards, advantages, live, strict=True)]
-    return Group(games, std, is_constant(advantages), tuple(failed))
-
-
-def _is_finite(game: PlayedGame, reward: RewardBreakdown) -> bool:
-    values = (reward.total, *reward.turn_rewards, *(value for turn in game.candidate_values for value in turn))
-    return all(map(math.isfinite, values))
-
-
-def candidate_advantages(values: Sequence[TurnValues]) -> TurnValues:
-    """Centre the values of the candidates within each turn, and concatenate the turns.
-
-    Examples:
-        >>> candidate_advantages([(0.0, 1.0), (0.25, 0.25)])
-        (-0.5, 0.5, 0.0, 0.0)
-    """
-    return tuple(value - statistics.fmean(turn) for turn in values for value in turn)
-
-
-def _game_advantages(
-    rewards: Sequence[RewardBreakdown], live: Sequence[int | None], settings: GRPOTraining
-) -> list[TurnValues]:
-    # Only live turns enter the baseline; the turns after them get 0.0.
-    compared = [reward.turn_rewards[:turns] for reward, turns in zip(rewards, live, strict=True)]
-    advantages = find_credit(settings.credit)(compared, scale=settings.scale_advantages)
-    return [
-        values + (0.0,) * (len(reward.turn_rewards) - len(values))
-        for values, reward in zip(advantages, rewards, strict=True)
+        live = [num_live_turns(trajectory.transcript, setup) for trajectory, *_ in games]
+        # Only live turns enter the baseline; the turns after them get 0.0.
+        compared = [reward.turn_rewards[:count] for (_, reward, _), count in zip(games, live, strict=True)]
+        credited = find_credit(settings.credit)(compared, scale=settings.scale_advantages)
+        advantages = [
+            values + (0.0,) * (len(reward.turn_rewards) - len(values))
+            for values, (_, reward, _) in zip(credited, games, strict=True)
+        ]
+        std = statistics.pstdev(reward.total for _, reward, _ in games)
+    scored = [
+        Scored(trajectory, reward, values, count)
+        for (trajectory, reward, _), values, count in zip(games, advantages, live, strict=True)
     ]
+    return Group(scored, std, is_constant(advantages), tuple(failed))
 
 
 def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
-    """Count the own turns to train on, at least 1.
+    """Count the own turns to train on, at least 1: those at which some answer still fits the board.
 
-    These are all of them or, if the secret is outside the answers, those at which some answer still fits the board.
+    Only on boards of secrets outside the answers none may fit.
     """
     if transcript.secret in setup.words.answer_index:
         return len(transcript.own_turns)
@@ -243,10 +204,7 @@ def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
 def rows_of(game: Scored, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:
     """Convert a scored game to sequences to learn from: one per transcript, or one per turn in state shape.
 
-    Args:
-        game: A `Scored` game.
-        codec: Knows the ids that end a turn.
-        mask_overlong: Leave replies that were cut at the token limit out of the loss.
+    With `mask_overlong`, replies that were cut at the token limit are left out of the loss.
     """
     rows = []
     for segment in game.trajectory.segments:

@@ -26,7 +26,7 @@ from wordle_rl.runs.distributed import is_first, num_processes, process_index
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
-from wordle_rl.train.checkpoints import drop_checkpoints, last_step
+from wordle_rl.train.checkpoints import last_step
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop, held_interrupt
 from wordle_rl.train.loss import CrossEntropy, Loss
@@ -46,28 +46,14 @@ def train_sft(
     progress: ProgressCallback | None = None,
     on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Train on examples and save the model to `<run>/sft`.
+    """Train on examples, save the model to `<run>/sft`, and return that directory.
 
     An interrupted training resumes where it stopped.
 
     Args:
-        learner: The model to train.
-        examples: Token sequences with loss masks.
-        settings: Batch, optimizer, how often to save and validate.
-        run: Takes metrics, checkpoints and the model.
         validation: Held-out games whose loss is logged. They do not influence the final weights.
         seed: Seed of the batch order.
-        report_to: Experiment trackers.
-        progress: Called after every step.
         on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
-
-    Returns:
-        The model directory.
-
-    Raises:
-        ConfigError: If there are no examples.
-        RunError: If the loss is not finite for too many steps in a row.
-        KeyboardInterrupt: After Ctrl-C, once a checkpoint is saved.
     """
     if not examples:
         raise ConfigError("there are no games to train on; make more traces or relax the limits")
@@ -86,11 +72,7 @@ def train_sft(
             trackers=trackers,
         )
         fit(loop, [[example] for example in examples], settings, validation=validation, seed=seed)
-    learner.save_model(directory)
-    if is_first():
-        if on_saved is not None:
-            on_saved(directory)
-        drop_checkpoints(directory / "checkpoints")
+    loop.finish(on_saved)
     return directory
 
 
@@ -104,22 +86,16 @@ def fit(
     seed: int = 0,
     part: tuple[int, int] = (0, 1),
 ) -> bool:
-    """Train on items from the last checkpoint on.
+    """Train on items from the last checkpoint on; return False if the user stopped it before the end.
 
     Args:
-        loop: The loop of the training.
         items: Examples that must stay together: one game, the boards of a game, a pair. `batch_size` counts items.
-        settings: Batch, epochs, optimizer.
-        loss: The loss to minimise. None: cross-entropy.
+        loss: None: cross-entropy.
         validation: Held-out games whose loss is logged.
-        seed: Seed of the batch order.
         part: Which part of the learning rate schedule this training is.
-
-    Returns:
-        False if the user stopped it before the end.
     """
     lengths = [max(len(example.token_ids) for example in item) for item in items]
-    learner, plan, loss = loop.learner, Plan.of(lengths, settings, seed), loss or CrossEntropy()
+    learner, plan, loss = loop.learner, Plan(lengths, *settings.batches, settings.epochs, seed), loss or CrossEntropy()
     learner.start(settings.optimizer, plan.total_steps, part)
     done, _ = loop.restore()
 
@@ -153,9 +129,6 @@ class Plan:
     Attributes:
         lengths: Length of each game (or other item) in tokens.
         batch_size: Games per batch and process.
-        batches_per_step: Batches per optimizer step.
-        epochs: Passes over all games.
-        seed: Seed of the order.
     """
 
     lengths: Sequence[int]
@@ -163,11 +136,6 @@ class Plan:
     batches_per_step: int
     epochs: float
     seed: int
-
-    @classmethod
-    def of(cls, lengths: Sequence[int], settings: SFTTraining, seed: int) -> Plan:
-        """Create the plan of the settings."""
-        return cls(lengths, *settings.batches, settings.epochs, seed)
 
     @property
     def games_per_step(self) -> int:

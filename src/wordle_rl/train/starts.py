@@ -9,10 +9,9 @@ are as frequent as short ones.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +33,6 @@ class GameSetup:
     """Context and secrets of the games of a training.
 
     Attributes:
-        context: Words, split, prompts and solver.
         secrets: The secrets to train on.
         validation: Secrets that checkpoint selection plays, with some of `secrets` and `rehearsal`.
         rehearsal: Training secrets of SFT that this training does not use.
@@ -48,10 +46,6 @@ class GameSetup:
     rehearsal: Sequence[str] = ()
     given_starts: Sequence[InitialState] = ()
     starts_fraction: float = 0.0
-
-    def prefixes_of(self, settings: StartSettings) -> PrefixGuesses:
-        """Return the function that draws the prefix guesses of groups."""
-        return PrefixGuesses(self.words, self.solver, settings, hard_mode=self.prompter.rules.hard_mode)
 
     @property
     def words(self) -> WordList:
@@ -72,44 +66,24 @@ class GameSetup:
 class GroupStarts:
     """Draws the initial states of each step.
 
-    Args:
-        words: The word lists.
-        prompter: Wording and rules.
-        secrets: Answers to choose secrets from.
-        seed: Seed and step determine a draw, given the same priorities.
-        prioritized_fraction: See `SecretPicker`.
-        outside_rate: Fraction of secrets that are listed words outside the answers.
-        max_prefix_guesses: Prefix each group with 0 to this many random guesses.
-        prefixes: Draws the prefix guesses of a group, given its secret, instead of random ones.
-        given_starts: Initial states from a file.
-        starts_fraction: Fraction of groups that take one of `given_starts`.
-
-    Raises:
-        ValueError: If there are no secrets.
+    Seed and step determine a draw, given the same priorities. `prioritized_fraction` is that of `SecretPicker`;
+    `outside_rate` of the secrets are listed words outside the answers.
     """
 
     def __init__(
         self,
-        words: WordList,
-        prompter: Prompter,
-        secrets: Iterable[str],
+        setup: GameSetup,
+        settings: StartSettings,
         seed: int,
         *,
         prioritized_fraction: float = 0.0,
         outside_rate: float = 0.0,
-        max_prefix_guesses: int = 0,
-        prefixes: Callable[[str, random.Random], tuple[str, ...]] | None = None,
-        given_starts: Sequence[InitialState] = (),
-        starts_fraction: float = 0.0,
     ) -> None:
-        self._words, self._seed, self._outside_rate = words, seed, outside_rate
-        hard_mode = prompter.rules.hard_mode
-        self._prefixes = prefixes or (
-            lambda secret, rng: random_given(words, secret, rng, max_prefix_guesses, hard_mode=hard_mode)
-        )
-        self._given_starts, self._starts_fraction = given_starts, starts_fraction
-        self._given_boards = frozenset(start for start in given_starts if start.prefix_guesses)
-        self.picker = SecretPicker(list(secrets), prioritized_fraction, seed)
+        self._setup, self._seed, self._outside_rate = setup, seed, outside_rate
+        hard_mode = setup.prompter.rules.hard_mode
+        self._prefixes = PrefixGuesses(setup.words, setup.solver, settings, hard_mode=hard_mode)
+        self._given_boards = frozenset(start for start in setup.given_starts if start.prefix_guesses)
+        self.picker = SecretPicker(setup.secrets, prioritized_fraction, seed)
 
     def draw(
         self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
@@ -117,7 +91,6 @@ class GroupStarts:
         """Draw one start per group.
 
         Args:
-            num_groups: Number of groups.
             step: Optimizer step, or round.
             process: Rank of this process; each draws groups of its own.
             refill: 0 for the first draw of a step, then 1, 2, … for redraws.
@@ -128,16 +101,16 @@ class GroupStarts:
         secrets = self.picker.pick(num_groups, step, process, refill)
         starts = [
             InitialState(secret, self._prefixes(secret, rng))
-            for secret in with_outside(secrets, self._words, self._outside_rate, rng)
+            for secret in with_outside(secrets, self._setup.words, self._outside_rate, rng)
         ]
-        return self._with_given(starts, draw_numbers(step, process, refill)) if self._given_starts else starts
-
-    def _with_given(self, starts: Sequence[InitialState], numbers: Sequence[int]) -> list[InitialState]:
+        if not self._setup.given_starts:
+            return starts
         # A random stream of its own: with or without a file, the other draws are the same.
-        rng = random.Random(":".join(map(str, (self._seed, *numbers, "given"))))
-        places = [place for place in range(len(starts)) if rng.random() < self._starts_fraction]
-        draw = rng.choices if len(places) > len(self._given_starts) else rng.sample
-        replaced = dict(zip(places, draw(self._given_starts, k=len(places)), strict=True))
+        rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill), "given"))))
+        given = self._setup.given_starts
+        places = [place for place in range(len(starts)) if rng.random() < self._setup.starts_fraction]
+        draw = rng.choices if len(places) > len(given) else rng.sample
+        replaced = dict(zip(places, draw(given, k=len(places)), strict=True))
         return [replaced.get(place, start) for place, start in enumerate(starts)]
 
     def note(self, transcript: Transcript, reward_std: float) -> None:
@@ -145,14 +118,6 @@ class GroupStarts:
         # A group that began on a board from a file says nothing about its secret from the empty board.
         if transcript.secret in self.picker and start_of(transcript) not in self._given_boards:
             self.picker.update(transcript.secret, reward_std)
-
-    def state(self) -> dict[str, Any]:
-        """Return the priorities for a checkpoint."""
-        return {"priorities": self.picker.state()}
-
-    def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state` returned."""
-        self.picker.load_state(state["priorities"])
 
 
 def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Sequence[str]) -> None:
@@ -173,9 +138,6 @@ def random_given(
     """Draw 0 to `max_prefix_guesses` distinct answers, none of them the secret, as turns already played.
 
     Args:
-        words: The word lists.
-        secret: The secret of the game.
-        rng: The random stream.
         max_prefix_guesses: Most guesses, `before` included.
         hard_mode: Each guess must follow the hints of those before it. If no answer does, fewer are drawn.
         before: Guesses that come first. They are not part of the result.
@@ -207,13 +169,8 @@ class SecretPicker:
     The priority of a secret is a running mean of the reward std of its groups, or the reward that a greedy probe lost
     on it.
 
-    Args:
-        secrets: Distinct secrets to choose from.
-        prioritized_fraction: Fraction of draws in proportion to priority; the rest is uniform.
-        seed: Seed and step determine a draw, given the same priorities.
-
-    Raises:
-        ValueError: If there are no secrets.
+    Seed and step determine a draw, given the same priorities. `prioritized_fraction` of the draws go in proportion to
+    priority; the rest is uniform.
     """
 
     _MEMORY = 0.5  # weight of the old value in the running mean
@@ -233,13 +190,10 @@ class SecretPicker:
         return secret in self._index
 
     def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
-        """Draw `count` secrets, without repeats within a process as long as there are enough.
-
-        `refill` is 0 for the first draw of a step, then 1, 2, … for redraws.
-        """
+        """Draw secrets, without repeats within a process as long as there are enough; see `GroupStarts.draw`."""
         rng = np.random.default_rng([self._seed, *draw_numbers(step, process, refill)])
         weights = self.weights()
-        repeats = count > int(np.count_nonzero(weights))
+        repeats = count > int(np.count_nonzero(weights))  # numpy refuses more distinct draws than there are
         drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
         return [self._secrets[i] for i in drawn]
 
@@ -302,14 +256,7 @@ _NOISE = (0.25, 0.25, 0.5, 0.75)
 
 
 class PrefixGuesses:
-    """Draws the prefix guesses of a group.
-
-    Args:
-        words: The word lists.
-        solver: Gives a consistent player its candidates; a random player does not use it.
-        settings: Most guesses, the player, and the number of openers.
-        hard_mode: Each guess must follow the hints of those before it.
-    """
+    """Draws the prefix guesses of a group. In hard mode each guess follows the hints of those before it."""
 
     def __init__(self, words: WordList, solver: Solver, settings: StartSettings, *, hard_mode: bool = False) -> None:
         self._words, self._solver, self._hard_mode = words, solver, hard_mode

@@ -40,7 +40,6 @@ class StartBoards:
     """The usable rows of a file, in order, and how many were left out.
 
     Attributes:
-        path: The file.
         starts: Initial states; finished games and bare secrets have no prefix guesses.
         rejected: Number of rows left out, by reason.
         notes: Number of rows that are used differently than the file says, by remark.
@@ -85,12 +84,7 @@ class StartBoards:
 
 
 def start_boards_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
-    """Read the rows of a file that groups of a run can start from.
-
-    Raises:
-        RunError: If a line has none of the known forms.
-        ConfigError: If there is no such file, or none of its rows can be used.
-    """
+    """Read the rows of a file that groups of a run can start from."""
     outside, opening = config.training.learns_without_wins, context.prompter.opening()
     found = read_start_boards(path, context.words, context.split, config.game.rules, outside=outside, opening=opening)
     return found.limited(config.rl.max_secrets)
@@ -106,20 +100,13 @@ def read_start_boards(
     opening: object = None,
     setting: str = "rl.starts.file",
 ) -> StartBoards:
-    """Read the initial states that groups can start from.
+    """Read the initial states that groups can start from; refuse a file without any.
 
     Args:
-        path: Any source of rows (see `row_files`).
-        words: The word lists.
-        split: Their split; rows with validation and test secrets are left out.
-        rules: Rules of the games.
+        split: Rows with validation and test secrets are left out.
         outside: Allow secrets that are listed words outside the answers.
         opening: First messages of the run's games, to note rows with another prompt. None: note nothing.
         setting: Name of the setting, for error messages.
-
-    Raises:
-        RunError: If a line has none of the known forms.
-        ConfigError: If there is no such file, or none of its rows can be used.
     """
     starts: list[InitialState] = []
     rejected: Counter[str] = Counter()
@@ -146,12 +133,7 @@ def read_start_boards(
 
 
 def validation_secrets_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
-    """Read the secrets of a validation file: answers from any part of the split but the test secrets.
-
-    Raises:
-        RunError: If a line has none of the known forms.
-        ConfigError: If there is no such file, or none of its secrets can be used.
-    """
+    """Read the secrets of a validation file: answers from any part of the split but the test secrets."""
     split = context.split
     open_split = Split((*split.train, *split.val), (), split.test, split.seed, split.fingerprint, split.strict)
     found = read_start_boards(
@@ -163,12 +145,7 @@ def validation_secrets_of(config: RunConfig, context: GameContext, path: Path) -
 
 @dataclass(frozen=True)
 class ValidationFile:
-    """The context of a run whose validation secrets come from a file, if one is set.
-
-    Attributes:
-        context: Words, split, prompts and solver, with the secrets of the file as validation secrets.
-        found: Contents of the file; None without a file.
-    """
+    """The context of a run, with the secrets of its validation file as validation secrets, if it has one."""
 
     context: GameContext
     found: StartBoards | None = None
@@ -180,16 +157,7 @@ class ValidationFile:
 
     @classmethod
     def of(cls, config: RunConfig, directory: Path | None = None) -> ValidationFile:
-        """Read the validation file of a config, or the copy that a run has stored.
-
-        Args:
-            config: All settings.
-            directory: The run to resume; None for a new one.
-
-        Raises:
-            RunError: If a line has none of the known forms.
-            ConfigError: If there is no such file, or none of its secrets can be used.
-        """
+        """Read the validation file of a config, or the copy that the run in `directory` has stored."""
         context, path = GameContext.of(config), config.grpo.validation_file
         if path is None or config.algorithm != "grpo":
             return cls(context)

@@ -15,7 +15,6 @@ from wordle_rl.reward import Rubric
 from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, advance, open_game, truncate_if_too_long
 from wordle_rl.solver import Solver, fitting_answers, turn_regret
 from wordle_rl.train.advantages import TurnValues
-from wordle_rl.train.scored_games import PlayedGame
 from wordle_rl.words import WordList
 
 Judge = Callable[[ActiveGame, Completion], float]
@@ -31,30 +30,19 @@ def play_branching(
     judge: Judge,
     *,
     max_prompt_tokens: int | None = None,
-) -> list[PlayedGame]:
-    """Play one game per start: sample `num_candidates` replies for each turn and play the best.
+) -> list[tuple[Trajectory, list[TurnValues]]]:
+    """Play one game per start: sample `num_candidates` replies, at least 2, for each turn and play the best.
 
-    Args:
-        starts: Initial states.
-        words: The word lists.
-        prompter: Wording, shape, grammar and rules.
-        sampler: The player; it must have a codec.
-        num_candidates: Replies per turn, at least 2. Failed ones are left out; among equals the first is played.
-        judge: Values each reply.
-        max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
+    Failed replies are left out; among equals the first is played. If all candidates of a turn failed, the game has an
+    error.
 
     Returns:
-        Games in the order of `starts`. Each candidate is a segment of its own: its prompt and one sampled reply. The
-        first number of a span is the candidate's index in the game, not a turn. If all candidates of a turn failed,
-        the game has an error.
-
-    Raises:
-        ValueError: If the sampler has no codec, or `num_candidates` is below 2.
+        Games in the order of `starts`, each with the values of the candidates of every own turn. Each candidate is a
+        segment of its own: its prompt and one sampled reply. The first number of a span is the candidate's index in the
+        game, not a turn.
     """
     if sampler.codec is None:
         raise ValueError("turn_candidates needs token ids; use a sampler with a codec")
-    if num_candidates < 2:
-        raise ValueError(f"num_candidates is {num_candidates}; comparing candidates needs at least 2")
     sampler.begin()
     games = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
     segments: list[list[Segment]] = [[] for _ in starts]
@@ -89,7 +77,7 @@ def play_branching(
             advance(game, replies[values.index(max(values))], sampler.codec)
         active = [game for game in active if game.env.stop_reason is None]
     return [
-        PlayedGame(Trajectory(game.env.transcript(), tuple(candidates), game.error), tuple(values))
+        (Trajectory(game.env.transcript(), tuple(candidates), game.error), values)
         for game, candidates, values in zip(games, segments, judged, strict=True)
     ]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from trl.generation.vllm_generation import VLLMGeneration
 
@@ -23,32 +23,102 @@ from wordle_rl.policy.multimodal import is_text_part
 from wordle_rl.policy.vllm import VLLMSampler, close_engine, quiet_vllm
 from wordle_rl.policy.vllm_server import ServedModel, ServerSampler, check_takes_weights, served_models
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs.distributed import num_processes
+from wordle_rl.runs.distributed import num_processes, wait_for_all
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-
 _WAIT_S = 240.0
 """Seconds to wait for a server to come up; as long as TRL waits."""
+_KEPT: list[Any] = []
+"""Engines that live until their process exits."""
 
 
-class Engine(Protocol):
-    """A player with its own copy of the learner's weights."""
+class Engine:
+    """A player with its own copy of the learner's weights: vLLM in this process, or a server.
 
-    def policy(self, sampling: SamplingSettings, seed: int) -> Any:
-        """Open a sampler over the learner's current weights; yields it and its longest prompt in tokens."""
+    Args:
+        settings: `engine` tells which.
+        length: Longest game in tokens, for vLLM in this process.
+    """
+
+    def __init__(self, learner: TorchLearner, settings: GRPOTraining, length: int | None = None) -> None:
+        self._learner, self._settings, self._server = learner, settings, settings.server
+        options: dict[str, Any] = (
+            {"mode": "server", "server_base_url": settings.server.rstrip("/")}
+            if settings.server
+            else {
+                "mode": "colocate",
+                "tensor_parallel_size": 1,
+                "gpu_memory_utilization": settings.gpu_memory_utilization,
+                "max_model_length": length,
+                "max_num_seqs": settings.groups_per_step * settings.group_size,
+                "enable_sleep_mode": False,
+            }
+        )
+        self._generation = VLLMGeneration(
+            model=learner.model,
+            accelerator=learner.accelerator,
+            processing_class=learner.codec.tokenizer,
+            **options,
+        )
+        self._sent: int | None = None  # version of the weights sent last
+
+    @contextmanager
+    def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
+        """Open a sampler over the learner's current weights, see `OpenPolicy`; all processes must enter together."""
+        self.send_weights()
+        with self.sampler(sampling, seed) as opened:
+            yield opened
+
+    @contextmanager
+    def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
+        """Open a sampler over the weights sent last; yields the same as `policy`."""
+        sampler: Sampler
+        if self._server:
+            model = served_model(self._server)
+            length = model.max_length
+            sampler = ServerSampler(self._settings, model, self._learner.codec, sampling, seed)
+        else:
+            llm = self._generation.llm
+            length = int(llm.llm_engine.model_config.max_model_len)
+            sampler = VLLMSampler(llm, self._learner.codec, sampling, seed, length)
+        yield sampler, length - sampling.max_completion_tokens
 
     def send_weights(self) -> None:
-        """Send the learner's current weights to the engine; every process must call this."""
+        """Send the current weights, unless the engine has them; every process must call this.
 
-    def sampler(self, sampling: SamplingSettings, seed: int) -> Any:
-        """Open a sampler over the weights sent last; yields the same as `policy`."""
+        Raises:
+            ConfigError: If vLLM cannot take weights on this CPU.
+        """
+        if self._sent == self._learner.version:
+            return
+        if not self._server and self._learner.accelerator.device.type == "cpu":
+            # On some CPUs vLLM repacks the weights into its own format and empties the layers. New weights would go
+            # nowhere, silently.
+            model = self._generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
+            if any(hasattr(layer, "cpu_linear") and not layer.weight.numel() for layer in model.modules()):
+                raise ConfigError(
+                    "vLLM has packed its weights for this CPU and cannot take new ones; "
+                    'use grpo.engine "transformers" on a CPU'
+                )
+        self._generation.sync_weights()  # gathers over all processes; to a server, the first one sends
+        if self._server:
+            wait_for_all()  # until the server has them: the others must not sample before
+        self._sent = self._learner.version
 
     def close(self) -> None:
-        """Free the engine."""
+        """Free an engine of this process; a server keeps running with the weights sent last."""
+        if self._server:
+            if self._learner.accelerator.is_main_process:
+                self._generation.vllm_client.close_communicator()
+        # Stopping an engine ends the process group of all processes, so with several each keeps its own until it exits.
+        elif num_processes() == 1:
+            close_engine(self._generation.llm)
+        else:
+            _KEPT.append(self._generation.llm)
 
 
 def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, prompter: Prompter) -> Engine:
@@ -59,127 +129,10 @@ def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, 
     """
     if settings.server:
         check_server(settings, learner.model, words, prompter, learner.codec)
-        return ServerEngine(learner, settings)
+        return Engine(learner, settings)
     check_colocated(learner.model)
     length = engine_length(settings, words, prompter, learner.codec, context_length(learner.model))
-    return ColocatedEngine(learner, settings, length)
-
-
-class ColocatedEngine:
-    """One vLLM engine per process.
-
-    Args:
-        learner: Provides the weights.
-        settings: `gpu_memory_utilization`, and the number of games at a time.
-        length: Longest game in tokens.
-    """
-
-    def __init__(self, learner: TorchLearner, settings: GRPOTraining, length: int) -> None:
-        self._learner = learner
-        self._generation = VLLMGeneration(
-            model=learner.model,
-            accelerator=learner.accelerator,
-            processing_class=learner.codec.tokenizer,
-            mode="colocate",
-            tensor_parallel_size=1,
-            gpu_memory_utilization=settings.gpu_memory_utilization,
-            max_model_length=length,
-            max_num_seqs=settings.groups_per_step * settings.group_size,
-            enable_sleep_mode=False,
-        )
-        self._has: int | None = None  # version of the weights sent last
-
-    @contextmanager
-    def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """See `Engine`; all processes must enter and leave together."""
-        self.send_weights()
-        with self.sampler(sampling, seed) as opened:
-            yield opened
-
-    @contextmanager
-    def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """See `Engine`."""
-        generation = self._generation
-        length = int(generation.llm.llm_engine.model_config.max_model_len)
-        sampler = VLLMSampler(generation.llm, self._learner.codec, sampling, seed, length)
-        yield sampler, length - sampling.max_completion_tokens
-
-    def send_weights(self) -> None:
-        """Send the current weights, unless the engine has them.
-
-        Raises:
-            ConfigError: If the engine cannot take weights on this CPU.
-        """
-        if self._has == self._learner.version:
-            return
-        if self._learner.accelerator.device.type == "cpu":
-            # On some CPUs vLLM repacks the weights into its own format and empties the layers. New weights would go
-            # nowhere, silently.
-            model = self._generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
-            if any(hasattr(layer, "cpu_linear") and not layer.weight.numel() for layer in model.modules()):
-                raise ConfigError(
-                    "vLLM has packed its weights for this CPU and cannot take new ones; "
-                    'use grpo.engine "transformers" on a CPU'
-                )
-        self._generation.sync_weights()
-        self._has = self._learner.version
-
-    def close(self) -> None:
-        """Stop the engine and free its memory."""
-        # Stopping an engine ends the process group of all processes, so with several each keeps its own until it exits.
-        if num_processes() == 1:
-            close_engine(self._generation.llm)
-        else:
-            _KEPT.append(self._generation.llm)
-
-
-_KEPT: list[Any] = []
-
-
-class ServerEngine:
-    """A vLLM server that receives the weights of each step.
-
-    Args:
-        learner: Provides the weights.
-        settings: Address of the server, timeout and number of concurrent requests.
-    """
-
-    def __init__(self, learner: TorchLearner, settings: GRPOTraining) -> None:
-        self._learner, self._settings = learner, settings
-        self._generation = VLLMGeneration(
-            model=learner.model,
-            accelerator=learner.accelerator,
-            processing_class=learner.codec.tokenizer,
-            mode="server",
-            server_base_url=settings.server.rstrip("/"),
-        )
-        self._has: int | None = None  # version of the weights sent last
-
-    def send_weights(self) -> None:
-        """Send the current weights, unless the server has them; every process must call this."""
-        if self._has != self._learner.version:
-            self._generation.sync_weights()  # gathers over all processes; the first one sends
-            self._learner.wait()  # until the server has them: the others must not sample before
-            self._has = self._learner.version
-
-    @contextmanager
-    def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """See `Engine`; all processes must enter together."""
-        self.send_weights()
-        with self.sampler(sampling, seed) as opened:
-            yield opened
-
-    @contextmanager
-    def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
-        """See `Engine`."""
-        model = served_model(self._settings.server)
-        sampler = ServerSampler(self._settings, model, self._learner.codec, sampling, seed)
-        yield sampler, model.max_length - sampling.max_completion_tokens
-
-    def close(self) -> None:
-        """Close the channel for weights; the server keeps running with the weights sent last."""
-        if self._learner.accelerator.is_main_process:
-            self._generation.vllm_client.close_communicator()
+    return Engine(learner, settings, length)
 
 
 def engine_length(
@@ -192,11 +145,7 @@ def engine_length(
 
 
 def check_colocated(model: PreTrainedModel) -> None:
-    """Check that a colocated engine can play the model.
-
-    Raises:
-        ConfigError: If vLLM is missing, the model was never saved, or it is only the text part of a multimodal model.
-    """
+    """Refuse a model that was never saved, and one that is only the text part of a multimodal model."""
     check_vllm('grpo.engine "vllm"')
     if not model.name_or_path:
         raise ConfigError('grpo.engine "vllm" loads the model from a directory; save the model and load it from there')
@@ -211,12 +160,7 @@ def check_colocated(model: PreTrainedModel) -> None:
 def check_server(
     settings: GRPOTraining, model: PreTrainedModel, words: WordList, prompter: Prompter, codec: ChatCodec
 ) -> None:
-    """Check that a server can play the model and take its weights.
-
-    Raises:
-        ConfigError: If vLLM is missing on this machine (it sends the weights), no server answers, the server takes no
-            weights, a game can exceed its context, or only the text part of the served model is trained.
-    """
+    """Check that a server can play the model and take its weights; vLLM sends them, so it must be here as well."""
     server = settings.server
     check_vllm(f'grpo.engine "{server}"')
     if model.name_or_path and is_text_part(model.name_or_path):
@@ -237,11 +181,7 @@ def check_server(
 
 
 def served_model(server: str) -> ServedModel:
-    """Return the model that a server was started with, under whatever name.
-
-    Raises:
-        ConfigError: If no server answers.
-    """
+    """Return the model that a server was started with, under whatever name."""
     models = served_models(server, wait_s=_WAIT_S)
     if not models:
         raise ConfigError(

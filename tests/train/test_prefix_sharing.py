@@ -1,4 +1,4 @@
-"""Any causal model over a tree of prefixes: its own log-probabilities and gradients."""
+"""Prefix sharing: each distinct token once, with the log-probabilities and gradients of the model itself."""
 
 import copy
 
@@ -6,7 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hypothesis import given
+from hypothesis import strategies as st
 from small_models import SLIDING, small_config
+from training_fixtures import small_model
 from transformers import (
     DeepseekV3Config,
     DeepseekV3ForCausalLM,
@@ -27,8 +30,10 @@ from transformers import (
 )
 
 from wordle_rl.data.dataset import Example
+from wordle_rl.policy.tiny import make_model
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.micro_batches import Batch
+from wordle_rl.train.prefix_sharing import SharedBatch, share_prefixes, shared_logits, takes_shared_prefixes
 
 SMALL_EXPERTS = {
     "num_key_value_heads": 2, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
@@ -135,3 +140,92 @@ def test_a_shared_prefix_is_computed_once(codec, examples) -> None:
     [(rows, nodes, _)] = lengths
     assert rows == 1
     assert nodes < 0.8 * batch.input_ids.numel()
+
+
+# --- the tree ---
+
+ROWS = st.lists(
+    st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=2, max_size=8), min_size=1, max_size=6
+).filter(lambda rows: any(trained for row in rows for _, trained in row[1:]))
+
+
+def padded(rows: list[list[tuple[int, bool]]]) -> tuple:
+    """Ids of rows of (token, trained), filled up with token 0, and which of them after the first are trained."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[token for token, _ in row] + [0] * (width - len(row)) for row in rows])
+    trained = torch.tensor([[mark for _, mark in row] + [False] * (width - len(row)) for row in rows])
+    return ids, trained[:, 1:]
+
+
+def test_the_picture_of_the_docstring() -> None:
+    ids, trained = padded([[(token, True) for token in row] for row in ([1, 2, 3, 4, 9], [1, 2, 5, 6, 9], [1, 7, 9])])
+    batch = share_prefixes(ids, trained, 128)
+    assert batch.tokens[:7].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert batch.positions[:7].tolist() == [0, 1, 2, 3, 2, 3, 1]
+    assert batch.node_of.tolist() == [[0, 1, 2, 3], [0, 1, 4, 5], [0, 6, 0, 0]]
+    assert batch.asked[batch.predicted_by].tolist() == [0, 1, 2, 3, 0, 1, 4, 5, 0, 6]
+
+
+@given(ROWS)
+def test_rows_can_be_read_back_and_no_prefix_stands_twice(rows) -> None:
+    ids, trained = padded(rows)
+    batch = share_prefixes(ids, trained, 128)
+    prefixes, predicting = set(), []
+    for row, line in zip(rows, batch.node_of.tolist(), strict=True):
+        tokens = [token for token, _ in row]
+        places = [place for place in range(1, len(row)) if row[place][1]]
+        for place in range(max(places, default=0)):
+            assert batch.tokens[line[place]] == tokens[place]
+            assert batch.positions[line[place]] == place
+            prefixes.add((*tokens[: place + 1],))
+        predicting += [line[place - 1] for place in places]
+    assert len(batch.places) == len(prefixes)
+    assert batch.asked[batch.predicted_by].tolist() == predicting
+    assert batch.num_asked == len(set(predicting))
+    assert batch.node_of.flatten()[batch.places].tolist() == list(range(len(prefixes)))
+
+
+# --- the embedded model ---
+
+
+def own_logits(model, batch: Batch):
+    return model(input_ids=batch.input_ids, use_cache=False).logits[:, :-1][batch.trained]
+
+
+def shared(batch: Batch) -> SharedBatch:
+    found = share_prefixes(batch.input_ids, batch.trained, 128)
+    assert len(found.places) < 0.8 * batch.input_ids.numel()  # there is something to share
+    return found
+
+
+@pytest.mark.parametrize(("layers", "heads", "kv_heads"), [(1, 2, 1), (2, 4, 2), (3, 2, 2)])
+def test_logits_and_gradients_agree_in_float32(layers, heads, kv_heads, tokenizer, examples) -> None:
+    shape = {"num_layers": layers, "num_heads": heads, "num_kv_heads": kv_heads}
+    models = [make_model(tokenizer, hidden_size=32, intermediate_size=48, **shape) for _ in range(2)]
+    batch = batch_of(examples[:16])
+    nodes = shared(batch)
+    found = [own_logits(models[0], batch), shared_logits(models[1], nodes, torch.float32)[nodes.predicted_by]]
+    assert torch.allclose(*found, atol=1e-5)
+    for logits in found:
+        torch.nn.functional.cross_entropy(logits, batch.targets).backward()
+    for expected, got in zip(models[0].parameters(), models[1].parameters(), strict=True):
+        assert torch.allclose(expected.grad, got.grad, atol=1e-5 * float(expected.grad.abs().max()) + 1e-8)
+
+
+def test_bfloat16_is_as_close_to_float32_as_the_models_own(tokenizer, examples) -> None:
+    model, batch = small_model(tokenizer), batch_of(examples[:16])
+    exact = own_logits(model, batch)
+    with torch.autocast("cpu", torch.bfloat16):
+        own = (own_logits(model, batch).float() - exact).square().mean()
+    nodes = shared(batch)
+    ours = (shared_logits(model, nodes, torch.bfloat16)[nodes.predicted_by] - exact).square().mean()
+    assert 0 < ours < 1.5 * own
+
+
+def test_a_model_with_more_to_it_takes_its_own_forward_pass(tokenizer) -> None:
+    assert takes_shared_prefixes(small_model(tokenizer))
+    dropout, hooked, half = (small_model(tokenizer) for _ in range(3))
+    dropout.model.layers[0].self_attn.attention_dropout = 0.1
+    hooked.model.layers[0].mlp.register_forward_hook(lambda *_: None)
+    for model in (dropout, hooked, half.to(torch.bfloat16), torch.nn.DataParallel(small_model(tokenizer))):
+        assert not takes_shared_prefixes(model)

@@ -1,0 +1,35 @@
+"""Laws of settings on MLX, which need no Mac: what only torch can do is refused by the name of the setting."""
+
+import pytest
+
+from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.mlx import MLXBackend
+
+
+@pytest.mark.parametrize(
+    ("changes", "setting"),
+    [
+        ({"model": {"precision": "bf16"}}, "model.precision"),
+        ({"model": {"attn_implementation": "sdpa"}}, "model.attn_implementation"),
+        ({"model": {"path": "somewhere", "compile": True}}, "model.compile"),
+        ({"grpo": {"engine": "vllm"}}, "grpo.engine"),
+        ({"eval": {"engine": "vllm"}}, "eval.engine"),
+    ],
+)
+def test_what_only_torch_can_do_is_refused_by_its_setting(changes, setting) -> None:
+    with pytest.raises(ConfigError, match=setting) as refusal:
+        MLXBackend().check(RunConfig(**changes))
+    assert refusal.value.setting == setting
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        *({"algorithm": name} for name in ("grpo", "expert_iteration", "distill")),
+        {"algorithm": "dpo", "grpo": {"engine": "vllm"}},  # a stage that does not run asks for nothing
+        {"model": {"dtype": "bfloat16", "precision": "bf16"}},  # weights are computed with as they are held
+        {"model": {"path": "somewhere", "gradient_checkpointing": True, "lora": {"rank": 4}, "load_in_4bit": True}},
+    ],
+)
+def test_every_algorithm_and_the_rest_of_the_settings_are_taken(changes) -> None:
+    MLXBackend().check(RunConfig(**changes))
