@@ -28,7 +28,6 @@ def compare(
     control: tuple[Path, ...] = (),
     csv: Path | None = None,
     svg: Path | None = None,
-    top: int = 20,
     as_json: Json = False,
 ) -> None:
     """Compare evaluations on the secrets that all of them played.
@@ -42,7 +41,6 @@ def compare(
         control: Control runs to show beside the others (SFT alone, with nothing kept from the teacher).
         csv: Also write one row per evaluation to this file. Another kind of file is not overwritten.
         svg: Also plot the win rates with their intervals to this file; for checkpoints, over the training steps.
-        top: Number of secrets to show, those that differ most. 0 shows none.
     """
     runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
@@ -59,7 +57,7 @@ def compare(
     if svg is not None:
         title = f"wins of {shared.num_games:,} games, % (95 %)"
         write_text_atomically(svg, win_rate_plot(shared.runs, title))
-    console.show(asdict(shared), [terminal.comparison_table(shared, max_rows=top)], as_json)
+    console.show(asdict(shared), [terminal.comparison_table(shared)], as_json)
 
 
 def files_at(path: Path) -> list[Path]:

@@ -93,8 +93,6 @@ class RunConfig(Section):
                 raise ValueError(
                     f"report_to {name!r} is unknown; give trackio, trackio:USER/SPACE, wandb or tensorboard"
                 )
-        if self.report_project is not None and not self.report_to:
-            raise ValueError("report_project needs a tracker; set report_to, or remove it")
 
     def _check_teacher(self) -> None:
         if self.traces.teacher.is_own:
@@ -131,8 +129,6 @@ class RunConfig(Section):
                 'would forget to think; set game.thinking to "off"'
             )
         starts = self.rl.starts
-        if starts.file is not None and self.training.is_skipped:
-            raise ValueError(f"rl.starts.file is for {self.algorithm}, which is skipped; remove one of them")
         if starts.max_prefix_guesses >= self.game.max_turns:
             raise ValueError(
                 f"rl.starts.max_prefix_guesses {starts.max_prefix_guesses} leaves no turn of {self.game.max_turns} to "
