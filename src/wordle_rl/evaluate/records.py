@@ -22,7 +22,7 @@ from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.rollout import pass_at, powers_of_two
-from wordle_rl.runs import MAX_OBJECT_BYTES, is_run, write_text_atomically
+from wordle_rl.runs import write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
@@ -197,8 +197,6 @@ class Evaluation:
     def load(cls, path: Path) -> Evaluation:
         """Read what `save` wrote."""
         try:
-            if path.is_file() and (size := path.stat().st_size) > MAX_OBJECT_BYTES:
-                raise EvaluationError(f"{path} has {size:,} bytes, more than the {MAX_OBJECT_BYTES:,} that are read")
             return _EVALUATION.validate_json(path.read_bytes())
         except FileNotFoundError:
             raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None
@@ -209,18 +207,12 @@ class Evaluation:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
-            raise EvaluationError(f"{path} is no evaluation: {place}: {first['msg']}; {_fix_of(path)}") from None
+            raise EvaluationError(
+                f"{path} is no evaluation: {place}: {first['msg']}; name another, or delete it"
+            ) from None
 
 
 _EVALUATION = TypeAdapter(Evaluation)
-
-
-def _fix_of(path: Path) -> str:
-    # Only a run can make its own evaluations again.
-    own = model_and_variant(path.stem)[0] in MODEL_NAMES
-    if own and path.parent.name == "eval" and is_run(path.parent.parent):
-        return "delete it, and `wordle-rl run` evaluates again"
-    return "name a file that `wordle-rl eval --out` wrote, or one in the eval directory of a run"
 
 
 def not_played(secret: str, reason: str) -> GameRecord:
