@@ -88,12 +88,6 @@ def test_what_cannot_be_followed_is_refused_in_one_line(options, named: str, cli
     assert named in err
 
 
-def test_a_time_bound_ends_the_games_of_a_player_on_this_machine(cli, word_directory: Path) -> None:
-    code, _, err = cli("eval", "--player", "random", "--words", word_directory, "--max-minutes", 1e-9)
-    assert code == 2
-    assert "no game could be played: not finished within 1e-09 minutes" in err
-
-
 def test_a_lenient_reading_finds_the_guess_and_tells_both_shares(
     evaluated, word_directory: Path, tmp_path: Path, monkeypatch
 ) -> None:

@@ -93,13 +93,16 @@ def test_a_planted_pattern_is_the_one_finding_and_its_line_shows_it(tmp_path: Pa
     assert re.search(rf"^#+ {pattern}$", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE | re.IGNORECASE)
 
 
-def test_a_policy_that_wins_everything_needs_no_entropy(tmp_path: Path) -> None:
-    won = {"entropy": lambda step: 0.3 * 0.8**step, "win_rate": lambda step: min(0.99, step / 10)}
-    assert diagnose(make_run(tmp_path / "run", won)).findings == ()
-
-
-def test_longer_replies_that_win_more_are_no_fault(tmp_path: Path) -> None:
-    assert diagnose(make_run(tmp_path / "run", {"reply_tokens": ramp(60, 400)})).findings == ()
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"entropy": lambda step: 0.3 * 0.8**step, "win_rate": lambda step: min(0.99, step / 10)},
+        {"reply_tokens": ramp(60, 400)},
+    ],
+    ids=["wins everything without entropy", "longer replies that win more"],
+)
+def test_what_looks_like_a_pattern_is_no_fault(tmp_path: Path, columns: dict) -> None:
+    assert diagnose(make_run(tmp_path / "run", columns)).findings == ()
 
 
 def test_weights_of_the_start_that_were_kept_are_a_finding(tmp_path: Path) -> None:

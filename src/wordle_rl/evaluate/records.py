@@ -126,10 +126,8 @@ class ControlFacts:
         kind: `sft_alone`: a model of supervised fine-tuning alone, whose teacher kept nothing back. `equal_entropy`:
             sampled at the temperature at which it is as random as `of` at `temperature_of`.
         of: Run or model that it is a control for, or the control run.
-        seconds: Training time of a control run in seconds, or None.
-        nats: For equal entropy: mean entropy of a game of this player, in nats.
-        nats_of: The same for the model it is a control for.
-        temperature_of: Temperature of that model.
+        seconds: Training time of a control run.
+        nats: For equal entropy: mean entropy of a game of this player; `nats_of`: of the model it is a control for.
     """
 
     kind: Literal["sft_alone", "equal_entropy"]
@@ -148,13 +146,9 @@ class Evaluation:
         name: Name in tables: `sft`, `grpo`, `solver`.
         player: Identity: a model directory, an endpoint's model, a built-in player.
         parts: Parts of the split that were played, e.g. `("held_out",)`; empty for other secrets.
-        rules: Rules of every game.
-        fingerprint: Fingerprint of the word list.
         records: The games, in the order of the secrets.
-        conditions: Prompting and sampling.
         constrain: Limit on the player's tokens. Figures of limited and free play never mix.
         control: What it controls for; None if it is no control.
-        reward_preset: Reward preset that scored the games, or None.
     """
 
     name: str
@@ -310,7 +304,7 @@ def figures_by_split(
 
 
 def is_invalid(turn: TurnRecord) -> bool:
-    """Return True if a turn had a readable guess that was not scored."""
+    """True if a turn had a readable guess that was not scored."""
     return turn.outcome.broke_rules and turn.outcome is not Outcome.MALFORMED
 
 
