@@ -64,17 +64,6 @@ def test_rules_that_play_no_part_do_not_tell_games_apart() -> None:
         compare(*app)
 
 
-def test_games_played_again_say_nothing_new_of_other_words() -> None:
-    a = [(secret, LOSE if secret in ANSWERS[:4] else [secret]) for secret in ANSWERS]
-    b = [(secret, LOSE if secret in ANSWERS[3:5] else [secret]) for secret in ANSWERS]
-    once = compare(play_script(a), play_script(b))
-    twice, often = (compare(play_script(a * times), play_script(b * times)) for times in (2, 5))
-    assert often.win_rate_difference == pytest.approx(twice.win_rate_difference)
-    assert often.win_rate_difference.mean == pytest.approx(once.win_rate_difference.mean)
-    assert often.guesses_difference == pytest.approx(once.guesses_difference)
-    assert often.guesses_p_value == pytest.approx(once.guesses_p_value)
-
-
 def test_wins_are_tested_by_secret_where_secrets_repeat() -> None:
     a = [(secret, LOSE) for secret in ANSWERS[:3]]
     b = [(secret, [secret]) for secret in ANSWERS[:3]]

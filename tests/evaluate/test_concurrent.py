@@ -125,26 +125,6 @@ def test_the_games_and_their_regret_are_those_of_lockstep(kind, concurrency, sma
     assert with_regret(apart, small_words, solver) == together
 
 
-def test_a_slow_game_holds_up_no_other(small_words) -> None:
-    others_done = asyncio.Event()
-    finished: list[str] = []
-
-    async def answer(request: Request) -> Completion:
-        if request.game_id == 0:
-            await others_done.wait()
-        return says(["crane", "speed", "grape"][request.game_id])
-
-    def note(record: GameRecord) -> None:
-        finished.append(record.secret)
-        if len(finished) == 2:
-            others_done.set()
-
-    evaluation = play(Server(answer), small_words, ["crane", "speed", "grape"], on_finished=note, game_timeout_s=20)
-    assert finished == ["speed", "grape", "crane"]
-    assert [record.secret for record in evaluation.records] == ["crane", "speed", "grape"]
-    assert all(record.won for record in evaluation.records)
-
-
 # --- it always ends ---------------------------------------------------------------------------------------------------
 
 
@@ -223,24 +203,6 @@ def test_a_game_that_cannot_be_kept_stops_the_evaluation(small_words, tmp_path: 
 
 
 # --- loops ------------------------------------------------------------------------------------------------------------
-
-
-def test_work_runs_with_and_without_a_running_loop() -> None:
-    async def answer() -> int:
-        await asyncio.sleep(0)
-        return 42
-
-    async def fail() -> int:
-        raise LookupError("told")
-
-    async def notebook() -> int:
-        with pytest.raises(LookupError, match="told"):
-            run_async(fail())
-        return run_async(answer())
-
-    assert run_async(answer()) == asyncio.run(notebook()) == 42
-    with pytest.raises(LookupError, match="told"):
-        run_async(fail())
 
 
 def test_an_interrupt_in_a_notebook_cancels_the_work() -> None:

@@ -112,12 +112,3 @@ def test_report_quotes_controls_and_says_which_are_missing(cli, run: Path, sft_a
     assert "its start, temperature 0.9: 5.00 nats a game, not 5.01" in page
     assert "GRPO, temperature 1" in page
     assert "nothing shows that a gain of GRPO" not in page
-
-
-def test_a_new_run_in_the_place_of_another_keeps_none_of_its_controls(run: Path, sft_alone: Path) -> None:
-    from wordle_rl.runs import reset_run
-
-    keep_controls(run, [sft_alone])
-    reset_run(run)
-    assert not (run / "controls").exists()
-    assert not (run / "strata.json").exists()

@@ -11,7 +11,7 @@ from training_fixtures import small_model
 
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import make_player, reply_bound
-from wordle_rl.policy.directory import find_model, settings_of
+from wordle_rl.policy.directory import settings_of
 from wordle_rl.policy.loading import save_model
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.rollout import InitialState, play
@@ -51,18 +51,8 @@ def test_a_model_plays_with_the_prompts_it_was_trained_with(run_directory, sixty
     assert (player.prompter.style, player.prompter.shape) == (Style.COMPACT, Shape.STATE)
     [game] = play([InitialState(sixty.answers[0])], sixty, player.prompter, player.sampler)
     assert game.transcript.own_turns
-
-
-def test_prompts_asked_for_win_over_the_models_own(run_directory, sixty, solver) -> None:
     asked = GameSettings(style=Style.SYMBOLS)
     assert make_player(str(run_directory), sixty, asked, SAMPLING, solver=solver).prompter.style is Style.SYMBOLS
-
-
-def test_a_run_is_known_by_its_last_model(run_directory, tokenizer, codec) -> None:
-    assert find_model(run_directory) == run_directory / "sft"
-    save_model(small_model(tokenizer), codec, run_directory / "grpo")
-    assert find_model(run_directory) == run_directory / "grpo"
-    assert find_model(run_directory / "sft") == run_directory / "sft"
 
 
 def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:

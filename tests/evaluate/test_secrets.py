@@ -24,13 +24,6 @@ def test_a_file_of_words_is_read_by_its_first_column_in_its_order(tmp_path: Path
     assert named_secrets(str(path), WORDS, 2, 0).words == ("speed", "crane")
 
 
-def test_words_outside_the_answers_are_shuffled_by_the_seed() -> None:
-    assert sorted(named_secrets("outside", WORDS, 0, 0).words) == ["fuzzy", "lymph", "nymph"]
-    orders = {named_secrets("outside", WORDS, 2, seed).words for seed in range(8)}
-    assert len(orders) > 1
-    assert all(len(order) == 2 for order in orders)
-
-
 def test_a_file_without_words_is_refused(tmp_path: Path) -> None:
     (tmp_path / "none.txt").write_text("zzzzz\n")
     with pytest.raises(ConfigError, match="names no word that may be played"):
@@ -80,37 +73,19 @@ def test_boards_with_earlier_turns_have_figures_by_their_number_and_a_name(evalu
     assert {record.num_prefix for record in stored.records} == {int(count) for count in by_turns}
 
 
-def test_a_reward_is_shown_with_its_distribution_and_guesses_with_their_counts(evaluated) -> None:
-    found = evaluated("--split", "all", "--reward", "shaped", "--top-guesses", 2)
-    reward = found["reward"]["all games"]
-    assert (reward["preset"], reward["num_games"]) == ("shaped", found["num_games"])
-    assert sum(reward["bin_counts"]) == found["num_games"]
-    assert len(found["commonest_guesses"]) == 2
-    assert found["commonest_guesses"][0]["games_fraction"] == 1.0, "the solver's opener"
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
         (("--hard-mode",), "the solver does not keep to hard mode"),
-        (("--reward", "none"), "unknown reward preset 'none'"),
-        (("--prefix-turns", 6), "--prefix-turns 6"),
         (("--prefix-choice", "random"), "--prefix-choice"),
         (("--secrets", "nowhere.txt"), "no file of words"),
         (("--device-map", "auto"), "places a model that transformers plays"),
-        (("--checkpoints",), "--checkpoints needs a run"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_one_line(options, named: str, cli, word_directory: Path) -> None:
     code, out, err = cli("eval", "--player", "solver", "--words", word_directory, *options)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert named in err
-
-
-def test_a_time_bound_ends_the_games_of_a_player_on_this_machine(cli, word_directory: Path) -> None:
-    code, _, err = cli("eval", "--player", "random", "--words", word_directory, "--max-minutes", 1e-9)
-    assert code == 2
-    assert "no game could be played: not finished within 1e-09 minutes" in err
 
 
 def test_a_lenient_reading_finds_the_guess_and_tells_both_shares(

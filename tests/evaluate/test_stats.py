@@ -25,13 +25,6 @@ Z_95 = 1.959963984540054
 # --- Wilson ---------------------------------------------------------------------------------------------------------
 
 
-def test_wilson_matches_hand_arithmetic() -> None:
-    # 81 of 263, z = 1.96: centre (81 + 1.9207)/(263 + 3.8415) = 0.310757, half width 0.055338
-    low, high = wilson_interval(81, 263)
-    assert low == pytest.approx(0.25530, abs=2e-5)
-    assert high == pytest.approx(0.36621, abs=2e-5)
-
-
 @given(st.integers(1, 3000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 @example((0, 1))
 @example((1, 1))
@@ -80,11 +73,6 @@ def test_clusters_never_tell_more_than_their_games_nor_lose_the_rate(clusters: l
     assert (1 - high, 1 - low) == pytest.approx(mirrored, abs=1e-9)
 
 
-def test_where_all_games_end_alike_each_secret_counts_as_one() -> None:
-    assert clustered_wilson_interval([8] * 5, [8] * 5) == pytest.approx(wilson_interval(5, 5))
-    assert clustered_wilson_interval([0, 0], [3, 9]) == pytest.approx(wilson_interval(0, 2))
-
-
 # --- McNemar --------------------------------------------------------------------------------------------------------
 
 
@@ -98,12 +86,6 @@ def coin_oracle(only_a: int, only_b: int) -> Fraction:
 @given(st.integers(0, 6), st.integers(0, 6))
 def test_mcnemar_counts_coin_sequences(only_a: int, only_b: int) -> None:
     assert mcnemar_exact(only_a, only_b) == float(coin_oracle(only_a, only_b))
-
-
-def test_mcnemar_matches_hand_arithmetic() -> None:
-    # Ten games set the players apart; none, one or two of ten heads: 1 + 10 + 45 of 1,024 sequences, either way round.
-    assert mcnemar_exact(2, 8) == mcnemar_exact(8, 2) == 2 * (1 + 10 + 45) / 1024
-    assert mcnemar_exact(0, 0) == 1.0
 
 
 # --- Tango ----------------------------------------------------------------------------------------------------------
@@ -139,13 +121,6 @@ def test_no_difference_is_ruled_out_just_where_mcnemars_chi_squared_rules_it_out
     assert (low <= 0 <= high) == (chi_squared <= Z_95**2)
     assert mean == (only_b - only_a) / num_pairs
     assert paired_score_interval(only_b, only_a, num_pairs) == (-mean, -high, -low)
-
-
-def test_the_interval_holds_the_true_difference_about_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(8)
-    only_a, only_b, _ = rng.multinomial(60, [0.05, 0.15, 0.8], size=4000).T
-    found = [paired_score_interval(int(a), int(b), 60) for a, b in zip(only_a, only_b, strict=True)]
-    assert np.mean([low <= 0.1 <= high for _, low, high in found]) == pytest.approx(0.95, abs=0.015)
 
 
 # --- sign flips -----------------------------------------------------------------------------------------------------
@@ -184,11 +159,6 @@ def test_bootstrap_agrees_with_drawing_the_pairs_one_by_one(diffs: list[float]) 
     assert mean == pytest.approx(sum(diffs) / len(diffs))
     assert low == pytest.approx(slow_low, abs=slack)
     assert high == pytest.approx(slow_high, abs=slack)
-
-
-def test_bootstrap_of_three_pairs_has_the_ends_counted_by_hand() -> None:
-    # The mean of three draws from {0, 0, 3} is 0, 1, 2 or 3 with chances 8/27, 12/27, 6/27, 1/27 (3.7 %).
-    assert paired_bootstrap([0.0, 0.0, 3.0], range(3)) == (1.0, 0.0, 3.0)
 
 
 def test_copies_of_a_pair_tell_nothing_new() -> None:

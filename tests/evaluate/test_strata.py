@@ -58,20 +58,14 @@ def test_a_turn_that_is_not_taught_names_a_word_and_is_no_label() -> None:
         assert shown.named == {"crane"}
         assert bool(shown.labels) is expected
         assert strata_of(["crane"], shown, boards).board_shown == ({"crane"} if expected else frozenset())
-    prefix = shown_in([{"secret": "trace", "turns": [{"guess": "crane", "marks": "XXXXX", "given": True}]}], HELD_OUT)
-    assert (prefix.named, prefix.labels) == ({"crane"}, frozenset())
-
-
-def test_words_that_share_the_probability_of_a_label_are_labels_too() -> None:
-    turn = {"guess": "trace", "marks": None, "taught": True, "others": ["crane", "abide"]}
-    shown = shown_in([{"secret": "drape", "turns": [*row("drape", "speed")["turns"], turn]}], ["crane", "grape"])
-    assert shown.labels == {(board("drape", "speed"), "crane")}
-    assert shown.named == {"crane"}
 
 
 def test_a_thought_names_a_word_as_well() -> None:
     games = [row("abide", "trace", thinking="CRANE or Grape?"), row("abide", "trace", reply="<guess>trace</guess>")]
     assert shown_in(games, HELD_OUT).named == {"crane", "grape"}
+    turn = {"guess": "trace", "marks": None, "taught": True, "others": ["crane", "abide"]}  # words of a soft label
+    shown = shown_in([{"secret": "drape", "turns": [*row("drape", "abide")["turns"], turn]}], HELD_OUT)
+    assert shown.labels == {(board("drape", "abide"), "crane")}
 
 
 def test_a_refused_guess_is_on_the_board_as_the_learner_saw_it() -> None:

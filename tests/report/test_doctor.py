@@ -74,21 +74,11 @@ PLANTED = {
 
 
 def test_a_healthy_run_is_called_so(tmp_path: Path) -> None:
+    assert len(PLANTED) == len(CHECKS)
     found = diagnose(make_run(tmp_path / "run"))
     assert found.findings == ()
     assert (found.stage, found.num_steps) == ("grpo", STEPS)
     assert next(iter(lines_of(found))).startswith("healthy")
-
-
-def test_a_run_of_a_few_steps_is_not_called_healthy(tmp_path: Path) -> None:
-    write_lines(tmp_path / "metrics.jsonl", [{"stage": "grpo", "step": 1, "win_rate": 0.0}])
-    found = diagnose(tmp_path)
-    assert found.findings == ()
-    assert not any("healthy" in line for line in lines_of(found))
-
-
-def test_every_check_has_a_planted_run() -> None:
-    assert len(PLANTED) == len(CHECKS)
 
 
 @pytest.mark.parametrize("pattern", PLANTED)
@@ -103,13 +93,16 @@ def test_a_planted_pattern_is_the_one_finding_and_its_line_shows_it(tmp_path: Pa
     assert re.search(rf"^#+ {pattern}$", (ROOT / PAGE).read_text(encoding="utf-8"), re.MULTILINE | re.IGNORECASE)
 
 
-def test_a_policy_that_wins_everything_needs_no_entropy(tmp_path: Path) -> None:
-    won = {"entropy": lambda step: 0.3 * 0.8**step, "win_rate": lambda step: min(0.99, step / 10)}
-    assert diagnose(make_run(tmp_path / "run", won)).findings == ()
-
-
-def test_longer_replies_that_win_more_are_no_fault(tmp_path: Path) -> None:
-    assert diagnose(make_run(tmp_path / "run", {"reply_tokens": ramp(60, 400)})).findings == ()
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"entropy": lambda step: 0.3 * 0.8**step, "win_rate": lambda step: min(0.99, step / 10)},
+        {"reply_tokens": ramp(60, 400)},
+    ],
+    ids=["wins everything without entropy", "longer replies that win more"],
+)
+def test_what_looks_like_a_pattern_is_no_fault(tmp_path: Path, columns: dict) -> None:
+    assert diagnose(make_run(tmp_path / "run", columns)).findings == ()
 
 
 def test_weights_of_the_start_that_were_kept_are_a_finding(tmp_path: Path) -> None:
@@ -117,13 +110,6 @@ def test_weights_of_the_start_that_were_kept_are_a_finding(tmp_path: Path) -> No
     (run / "grpo").mkdir()
     (run / "grpo" / CHOICE_FILE).write_text(json.dumps({"step": 0, "alpha": 1.0}))
     assert [finding.pattern for finding in diagnose(run).findings] == ["start better than end"]
-
-
-def test_the_first_steps_of_a_run_say_nothing_yet(tmp_path: Path) -> None:
-    run = make_run(tmp_path / "run", {"entropy": lambda step: 0.3 * 0.1**step})
-    rows = (run / "metrics.jsonl").read_text().splitlines()
-    (run / "metrics.jsonl").write_text("\n".join(rows[:4]) + "\n")
-    assert diagnose(run).findings == ()
 
 
 @pytest.mark.parametrize("rows", [[], [{"stage": "sft", "step": 1, "loss": 2.0}]], ids=["nothing", "sft alone"])

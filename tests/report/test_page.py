@@ -1,14 +1,12 @@
-import json
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import pytest
 from report_runs import ANSWERS, GRPO, SFT, SPLIT, evaluation, game, make_run, read_page, training_game, write_lines
 
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.records import CONSTRAINED_PART, figures_by_split
+from wordle_rl.evaluate.records import CONSTRAINED_PART
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.page import _boards
 from wordle_rl.report.page_games import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, games_payload
@@ -40,22 +38,12 @@ def test_what_is_played_comes_first_and_before_stands_beside_now(tmp_path: Path)
     places = [html.index(f'<section id="{name}">') for name in ("plays", "training", "results", "more")]
     assert places == sorted(places)
     boards = _boards(read_run(tmp_path / "run"), ["sft", "grpo"])
-    assert boards["counts"] == [("only grpo found", 2)]
+    assert boards["counts"] == [("grpo", 2)]
     assert [secret for secret, _ in boards["secrets"]] == ["grape", "speed"], "held-out ones"
     (before, now) = boards["secrets"][0][1]
     assert (before["player"], before["won"], len(before["rows"])) == ("sft", False, 6)
     assert (now["player"], now["won"]) == ("grpo", True)
     assert now["rows"][-1] == [(letter, "g") for letter in "GRAPE"]
-
-
-def test_a_run_without_evaluations_shows_its_newest_training_games(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    for path in [run_dir / "results.json", *(run_dir / "eval").iterdir()]:
-        path.unlink()
-    boards = _boards(read_run(run_dir), [])
-    assert boards["newest"]
-    assert [secret for secret, _ in boards["secrets"]] == ["crane"] * 3
-    assert 'id="results"' not in write_report(run_dir).read_text()
 
 
 def test_no_table_and_no_list_of_the_page_is_empty(tmp_path: Path) -> None:
@@ -66,59 +54,33 @@ def test_no_table_and_no_list_of_the_page_is_empty(tmp_path: Path) -> None:
         (run_dir / name).unlink()
     assert "Loss over training" not in html
     (run_dir / "metrics.jsonl").unlink()
-    assert "<figure" not in write_report(run_dir).read_text()
+    html = write_report(run_dir).read_text()
+    assert "<figure" not in html
+    assert 'id="results"' not in html
 
 
-@pytest.mark.parametrize("results", [True, False])
-def test_some_words_are_nowhere_called_all(results: bool, tmp_path: Path) -> None:
+def test_some_words_are_nowhere_called_all(tmp_path: Path) -> None:
     run_dir, some = make_run(tmp_path / "run"), SPLIT.of_each_part(1)
     assert "all secrets" in read_page(run_dir).text
     for played in (SFT, GRPO):
         played.only(some).save(run_dir / "eval" / f"{played.name}.json")
-    cut = {e.name: {part: asdict(f) for part, f in figures_by_split(e.only(some), SPLIT).items()} for e in (SFT, GRPO)}
-    (run_dir / "results.json").write_text(json.dumps(cut))
-    if not results:
-        (run_dir / "results.json").unlink()
     text = read_page(run_dir).text
     assert "held-out secrets" in text
     assert "all secrets" not in text
 
 
-def test_an_evaluation_put_into_a_run_is_among_its_results(tmp_path: Path) -> None:
+def test_figures_are_those_of_the_evaluations_that_are_there(tmp_path: Path) -> None:
     run_dir = make_run(tmp_path / "run")
-    held_out = evaluation("other", [game(secret, "fuzzy", "lymph", secret) for secret in SPLIT.test])
-    held_out.save(run_dir / "eval" / "other.json")
-    results = read_run(run_dir).results
-    assert list(results) == ["sft", "grpo", "other"]
-    assert results["other"] == {"held_out": asdict(held_out.figures())}
-    assert "now, grpo" in read_page(run_dir).text
-    (run_dir / "eval" / "grpo.json").unlink()
-    (run_dir / "results.json").unlink()
-    assert "now, grpo" not in read_page(run_dir).text
-
-
-def test_figures_are_those_of_the_evaluation_that_is_there(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    before = read_run(run_dir).results
     lost = evaluation("grpo", [game(secret, *["fuzzy"] * 6) for secret in SPLIT.test])
     lost.save(run_dir / "eval" / "grpo.json")
-    results = read_run(run_dir).results
-    assert results["grpo"] == {"held_out": asdict(lost.figures())}
-    assert results["sft"] == before["sft"]
-    stored = json.loads((run_dir / "results.json").read_text())
-    (run_dir / "eval" / "sft.json").unlink()
-    assert read_run(run_dir).results["sft"] == stored["sft"], "there is nothing else to go by"
-
-
-def test_limited_play_is_kept_beside_free_play(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    stored = json.loads((run_dir / "results.json").read_text())
-    stored["sft"][CONSTRAINED_PART] = stored["sft"]["held_out"]
-    (run_dir / "results.json").write_text(json.dumps(stored))
-    assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == stored["sft"]["held_out"]
+    replace(lost, name="other").save(run_dir / "eval" / "other.json")
     limited = replace(evaluation("sft", [game(secret, secret) for secret in SPLIT.test]), constrain="words")
     limited.save(run_dir / "eval" / "sft-constrained.json")
-    assert read_run(run_dir).results["sft"][CONSTRAINED_PART] == asdict(limited.figures())
+    results = read_run(run_dir).results
+    assert list(results) == ["sft", "grpo", "other"]
+    assert results["grpo"] == results["other"] == {"held_out": asdict(lost.figures())}
+    assert results["sft"]["held_out"] == asdict(SFT.figures(SPLIT.test))
+    assert results["sft"][CONSTRAINED_PART] == asdict(limited.figures())
 
 
 def test_sampled_play_is_a_row_below_greedy_play(tmp_path: Path) -> None:
@@ -135,19 +97,6 @@ def test_sampled_play_is_a_row_below_greedy_play(tmp_path: Path) -> None:
     text = read_page(run_dir).text
     assert f"T = 1: {100 * drawn.figures().win_rate:.1f} %" in text
     assert "sampled at T = 1: 100.0 %" in text, "a tile shows it too"
-
-
-def test_games_left_out_of_any_part_are_told(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="timeout")
-    some = [game(secret, secret) for secret in ANSWERS if secret not in ("crane", "grape")]
-    evaluation("grpo", [failed, *some]).save(run_dir / "eval" / "grpo.json")
-    text = read_page(run_dir).text
-    left_out = "games left out because a player could not finish them: 1"
-    assert f"training secrets: {left_out}" in text
-    assert "held-out secrets: games without a counterpart (a player played the secret less often): 1" in text
-    evaluation("grpo", [failed, *some, game("grape", "grape")]).save(run_dir / "eval" / "grpo.json")
-    assert f"all secrets, training secrets: {left_out}" in read_page(run_dir).text
 
 
 def test_the_page_opens_on_the_games_of_the_model_trained_last(tmp_path: Path) -> None:

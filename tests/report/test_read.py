@@ -26,13 +26,6 @@ def test_a_missing_part_is_named_and_the_rest_is_shown(tmp_path: Path, part: str
     assert f"Not in this run, so not on this page: {part}." in text
 
 
-def test_without_results_the_figures_come_from_the_games(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    stored = read_run(run_dir).results
-    (run_dir / "results.json").unlink()
-    assert read_run(run_dir).results == stored
-
-
 @pytest.mark.parametrize("part", ["metrics.jsonl", "games.jsonl"])
 @pytest.mark.parametrize("line", ["{", "[]", '{"stage": 3}'])
 def test_a_damaged_line_is_named_with_its_number(tmp_path: Path, part: str, line: str) -> None:

@@ -473,7 +473,6 @@ def _play(
             on_finished=tell,
             prefixes=prefixes,
             scorer=scorer,
-            max_minutes=asked.patience.max_minutes,
         )
 
 

@@ -54,7 +54,7 @@ def evaluation_name(model: str, variant: Variant) -> str:
 
 
 class PatienceSettings(Section):
-    """Concurrency and timeouts of an endpoint, and time limit of an evaluation."""
+    """Concurrency and timeouts of an endpoint."""
 
     concurrency: int = Field(16, ge=1)
     """Games an endpoint plays at once."""
@@ -63,7 +63,6 @@ class PatienceSettings(Section):
     game_timeout_s: float = Field(600.0, gt=0)
     """Time limit of one game of an endpoint, in seconds. A longer game is an error, never a loss."""
     max_minutes: float = Field(0.0, ge=0)
-    """Time limit of all games, in minutes; unfinished games are errors. 0: no limit. A local model plays batches of
-    --max-batch-size games, and an interrupted batch counts no game."""
+    """Time limit of all games of an endpoint, in minutes; unfinished games are errors. 0: no limit."""
     max_failures: int = Field(32, ge=0)
     """Stop asking an endpoint after this many errors in a row. 0: never."""

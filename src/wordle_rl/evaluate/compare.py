@@ -19,13 +19,7 @@ class Comparison:
     """Two players on the same secrets. Differences are b minus a: more wins and fewer guesses favour b.
 
     Attributes:
-        name_a: Name of the first player.
-        name_b: Name of the second player.
-        num_pairs: Games that both finished.
-        both: Pairs both won.
-        only_a: Pairs only a won.
-        only_b: Pairs only b won.
-        neither: Pairs both lost.
+        num_pairs: Games that both finished; `both`, `only_a`, `only_b` and `neither` count them by who won.
         wins_test: The test behind `p_value`: McNemar's exact test of `only_a` and `only_b`, or a sign-flip test of the
             sums by secret if a secret was played more than once.
         p_value: Two-sided p-value of wins: the chance of results at least this uneven between equal players.
@@ -53,11 +47,7 @@ class Comparison:
 
 
 def compare(a: Evaluation, b: Evaluation) -> Comparison:
-    """Compare two players game by game, pairing the n-th games of each secret.
-
-    Raises:
-        EvaluationError: If words or rules differ, or both finished no secret.
-    """
+    """Compare two players game by game, pairing the n-th games of each secret."""
     if a.fingerprint != b.fingerprint or a.rules.in_effect != b.rules.in_effect:
         what = "word lists" if a.fingerprint != b.fingerprint else "rules"
         raise EvaluationError(f"{a.name!r} and {b.name!r} were played with different {what}; evaluate both alike")
@@ -119,19 +109,12 @@ def _left_out(num_unpaired: int, num_errors: int) -> list[str]:
 
 @dataclass(frozen=True)
 class ComparedPlayer:
-    """One player of a comparison.
-
-    Attributes:
-        name: Name to show.
-        player: Identity: a directory, an endpoint's model, a built-in player.
-        figures: Figures over the shared games; only `num_errors` counts all of its games.
-        against_base: Comparison with the first player on the shared games; None for the first player.
-    """
+    """One player of a comparison: its figures over the shared games (`num_errors`: all of its games)."""
 
     name: str
     player: str
     figures: Figures
-    against_base: Comparison | None
+    against_base: Comparison | None  # None for the first player
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +131,7 @@ class SharedGame:
 
 @dataclass(frozen=True)
 class MultiComparison:
-    """Players on the same secrets.
-
-    Attributes:
-        runs: The players, the baseline first.
-        num_games: Number of `games`.
-        games: The games that all players finished, by secret.
-        notes: What the reader should know, as in `Comparison`.
-    """
+    """Players on the same secrets, the baseline first, and the games that all finished, by secret."""
 
     runs: tuple[ComparedPlayer, ...]
     num_games: int
@@ -167,10 +143,6 @@ def compare_all(evaluations: Sequence[Evaluation]) -> MultiComparison:
     """Compare players side by side, matching the n-th games of each secret.
 
     All figures and tests use the games that everyone finished. p-values are not corrected for multiple tests.
-
-    Raises:
-        EvaluationError: If there are fewer than two players, names repeat, words or rules differ, or no secret was
-            finished by all.
     """
     names = [evaluation.label for evaluation in evaluations]
     if len(names) < 2:

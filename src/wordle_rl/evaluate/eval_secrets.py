@@ -54,13 +54,11 @@ def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> Name
     listed = list(dict.fromkeys(word for word in spelled if word in words))
     num_unlisted = len({word for word in spelled if word not in words})
     num_other = sum(map(bool, column)) - len(spelled)
-    reasons = {
-        f"{num_other:,} lines that are no word of {words.word_length} letters": num_other,
-        f"{num_unlisted:,} words that list {words.name!r} lacks (--words names another)": num_unlisted,
-    }
-    return NamedSecrets(
-        _checked(listed, name)[: max_games or None], "; ".join(text for text, count in reasons.items() if count)
-    )
+    reasons = [
+        f"{num_other:,} lines that are no word of {words.word_length} letters" if num_other else "",
+        f"{num_unlisted:,} words that list {words.name!r} lacks (--words names another)" if num_unlisted else "",
+    ]
+    return NamedSecrets(_checked(listed, name)[: max_games or None], "; ".join(filter(None, reasons)))
 
 
 def _checked(found: Sequence[str], name: str) -> tuple[str, ...]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import PatienceSettings
@@ -17,10 +15,8 @@ from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, 
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.policy.base import (
     Ask,
-    Completion,
     ConcurrentSampler,
     MemoryBound,
-    Request,
     Sampler,
     TokenSampler,
     run_async,
@@ -30,9 +26,6 @@ from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
 from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
-
-if TYPE_CHECKING:
-    from wordle_rl.chat.codec import ChatCodec
 
 WASTED_TURN_REGRET = 1.0
 """Regret of a turn without marks. It revealed nothing, so best play needs one more guess."""
@@ -53,7 +46,6 @@ def evaluate(
     on_finished: Callable[[GameRecord], None] | None = None,
     prefixes: Sequence[tuple[str, ...]] | None = None,
     scorer: Scorer | None = None,
-    max_minutes: float = 0.0,
 ) -> Evaluation:
     """Play one game per secret and keep all of them.
 
@@ -61,22 +53,19 @@ def evaluate(
         planned: The evaluation without its games.
         secrets: The words to find, in any order; repeats are played again.
         words: The word list.
-        prompter: Wording, grammar and rules.
+        prompter: Wording and rules.
         sampler: The player.
-        solver: Measures regret. None: no regret. Games that share turns share the work, so thousands of games from one
+        solver: Measures regret, if given. Games that share turns share the work, so thousands of games from one
             opener take seconds. Every further opener takes about half a second on the default list.
         regret_games: Measure regret in this many games, evenly spaced in `secrets`. None: in all. For players that
             rarely repeat an opener, such as the random one.
-        batch_size: Most games in play at once, to limit memory. None: all. A sampler that restarts its random stream
-            (`begin`) repeats it in every batch.
+        batch_size: Most games in play at once, to limit memory. None: all.
         journal: Stores games as they end. Games it already holds are not played again.
         drawn: True if the player samples. Its games are then stored by whole batches. Games that end first are mostly
             quick wins; storing them while the rest is sampled again would bias the figures in the player's favour.
         on_finished: Called with the record of each newly played game.
-        prefixes: Prefix guesses of each secret's game. None: empty boards.
-        scorer: Scores each game. None: no rewards.
-        max_minutes: Time limit of all games; 0: no limit. It is checked before each turn of a batch. If a batch runs
-            over, all its games are errors, since those already finished are mostly quick wins.
+        prefixes: Prefix guesses of each secret's game, if any.
+        scorer: Gives each game its reward, if given.
     """
     _check_plan(planned, secrets, words, prompter)
     meter = None if solver is None else _RegretMeter(solver, prompter.rules)
@@ -105,12 +94,9 @@ def evaluate(
         # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.
         longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
         size = min(size, sampler.room_for(longest))
-    limit = TimeLimit(sampler, max_minutes)
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
         starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
-        play(starts, words, prompter, limit, on_finished=partial(finish, batch))
-        if limit.ended_play:
-            records |= {index: not_played(secrets[index], limit.reason) for index in batch}
+        play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
         for index in batch if drawn else ():
             keep(index)
     return replace(planned, records=tuple(records[index] for index in range(len(secrets))))
@@ -187,33 +173,6 @@ def _record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer
         )
     reward = None if scorer is None else scorer(trajectory)
     return replace(record, turns=tuple(turns), error=trajectory.error, reward=reward)
-
-
-class TimeLimit:
-    """A sampler that asks another one until the time is up. `max_minutes` count from now on; 0: no limit."""
-
-    def __init__(self, sampler: Sampler, max_minutes: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._sampler, self._clock = sampler, clock
-        self._end = clock() + 60 * max_minutes if max_minutes else None
-        self.reason = f"not finished within {max_minutes:g} minutes"
-        self.ended_play = False
-        """True once a request came after the time was up."""
-
-    @property
-    def codec(self) -> ChatCodec | None:
-        """Codec of the player."""
-        return self._sampler.codec
-
-    def begin(self) -> None:
-        """Forget all earlier games."""
-        self._sampler.begin()
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """Return the player's completions, or errors once the time is up."""
-        if self._end is None or self._clock() < self._end:
-            return self._sampler.sample(requests)
-        self.ended_play = True
-        return [Completion("", error=self.reason) for _ in requests]
 
 
 def evaluate_concurrently(

@@ -119,7 +119,7 @@ def make_player(
         solver: For players that use it.
         base_url: URL of an OpenAI-compatible endpoint, or a provider's name. None: OpenAI.
         endpoint_default_sampling: Let the endpoint choose temperature and top_p.
-        patience: Concurrency and timeouts of the endpoint. None: the defaults.
+        patience: Concurrency and timeouts of the endpoint.
         seed: Random seed.
         engine: Engine that samples a model's tokens.
         constrained: Limit a model's guesses to listed words.

@@ -22,7 +22,7 @@ from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.rollout import pass_at, powers_of_two
-from wordle_rl.runs import MAX_OBJECT_BYTES, is_run, write_text_atomically
+from wordle_rl.runs import write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
@@ -126,10 +126,8 @@ class ControlFacts:
         kind: `sft_alone`: a model of supervised fine-tuning alone, whose teacher kept nothing back. `equal_entropy`:
             sampled at the temperature at which it is as random as `of` at `temperature_of`.
         of: Run or model that it is a control for, or the control run.
-        seconds: Training time of a control run in seconds, or None.
-        nats: For equal entropy: mean entropy of a game of this player, in nats.
-        nats_of: The same for the model it is a control for.
-        temperature_of: Temperature of that model.
+        seconds: Training time of a control run.
+        nats: For equal entropy: mean entropy of a game of this player; `nats_of`: of the model it is a control for.
     """
 
     kind: Literal["sft_alone", "equal_entropy"]
@@ -148,13 +146,9 @@ class Evaluation:
         name: Name in tables: `sft`, `grpo`, `solver`.
         player: Identity: a model directory, an endpoint's model, a built-in player.
         parts: Parts of the split that were played, e.g. `("held_out",)`; empty for other secrets.
-        rules: Rules of every game.
-        fingerprint: Fingerprint of the word list.
         records: The games, in the order of the secrets.
-        conditions: Prompting and sampling.
         constrain: Limit on the player's tokens. Figures of limited and free play never mix.
         control: What it controls for; None if it is no control.
-        reward_preset: Reward preset that scored the games, or None.
     """
 
     name: str
@@ -197,8 +191,6 @@ class Evaluation:
     def load(cls, path: Path) -> Evaluation:
         """Read what `save` wrote."""
         try:
-            if path.is_file() and (size := path.stat().st_size) > MAX_OBJECT_BYTES:
-                raise EvaluationError(f"{path} has {size:,} bytes, more than the {MAX_OBJECT_BYTES:,} that are read")
             return _EVALUATION.validate_json(path.read_bytes())
         except FileNotFoundError:
             raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None
@@ -209,18 +201,12 @@ class Evaluation:
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"
-            raise EvaluationError(f"{path} is no evaluation: {place}: {first['msg']}; {_fix_of(path)}") from None
+            raise EvaluationError(
+                f"{path} is no evaluation: {place}: {first['msg']}; name another, or delete it"
+            ) from None
 
 
 _EVALUATION = TypeAdapter(Evaluation)
-
-
-def _fix_of(path: Path) -> str:
-    # Only a run can make its own evaluations again.
-    own = model_and_variant(path.stem)[0] in MODEL_NAMES
-    if own and path.parent.name == "eval" and is_run(path.parent.parent):
-        return "delete it, and `wordle-rl run` evaluates again"
-    return "name a file that `wordle-rl eval --out` wrote, or one in the eval directory of a run"
 
 
 def not_played(secret: str, reason: str) -> GameRecord:
@@ -318,7 +304,7 @@ def figures_by_split(
 
 
 def is_invalid(turn: TurnRecord) -> bool:
-    """Return True if a turn had a readable guess that was not scored."""
+    """True if a turn had a readable guess that was not scored."""
     return turn.outcome.broke_rules and turn.outcome is not Outcome.MALFORMED
 
 

@@ -221,9 +221,10 @@ def _proof(directory: Path) -> str:
         return f"It is unknown whether held-out secrets were trained on: {error}."
     if leaks:
         return f"{len(leaks)} validation or held-out secrets were trained on, so results on them prove nothing."
-    strict = f" None of the {found.num_strict:,} strict words is named in training." if found.num_strict else ""
-    if found.strict_leaks:
-        strict = f" {len({word for _, word in found.strict_leaks})} strict words were named in training."
+    strict = ""
+    if found.num_strict:
+        named = len({word for _, word in found.strict_leaks})
+        strict = f" Of the {found.num_strict:,} strict words {named or 'none'} is named in training."
     return (
         "No validation or held-out secret was the secret of a training game. Of the held-out secrets, training shows "
         f"{shown['board_shown']:,} on their decisive board, names {shown['board_not_shown']:,} elsewhere, and never "

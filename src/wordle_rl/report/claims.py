@@ -6,7 +6,8 @@ sampled at the temperature at which its games have the same entropy as those of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -59,6 +60,10 @@ def terminal_control_table(found: ControlTable) -> Table:
 _PARTS = ("strict", "held_out", *STRATA, "train", "all")
 _TESTED = ("strict", "held_out", "all")
 _SHORT = {"train": "training", "held_out": "held out"}
+_KINDS = {
+    "sft_alone": "SFT alone with nothing kept from the teacher",
+    "equal_entropy": "the start drawn at equal entropy",
+}
 _MISSING = "–"
 
 
@@ -94,38 +99,28 @@ def control_table(run: RunRecord) -> ControlTable | None:
         return None
     model, title = run.evaluations[name], ALGORITHM_NAMES[name]
     start = next((run.evaluations[before] for before in ("sft", "base") if before in run.evaluations), None)
-    parts = [part for part in _parts_of(run, model) if part == "all" or run.secrets_of(part)]
+    quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
+    parts = [part for part in _PARTS if (part in quoted or part in STRATA) and (part == "all" or run.secrets_of(part))]
     if "strict" in parts and run.secrets_of("never_said") == run.strict:
         parts.remove("never_said")
-    tested = [part for part in parts if part in _TESTED]
-    found = controlled(model, [*run.controls.values(), *_played_otherwise(run, name)])
+    # Constrained games, and games at temperature 1, stand beside controls that were played in the same way.
+    stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
+    found = controlled(model, [*run.controls.values(), *(run.evaluations[s] for s in stems if s in run.evaluations)])
     found.sort(key=lambda pair: (pair[0].constrain, pair[0].conditions.temperature or 0.0))
-    rows = [_row(run, f"{title}, {_how(model)}", model, None, parts, tested)]
+    rows = [_row(run, f"{title}, {_how(model)}", model, None, parts)]
     if start is not None:
-        rows.append(_row(run, f"its start, {start.name}, {_how(start)}", start, model, parts, tested))
+        rows.append(_row(run, f"its start, {start.name}, {_how(start)}", start, model, parts))
     seen = [model]
     for control, beside in found:
         if beside not in seen:
             seen.append(beside)
-            rows.append(_row(run, f"{title}, {_how(beside)}", beside, None, parts, tested))
-        rows.append(_row(run, _label(run, control), control, beside, parts, tested))
+            rows.append(_row(run, f"{title}, {_how(beside)}", beside, None, parts))
+        rows.append(_row(run, _label(run, control), control, beside, parts))
     kinds = {control.control.kind for control, _ in found if control.control is not None}
-    missing = []
-    if "sft_alone" not in kinds:
-        missing.append("SFT alone with nothing kept from the teacher")
-    if "equal_entropy" not in kinds:
-        missing.append("the start drawn at equal entropy")
-    columns = (*map(_short, parts), *(f"p, {_short(part)}" for part in tested))
+    missing = [said for kind, said in _KINDS.items() if kind not in kinds]
+    heads = {part: _SHORT.get(part, part.replace("_", " ")) for part in parts}
+    columns = (*heads.values(), *(f"p, {heads[part]}" for part in parts if part in _TESTED))
     return ControlTable(title, columns, tuple(rows), tuple(missing))
-
-
-def _parts_of(run: RunRecord, model: Evaluation) -> Iterator[str]:
-    quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
-    yield from (part for part in _PARTS if part in quoted or (part in STRATA and run.strata is not None))
-
-
-def _short(part: str) -> str:
-    return _SHORT.get(part, part.replace("_", " "))
 
 
 def _how(evaluation: Evaluation) -> str:
@@ -152,38 +147,17 @@ def _played_otherwise(run: RunRecord, name: str) -> list[Evaluation]:
 
 
 def _row(
-    run: RunRecord,
-    label: str,
-    player: Evaluation,
-    against: Evaluation | None,
-    parts: Sequence[str],
-    tested: Sequence[str],
+    run: RunRecord, label: str, player: Evaluation, against: Evaluation | None, parts: Sequence[str]
 ) -> tuple[str, ...]:
-    cells = [_rate(run, player, part) for part in parts]
-    tests = [
-        _p_value(player, against, _secrets(run, part)) if _quoted(run, player, part) else _MISSING for part in tested
-    ]
-    return (label, *cells, *tests)
-
-
-def _secrets(run: RunRecord, part: str) -> frozenset[str] | None:
-    return None if part == "all" else run.secrets_of(part)
-
-
-def _quoted(run: RunRecord, player: Evaluation, part: str) -> bool:
-    # A figure for all secrets is quoted only if all of them were played.
-    return part != "all" or not run.split_of or player.secrets.issuperset(run.split_of)
-
-
-def _rate(run: RunRecord, player: Evaluation, part: str) -> str:
-    rate = player.figures(_secrets(run, part)).win_rate
-    return _MISSING if rate is None or not _quoted(run, player, part) else in_percent(rate)
-
-
-def _p_value(player: Evaluation, against: Evaluation | None, secrets: frozenset[str] | None) -> str:
-    if against is None:
-        return ""
-    try:
-        return p_text(compare(player.only(secrets), against.only(secrets)).p_value)
-    except EvaluationError:  # no secret of this part was played by both
-        return _MISSING
+    rates, tests = [], []
+    for part in parts:
+        secrets = None if part == "all" else run.secrets_of(part)
+        rate, p_value = player.figures(secrets).win_rate, "" if against is None else _MISSING
+        if part == "all" and not player.secrets.issuperset(run.split_of):
+            rate = None  # a figure for all secrets is quoted only if all of them were played
+        elif against is not None and part in _TESTED:
+            with suppress(EvaluationError):  # no secret of this part that both finished
+                p_value = p_text(compare(player.only(secrets), against.only(secrets)).p_value)
+        rates.append(_MISSING if rate is None else in_percent(rate))
+        tests += [p_value] if part in _TESTED else []
+    return (label, *rates, *tests)

@@ -194,7 +194,6 @@ NUMBERS = {
     "resident_memory_gib": "resident memory, GiB",
 }
 """Metrics without a chart; their first and last values are enough."""
-_PREFIXED = (BY_TURN, PASS_AT, "reward/")
 _NOT_CURVES = {"step", "seconds", "epoch", "skipped_steps"}
 
 
@@ -290,13 +289,14 @@ def _curves_of(chart: Chart, series: Mapping[str, Series]) -> list[Series]:
 
 
 def _prefix(chart: Chart) -> str:
-    return next((name for name in chart.curves if name in _PREFIXED), "")
+    return next((name for name in chart.curves if name.endswith("/")), "")
 
 
 def _unknown(series: Mapping[str, Series]) -> list[Chart]:
     known = {*NUMBERS, *(name for chart in CHARTS for name in chart.curves)}
+    prefixes = tuple(name for name in known if name.endswith("/"))
     return [
         Chart(name.replace("_", " ").capitalize(), f"As logged: {name}.", {name: name}, percent=name.endswith("_rate"))
         for name in series
-        if name not in known and not name.startswith(_PREFIXED)
+        if name not in known and not name.startswith(prefixes)
     ]

@@ -88,8 +88,9 @@ def diagnose(run_dir: Path) -> Diagnosis:
         [row for row in _rows(run_dir / "games.jsonl") if row.values.get("stage") == stage],
         int(read_object(choice)["step"]) if choice.is_file() else None,
     )
-    found = tuple(finding for check in CHECKS if (finding := check(records)) is not None)
-    return Diagnosis(stage, len(records.steps), found)
+    found = ((pattern, check(records), meaning) for pattern, (check, meaning) in CHECKS.items())
+    findings = tuple(Finding(pattern, evidence, meaning) for pattern, evidence, meaning in found if evidence)
+    return Diagnosis(stage, len(records.steps), findings)
 
 
 def _rows(path: Path) -> list[Row]:
@@ -104,21 +105,17 @@ def _evidence(row: Row, *told: str, file: str = "metrics.jsonl") -> str:
     return f"{file}:{row.line} step {row.values['step']}: {', '.join(told)}"
 
 
-def _steps_not_finite(records: Records) -> Finding | None:
+def _steps_not_finite(records: Records) -> str | None:
     # A single bad step is skipped and forgotten; one in twenty means that the training is unstable.
     bad = [
         row for row in records.steps if row.values.get("skipped_steps") or "loss" in row.values.get("not_finite", ())
     ]
     if len(bad) < max(2, len(records.steps) / 20):
         return None
-    return Finding(
-        "steps not finite",
-        _evidence(bad[-1], f"loss or gradient not finite, as in {len(bad)} of {len(records.steps)} rows"),
-        "Such steps change no weight. The rate is too high, or the precision too low.",
-    )
+    return _evidence(bad[-1], f"loss or gradient not finite, as in {len(bad)} of {len(records.steps)} rows")
 
 
-def _dead_groups(records: Records) -> Finding | None:
+def _dead_groups(records: Records) -> str | None:
     # Groups whose games all earn the same have zero advantages. The metric is about the first draw of a step: groups
     # that were redrawn have been played for nothing, too.
     ends = records.ends("zero_variance_share")
@@ -127,14 +124,10 @@ def _dead_groups(records: Records) -> Finding | None:
     worst = max(ends[1], key=lambda row: row.values["zero_variance_share"])
     wins = worst.values.get("win_rate")
     also = [f"win_rate {wins:.2f}"] if is_number(wins) else []
-    return Finding(
-        "groups that teach nothing",
-        _evidence(worst, f"zero_variance_share {worst.values['zero_variance_share']:.2f}", *also),
-        "Most groups have one reward for all their games: no advantage, no gradient.",
-    )
+    return _evidence(worst, f"zero_variance_share {worst.values['zero_variance_share']:.2f}", *also)
 
 
-def _format_drift(records: Records) -> Finding | None:
+def _format_drift(records: Records) -> str | None:
     # Once no reply in any group gets marks, nothing pulls the policy back.
     ends = records.ends("format_compliance")
     if ends is None:
@@ -145,14 +138,10 @@ def _format_drift(records: Records) -> Finding | None:
     if best - _mean(ends[1], "format_compliance") < 0.1:
         return None
     worst = min(ends[1], key=lambda row: row.values["format_compliance"])
-    return Finding(
-        "format drift",
-        _evidence(worst, f"format_compliance {worst.values['format_compliance']:.2f}", f"{best:.2f} at its best"),
-        "Training pulls replies away from the form that the game can read.",
-    )
+    return _evidence(worst, f"format_compliance {worst.values['format_compliance']:.2f}", f"{best:.2f} at its best")
 
 
-def _entropy_collapse(records: Records) -> Finding | None:
+def _entropy_collapse(records: Records) -> str | None:
     # A tenth of the entropy is left although games are still lost: without exploration nothing better is found.
     ends = records.ends("entropy", "win_rate")
     if ends is None:
@@ -162,14 +151,10 @@ def _entropy_collapse(records: Records) -> Finding | None:
         return None
     lowest = min(ends[1], key=lambda row: row.values["entropy"])
     told = f"entropy {lowest.values['entropy']:.2g} nats per token", f"{first:.2g} in the first steps"
-    return Finding(
-        "entropy collapse",
-        _evidence(lowest, *told, f"win_rate {lowest.values['win_rate']:.2f}"),
-        "The policy says the same in every game, so games of a group no longer differ.",
-    )
+    return _evidence(lowest, *told, f"win_rate {lowest.values['win_rate']:.2f}")
 
 
-def _sampler_mismatch(records: Records) -> Finding | None:
+def _sampler_mismatch(records: Records) -> str | None:
     # With the same weights, other kernels change the mean ratio by 0.01 at most. A sampler with top_p 0.8 gives a mean
     # ratio of 0.9, the probability mass it kept.
     ends = records.ends("importance_ratio/mean", "sampler_kl")
@@ -180,14 +165,10 @@ def _sampler_mismatch(records: Records) -> Finding | None:
         return None
     worst = max(ends[1], key=lambda row: row.values["sampler_kl"])
     told = (f"{name} {worst.values[name]:.3f}" for name in ("importance_ratio/mean", "sampler_kl"))
-    return Finding(
-        "sampler mismatch",
-        _evidence(worst, *told),
-        "The engine samples from another policy than the one in training: other weights, temperature, top_p or dtype.",
-    )
+    return _evidence(worst, *told)
 
 
-def _replies_growing(records: Records) -> Finding | None:
+def _replies_growing(records: Records) -> str | None:
     # Replies grow by half without more wins, or are cut at their limit more often.
     ends = records.ends("reply_tokens", "win_rate")
     if ends is None:
@@ -198,14 +179,10 @@ def _replies_growing(records: Records) -> Finding | None:
         return None
     longest = max(ends[1], key=lambda row: row.values["reply_tokens"])
     told = f"reply_tokens {longest.values['reply_tokens']:.0f}", f"{first:.0f} in the first steps"
-    return Finding(
-        "replies growing",
-        _evidence(longest, *told, f"{cut_last:.0%} cut at the limit"),
-        "Replies grow but wins do not; soon replies are cut and earn nothing.",
-    )
+    return _evidence(longest, *told, f"{cut_last:.0%} cut at the limit")
 
 
-def _few_safe_words(records: Records) -> Finding | None:
+def _few_safe_words(records: Records) -> str | None:
     # Five words make up half of all guesses after the opener, and did not before. (Good play always has one opener.)
     later: list[tuple[Row, str]] = []
     for row in records.games:
@@ -221,18 +198,14 @@ def _few_safe_words(records: Records) -> Finding | None:
         favourites = ", ".join(word for word, _ in common)
     if shares[1] < 0.5 or shares[1] < shares[0] + 0.2:
         return None
-    return Finding(
-        "few safe words",
-        _evidence(
-            later[-1][0],
-            f"{favourites} are {shares[1]:.0%} of the guesses after the first, {shares[0]:.0%} before",
-            file="games.jsonl",
-        ),
-        "The policy plays the same words whatever the marks say: the reward pays for being safe.",
+    return _evidence(
+        later[-1][0],
+        f"{favourites} are {shares[1]:.0%} of the guesses after the first, {shares[0]:.0%} before",
+        file="games.jsonl",
     )
 
 
-def _start_better(records: Records) -> Finding | None:
+def _start_better(records: Records) -> str | None:
     # Greedy play on validation secrets is significantly worse than the start, or selection kept the start.
     rows = [row for row in records.validations if row.has("greedy_win_rate")]
     if len(rows) < 2:
@@ -245,24 +218,38 @@ def _start_better(records: Records) -> Finding | None:
         f"{start.values['greedy_win_rate']:.3f} at the start",
     )
     kept = ["the start's weights were kept"] if records.kept_step == 0 else []
-    return Finding(
-        "start better than end",
-        _evidence(last, *told, *kept),
+    return _evidence(last, *told, *kept)
+
+
+CHECKS: dict[str, tuple[Callable[[Records], str | None], str]] = {
+    "steps not finite": (
+        _steps_not_finite,
+        "Such steps change no weight. The rate is too high, or the precision too low.",
+    ),
+    "groups that teach nothing": (
+        _dead_groups,
+        "Most groups have one reward for all their games: no advantage, no gradient.",
+    ),
+    "format drift": (_format_drift, "Training pulls replies away from the form that the game can read."),
+    "entropy collapse": (
+        _entropy_collapse,
+        "The policy says the same in every game, so games of a group no longer differ.",
+    ),
+    "sampler mismatch": (
+        _sampler_mismatch,
+        "The engine samples from another policy than the one in training: other weights, temperature, top_p or dtype.",
+    ),
+    "replies growing": (_replies_growing, "Replies grow but wins do not; soon replies are cut and earn nothing."),
+    "few safe words": (
+        _few_safe_words,
+        "The policy plays the same words whatever the marks say: the reward pays for being safe.",
+    ),
+    "start better than end": (
+        _start_better,
         "Greedy play became worse: the steps are too large, or the rewards teach something else.",
-    )
-
-
-CHECKS: tuple[Callable[[Records], Finding | None], ...] = (
-    _steps_not_finite,
-    _dead_groups,
-    _format_drift,
-    _entropy_collapse,
-    _sampler_mismatch,
-    _replies_growing,
-    _few_safe_words,
-    _start_better,
-)
-"""All patterns, in the order in which to fix them."""
+    ),
+}
+"""Check and meaning of every pattern, in the order in which to fix them."""
 
 
 def lines_of(diagnosis: Diagnosis) -> Iterator[str]:

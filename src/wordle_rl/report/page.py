@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from itertools import chain
@@ -42,7 +43,6 @@ WATCH_PAGE = "watch.html"
 """The page of `wordle-rl watch RUN --export RUN/watch.html`; a report beside it links to its games."""
 _PARTS = ("all", "train", "held_out", *STRATA, "strict", CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
 _TITLES = {"base": "the base model", "sft": "SFT"} | {str(name): said for name, said in ALGORITHM_NAMES.items()}
-_NUM_BOARDS = 4
 _MISSING = "–"
 
 _STORIES = {
@@ -181,42 +181,28 @@ def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str
 
 
 def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
-    # Show games of a few secrets before and after training, chosen by a rule that favours neither: of the secrets that
-    # both played (held-out ones if there are any), the first of each outcome (only the trained model won, only its
-    # start, both, neither), then more of the most frequent outcome. Without evaluations, show the newest games.
+    # Show games of four secrets before and after training, by a rule that favours neither: of the secrets that both
+    # played (held-out ones if there are any), sorted by who won them, evenly spaced ones.
     if not players:
-        newest = [row for row in run.games if row.get("stage") != "validation" and row["turns"]][-_NUM_BOARDS:]
-        boards = [(str(row["secret"]), [_board("", bool(row.get("won")), row["turns"])]) for row in newest]
-        return {"secrets": boards, "counts": [], "newest": True, "held_out": False} if boards else None
+        return None
     games: dict[str, dict[str, GameRecord]] = {
         name: {record.secret: record for record in reversed(run.evaluations[name].records) if not record.failed}
         for name in players
     }
     shared = set.intersection(*map(set, games.values()))
     held_out = shared & run.secrets_of("held_out")
-    outcomes: dict[tuple[bool, ...], list[str]] = {}
-    for secret in sorted(held_out or shared):
-        outcomes.setdefault(tuple(games[name][secret].won for name in players), []).append(secret)
-    names = {
-        (False, True): f"only {players[-1]} found",
-        (True, False): f"only {players[0]} found",
-        (True, True): "both found",
-        (False, False): "neither found",
-        (True,): "found",
-        (False,): "not found",
+    who_won = {
+        secret: " and ".join(name for name in players if games[name][secret].won) or "nobody"
+        for secret in sorted(held_out or shared)
     }
-    if not outcomes:
+    ranked = sorted(who_won, key=lambda secret: who_won[secret])
+    if not ranked:
         return None
-    ordered = [outcome for outcome in names if outcome in outcomes]
-    chosen = [outcomes[outcome][0] for outcome in ordered]
-    most = max(outcomes.values(), key=len)
-    chosen += [secret for secret in most if secret not in chosen][: _NUM_BOARDS - len(chosen)]
     boards = []
-    for secret in chosen:
+    for secret in ranked[:: -(-len(ranked) // 4)]:
         rows = {name: games[name][secret].to_row() for name in players}
         boards.append((secret, [_board(name, row["won"], row["turns"]) for name, row in rows.items()]))
-    counts = [(names[outcome], len(outcomes[outcome])) for outcome in ordered]
-    return {"secrets": boards, "counts": counts, "newest": False, "held_out": bool(held_out)}
+    return {"secrets": boards, "counts": Counter(who_won.values()).most_common(), "held_out": bool(held_out)}
 
 
 def _board(player: str, won: bool, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -303,8 +289,8 @@ def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
             continue
         try:
             found = compare(a, b)
-        except EvaluationError as error:
-            return {"error": str(error), "rows": {}, "notes": []}
+        except EvaluationError:  # no secret that both finished
+            continue
         for note in found.notes:
             notes.setdefault(note, []).append(PART_NAMES[part])
         points, low, high = (f"{100 * value:+.1f}" for value in found.win_rate_difference)
@@ -312,13 +298,8 @@ def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
         rows[part] = {"points": points, "interval": interval, "p_value": found.p_value}
     if not rows:
         return None
-    minus = f"{_TITLES[last]} minus {_TITLES[start]}"
-    return {
-        "error": "",
-        "minus": minus,
-        "rows": rows,
-        "notes": [(", ".join(parts), note) for note, parts in notes.items()],
-    }
+    by_note = [(", ".join(parts), note) for note, parts in notes.items()]
+    return {"minus": f"{_TITLES[last]} minus {_TITLES[start]}", "rows": rows, "notes": by_note}
 
 
 def _guesses(run: RunRecord) -> list[tuple[str, str]]:

@@ -254,26 +254,13 @@ def _scale(axes: Axes, *, percent: bool = False, from_zero: bool = False, steps:
     low, high = (low if from_zero else low - room), high + room
     axes.set_ylim(max(low, 0.0) if percent else low, min(high, 1.0) if percent else high)
     axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
-    said = (lambda value, _: f"{tick_text(100 * value)} %") if percent else (lambda value, _: tick_text(value))
-    axes.yaxis.set_major_formatter(FuncFormatter(said))
+    scale, unit = (100, " %") if percent else (1, "")
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(scale * value) + unit))
     if steps:
         first, last = axes.dataLim.intervalx
         axes.set_xlim(first, last if last > first else first + 1)
         axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: tick_text(value)))
-
-
-def tick_text(value: float) -> str:
-    """Format a tick of an axis briefly.
-
-    Examples:
-        >>> [tick_text(value) for value in (0.25, 12_500, 250_000, -1e-5)]
-        ['0.25', '12,500', '250k', '-1e-05']
-    """
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= max(size, 1e5):
-            return f"{value / size:g}{unit}"
-    return f"{value + 0.0:,g}"  # + 0.0: no tick reads -0
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: format_value(value)))
 
 
 def _svg(figure: Figure, *, transparent: bool = False) -> str:

@@ -12,11 +12,9 @@ from wordle_rl.errors import UserError
 from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
-    RESULT_SPLITS,
     STRATA,
     STRICT_CONSTRAINED_PART,
     Evaluation,
-    is_sampled_part,
     model_and_variant,
     quoted_parts,
     sampled_part,
@@ -24,8 +22,6 @@ from wordle_rl.evaluate.records import (
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
-
-_PART_SPLITS = ("train", "val", "test")
 
 
 class ReportError(UserError):
@@ -37,9 +33,8 @@ class RunRecord:
     """All that a report shows.
 
     Attributes:
-        results: Player -> part of the secrets -> figure -> value; computed from `evaluations`, or taken from
-            results.json for players without one.
-        facts: What else results.json holds, such as seconds per stage.
+        results: Player -> part of the secrets -> figure -> value, computed from `evaluations`.
+        facts: What results.json holds besides figures, such as seconds per stage.
         metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step; SFT's rows of
             training and of validation are not taken for each other.
         games: Rows of games.jsonl, oldest first; `id` is the byte at which the row begins.
@@ -81,35 +76,37 @@ def read_run(run_dir: Path) -> RunRecord:
         raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl run` wrote")
     missing: list[str] = []
     everything = _object(run_dir / "results.json", missing)
-    results = {name: value for name, value in everything.items() if _is_result(value)}
     manifest = _object(run_dir / "manifest.json", missing)
     config = _object(run_dir / "config.json", missing)
     if config:
         stored_config(run_dir / "config.json")
-    metrics = _metrics(run_dir / "metrics.jsonl", missing)
-    games = _games(run_dir / "games.jsonl", missing)
+    rows, played = run_dir / "metrics.jsonl", run_dir / "games.jsonl"
+    missing += [path.name for path in (rows, played) if not path.is_file()]
+    metrics = read_metrics(rows) if rows.is_file() else {}
+    games = _games(played) if played.is_file() else []
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
     trained = (*(["sft"] if has_sft(config) else []), str(config.get("algorithm", "grpo")))
     missing += [f"eval/{name}.json" for name in trained if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
         raise ReportError(f"{run_dir} has no part of a run (results.json, metrics.jsonl, eval/…); name a run directory")
+    split = manifest.get("split") or {}
     record = RunRecord(
         name=run_dir.resolve().name,
-        results=results,
-        facts={name: value for name, value in everything.items() if name not in results},
+        results={},
+        facts={name: value for name, value in everything.items() if name not in MODEL_NAMES},
         manifest=manifest,
         config=config,
         metrics=metrics,
         games=games,
         evaluations={name: evaluations[name] for name in in_order(evaluations)},
-        split_of=_split_of(manifest),
-        strict=_strict_of(manifest),
+        split_of={word: part for part in ("train", "val", "test") for word in split.get(part, ())},
+        strict=frozenset(split.get("strict", ())),
         strata=_strata_of(run_dir / STRATA_FILE),
         controls=evaluations_in(run_dir / CONTROLS),
         chosen=read_object(choice) if (choice := run_dir / "grpo" / CHOICE_FILE).is_file() else {},
         missing=tuple(missing),
     )
-    return replace(record, results=_with_measured(record))
+    return replace(record, results=_results(record))
 
 
 def kept_weights(run: RunRecord) -> str:
@@ -144,27 +141,22 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
     return read_object(path)
 
 
-def _with_measured(run: RunRecord) -> dict[str, dict[str, Mapping[str, Any]]]:
-    # Figures of the evaluated games; for players without games, those in results.json.
-    results: dict[str, dict[str, Mapping[str, Any]]] = {name: dict(parts) for name, parts in run.results.items()}
+def _results(run: RunRecord) -> dict[str, dict[str, Any]]:
+    results: dict[str, dict[str, Any]] = {}
     for name, games in run.evaluations.items():
         model, variant = model_and_variant(name)
         if variant == "sampled":
-            found = _measured(games, run).items()
-            results.setdefault(model, {}).update({sampled_part(part): figures for part, figures in found})
+            found = {sampled_part(part): figures for part, figures in _measured(games, run).items()}
         elif games.constrain == "none":
-            apart = {part: found for part, found in results.get(name, {}).items() if _is_apart(part)}
-            results[name] = {**_measured(games, run), **apart}
+            found = _measured(games, run)
         else:
+            model = games.name
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
-            results.setdefault(games.name, {})[CONSTRAINED_PART] = asdict(held_out)
+            found = {CONSTRAINED_PART: asdict(held_out)}
             if run.strict:
-                results[games.name][STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
+                found[STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
+        results.setdefault(model, {}).update(found)
     return {name: results[name] for name in in_order(results)}
-
-
-def _is_apart(part: str) -> bool:
-    return part in (CONSTRAINED_PART, STRICT_CONSTRAINED_PART) or is_sampled_part(part)
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
@@ -175,20 +167,9 @@ def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
     return {part: asdict(some.figures()) for part, some in chosen.items() if some.records}
 
 
-def _is_result(value: object) -> bool:
-    return isinstance(value, dict) and any(isinstance(value.get(part), dict) for part in RESULT_SPLITS)
-
-
 def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:
     """Read the rows of a metrics.jsonl by stage, see `RunRecord.metrics`."""
-    return _metrics(path, [])
-
-
-def _metrics(path: Path, missing: list[str]) -> dict[str, list[dict[str, Any]]]:
     # If a resumed run logged a step again, the last row counts.
-    if not path.is_file():
-        missing.append(path.name)
-        return {}
     stages: dict[str, dict[tuple[float, bool], dict[str, Any]]] = {}
     for number, row in enumerate(read_jsonl(path), start=1):
         stage, step = row.get("stage"), row.get("step")
@@ -198,25 +179,18 @@ def _metrics(path: Path, missing: list[str]) -> dict[str, list[dict[str, Any]]]:
     return {stage: [rows[step] for step in sorted(rows)] for stage, rows in stages.items()}
 
 
-def _games(path: Path, missing: list[str]) -> list[dict[str, Any]]:
-    if not path.is_file():
-        missing.append(path.name)
-        return []
+def _games(path: Path) -> list[dict[str, Any]]:
     games = []
     for number, (offset, row) in enumerate(read_jsonl_offsets(path), start=1):
-        needed = {"secret": str, "turns": list, "turns_used": int}
-        lacking = [name for name, kind in needed.items() if not isinstance(row.get(name), kind)]
-        if lacking:
-            raise ReportError(f"{path}:{number} lacks {' and '.join(lacking)}; delete the line")
-        if not all(isinstance(turn, dict) for turn in row["turns"]):
-            raise ReportError(f"{path}:{number} has a turn that is not a JSON object; delete the line")
+        turns = row.get("turns")
+        if not ("secret" in row and "turns_used" in row and isinstance(turns, list) and all(map(_is_object, turns))):
+            raise ReportError(f"{path}:{number} is no game; delete the line")
         games.append({"id": offset, **row})
     return games
 
 
-def _strict_of(manifest: Mapping[str, Any]) -> frozenset[str]:
-    split = manifest.get("split")
-    return frozenset(split.get("strict", ())) if isinstance(split, dict) else frozenset()
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
 
 
 def _strata_of(path: Path) -> Strata | None:
@@ -228,10 +202,3 @@ def _strata_of(path: Path) -> Strata | None:
     except (KeyError, TypeError):
         raise ReportError(f"{path} has no strata; delete it, and `wordle-rl report` writes it again") from None
     return strata if strata.complete else None
-
-
-def _split_of(manifest: Mapping[str, Any]) -> dict[str, str]:
-    split = manifest.get("split")
-    if not isinstance(split, dict):
-        return {}
-    return {word: part for part in _PART_SPLITS for word in split.get(part, ())}

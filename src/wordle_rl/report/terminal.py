@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 
 from rich import box
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -56,6 +56,7 @@ _PART_NAMES = {
 SHORT_NAMES = {"expert_iteration": "expert\niter."}
 """Short names of players whose full names would make tables wider than a terminal."""
 _MISSING = "–"
+_MOST_COLUMNS = 5  # that a terminal of 80 characters has room for
 
 
 def tiles(guess: str, marks: str | None) -> Text:
@@ -97,23 +98,10 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     return Group(shown, end)
 
 
-class _Fitting:
-    """Show the first of several renderings that fits the terminal, or else the last."""
-
-    def __init__(self, *renderings: RenderableType) -> None:
-        self._renderings = renderings
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        unbounded = options.update(max_width=1000)
-        widths = [console.measure(each, options=unbounded).maximum for each in self._renderings]
-        fitting = (each for each, width in zip(self._renderings, widths, strict=True) if width <= options.max_width)
-        yield next(fitting, self._renderings[-1])
-
-
 def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
     """Figures side by side: a column per part of the words and player, a row per figure.
 
-    Where the terminal is too narrow for all, each part has a table of its own. Where a part was played at temperature 1
+    If those are many, each part has a table of its own. Where a part was played at temperature 1
     as well (`sampled_part`), that win rate stands below the greedy one.
 
     Args:
@@ -124,8 +112,9 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
     parts = [part for part in order if any(part in figures for figures in results.values())]
     others = {part for figures in results.values() for part in figures if not is_sampled_part(part)} - set(parts)
     parts += sorted(others)
-    tables = [_results_of([part], results, None if number else title) for number, part in enumerate(parts)]
-    return _Fitting(_results_of(parts, results, title), Group(*tables))
+    if len(parts) * len(results) <= _MOST_COLUMNS:
+        return _results_of(parts, results, title)
+    return Group(*(_results_of([part], results, None if number else title) for number, part in enumerate(parts)))
 
 
 def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures]], title: str | None) -> Table:
@@ -150,15 +139,10 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
         add_rows(_SAMPLED_ROWS, sampled)
     add_rows(_TURN_ROWS, columns)
     for k in sorted({k for figures in columns if figures is not None for k in figures.pass_at}, key=int):
-        table.add_row(f"pass@{k}, %", *(_pass_text(figures, k) for figures in columns))
+        known = [figures.pass_at.get(k) if figures is not None else None for figures in columns]
+        shown = [_MISSING if found is None else "{} ({} to {})".format(*map(in_percent, found)) for found in known]
+        table.add_row(f"pass@{k}, %", *shown)
     return table
-
-
-def _pass_text(figures: Figures | None, k: str) -> str:
-    if figures is None or k not in figures.pass_at:
-        return _MISSING
-    rate, low, high = map(in_percent, figures.pass_at[k])
-    return f"{rate} ({low} to {high})"
 
 
 def plain_table(title: str | None = None) -> Table:
