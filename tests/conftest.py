@@ -11,7 +11,6 @@ from collections.abc import Iterator
 import pytest
 from fake_endpoint import serve  # noqa: F401  # a fixture, found here by every test file
 from hypothesis import settings
-from solver_states import default_solver  # noqa: F401  # a fixture, found here by every test file
 from training_fixtures import (  # noqa: F401  # fixtures, found here by every test file
     cli,
     finished_run,

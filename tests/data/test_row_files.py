@@ -1,16 +1,11 @@
 """Laws of reading rows: every kind of file, the first N, and data sets of a hub by name."""
 
-import hashlib
 import json
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 import pytest
+from fake_hub import open_hub
 
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.data.row_files import read_rows
@@ -21,59 +16,6 @@ from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words.split import split_secrets
 
 hub = pytest.importorskip("huggingface_hub")
-
-
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-
-
-class FakeHub:
-    """Data sets by name, each with its files, and what was asked for."""
-
-    def __init__(self, data_sets: Mapping[str, Mapping[str, bytes]]) -> None:
-        self.data_sets, self.asked, self.address = data_sets, [], ""
-
-    def reply(self, path: str) -> tuple[int, bytes, dict[str, str]]:
-        """Status, body and headers of a request."""
-        path = unquote(urlsplit(path).path).strip("/")
-        self.asked.append(path)
-        for name, files in self.data_sets.items():
-            if path.startswith(f"api/datasets/{name}/tree/"):
-                listed = [{"type": "file", "path": p, "size": len(b), "oid": "0" * 40} for p, b in files.items()]
-                return 200, json.dumps(listed).encode(), {"Content-Type": "application/json"}
-            file = path.removeprefix(f"datasets/{name}/resolve/").partition("/")[2]
-            if path.startswith(f"datasets/{name}/resolve/") and file in files:
-                etag = hashlib.sha256(files[file]).hexdigest()
-                return 200, files[file], {"ETag": f'"{etag}"', "X-Repo-Commit": COMMIT}
-        return 404, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"}
-
-
-@contextmanager
-def open_hub(data_sets: Mapping[str, Mapping[str, bytes]]) -> Iterator[FakeHub]:
-    """A hub that answers until the context ends."""
-    hub = FakeHub(data_sets)
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            status, body, headers = hub.reply(self.path)
-            self.send_response(status)
-            for header, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(header, value)
-            self.end_headers()
-            if self.command == "GET":
-                self.wfile.write(body)
-
-        do_HEAD = do_GET
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        hub.address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield hub
-        finally:
-            server.shutdown()
 
 
 ROWS = [{"prompt": f"p{number}", "answer": word} for number, word in enumerate(("crane", "slate", "abide"))]
@@ -89,8 +31,9 @@ def data_sets(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
         "data/train-00001-of-00002.jsonl": json.dumps(ROWS[1]).encode(),
         "data/test-00000-of-00001.jsonl": json.dumps(ROWS[2]).encode(),
     }
-    with open_hub({"me/wordle-rows": whole, "me/one-file": {"rows.csv": b"prompt,answer\np0,crane\n"}}) as opened:
-        monkeypatch.setattr("huggingface_hub.HfApi", partial(hub.HfApi, endpoint=opened.address))
+    with open_hub() as opened:
+        opened.repos |= {"me/wordle-rows": whole, "me/one-file": {"rows.csv": b"prompt,answer\np0,crane\n"}}
+        monkeypatch.setattr("huggingface_hub.HfApi", partial(hub.HfApi, endpoint=opened.url))
         monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
         yield opened
 
@@ -150,7 +93,7 @@ def test_a_data_set_that_is_not_there_is_named(name: str, told: str, data_sets) 
 def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path: Path) -> None:
     secret = split.train[0]
     row = {"prompt": "p", "word_list": "w", "past_guess_history": "[]", "secret": secret}
-    data_sets.data_sets["me/wordle-rows"]["data/train-00000-of-00002.jsonl"] = json.dumps(row).encode()
+    data_sets.repos["me/wordle-rows"]["data/train-00000-of-00002.jsonl"] = json.dumps(row).encode()
     command = ("dataset", "me/wordle-rows", "--rows", "grpo", "--words", word_directory)
     code, out, err = cli(*command, "--out", tmp_path / "out.jsonl")
     assert (code, err) == (0, "")
@@ -161,7 +104,7 @@ def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path
 def test_a_run_takes_secrets_and_conversations_from_a_data_set(data_sets, small_words) -> None:
     split = split_secrets(small_words)
     a, b = split.train[:2]
-    files = data_sets.data_sets["me/wordle-rows"]
+    files = data_sets.repos["me/wordle-rows"]
     files["data/train-00000-of-00002.jsonl"] = json.dumps({"prompt": "p", "answer": a}).encode()
     files["data/train-00001-of-00002.jsonl"] = json.dumps({"word": b, "turns": [{"guess": a}]}).encode()
     files["data/test-00000-of-00001.jsonl"] = json.dumps({"instruction": "i", "output": f"<guess>{a}</guess>"}).encode()

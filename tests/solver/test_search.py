@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from solver_states import some_states
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, exact, search
@@ -204,6 +203,21 @@ def test_regret_by_hand() -> None:
     assert solver.regret("zzz", everything, turns_left=6) == 1.0
     assert solver.value(everything, turns_left=1) == pytest.approx((1 + 2 + 2) / 3)
     assert solver.regret("zzz", everything, turns_left=1) == pytest.approx(1 / 3)
+
+
+def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:
+    """(guess, candidates) pairs as a middling player meets them, after the opener."""
+    rng = np.random.default_rng(5)
+    states = []
+    words = solver.words
+    for secret in rng.choice(words.answers, num_games):
+        candidates = solver.narrow(solver.candidates([]), "crane", score_guess(str(secret), "crane"))
+        while len(candidates) > 1:
+            playable = words.guesses if rng.random() < 0.5 else [words.answers[i] for i in candidates]
+            guess = str(rng.choice(playable))
+            states.append((guess, candidates))
+            candidates = solver.narrow(candidates, guess, score_guess(str(secret), guess))
+    return states
 
 
 @settings(max_examples=60, deadline=None)

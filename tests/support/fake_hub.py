@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from urllib.parse import unquote
 
 SHA = "0123456789abcdef0123456789abcdef01234567"
 
@@ -46,10 +47,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/revision/[^/?]+(\?.*)?", self.path):
             self._about(found[1])
-        elif found := re.fullmatch(r"/api/models/([^/]+/[^/]+)/tree/[^/?]+(/.*)?(\?.*)?", self.path):
-            files = self.hub.repos.get(found[1], {})
-            rows = [{"type": "file", "path": n, "size": len(b), "oid": SHA} for n, b in files.items()]
-            self._json(rows)
+        elif found := re.fullmatch(r"/api/(?:models|datasets)/([^/]+/[^/]+)/tree/[^/?]+(/.*)?(\?.*)?", self.path):
+            if found[1] not in self.hub.repos:
+                self._json({"error": "Repository not found"}, 404, {"X-Error-Code": "RepoNotFound"})
+                return
+            files = self.hub.repos[found[1]]
+            self._json([{"type": "file", "path": n, "size": len(b), "oid": SHA} for n, b in files.items()])
         else:
             self._file(body=True)
 
@@ -86,7 +89,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._json({"id": repo, "sha": SHA, "siblings": [{"rfilename": name} for name in self.hub.repos[repo]]})
 
     def _file(self, *, body: bool) -> None:
-        found = re.fullmatch(r"/([^/]+/[^/]+)/resolve/[^/]+/(.+)", self.path)
+        found = re.fullmatch(r"/(?:datasets/)?([^/]+/[^/]+)/resolve/[^/]+/(.+)", unquote(self.path))
         content = self.hub.repos.get(found[1], {}).get(found[2]) if found else None
         if content is None:
             self._json({"error": "Entry not found"}, 404, {"X-Error-Code": "EntryNotFound"})

@@ -9,16 +9,37 @@ import pytest
 
 pytest.importorskip("openai")
 
-from fake_endpoint import KEY, chat
-from llm_games import SECRETS, play, teacher, winner
+from fake_endpoint import KEY, FakeEndpoint, chat
 
-from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Outcome
+from wordle_rl.policy.providers import Endpoint
 from wordle_rl.prompt import Thinking
-from wordle_rl.teachers.llm import Job
+from wordle_rl.teachers.llm import Job, LLMTeacher, Tally
 
 SLOW_DOWN = {"error": {"message": f"slow down {KEY}"}}
+SECRETS = ["crane", "grape", "abbey", "civic", "pesto", "kudzu"]
+
+
+def secret_of(body: dict) -> str:
+    """Games of these tests tell their secret by the seed they send; a real teacher is never told."""
+    return SECRETS[body["seed"]]
+
+
+def winner(_number: int, body: dict):
+    return chat(f"<think>it is</think><guess>{secret_of(body)}</guess>", usage=(100, 10))
+
+
+def teacher(endpoint: FakeEndpoint, words, **settings: object) -> LLMTeacher:
+    fields = {"model": "m", "max_retries": 2, "send_seed": True, "timeout_s": 5.0} | settings
+    return LLMTeacher(words, Endpoint(endpoint.url, "OPENAI_API_KEY", KEY), LLMTeacherSettings(**fields))
+
+
+def play(teacher: LLMTeacher, count: int = 1) -> tuple[Tally, list[GameRecord]]:
+    games: list[GameRecord] = []
+    tally = teacher.play([Job(SECRETS[i % len(SECRETS)], i % len(SECRETS)) for i in range(count)], games.append)
+    return tally, games
 
 
 def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> None:
@@ -96,15 +117,6 @@ def test_what_is_no_reply_is_an_error_and_never_a_turn(answer, told: str, serve,
     _, [game] = play(teacher(serve(lambda *_: answer), small_words, max_retries=0))
     assert told in (game.error or "")
     assert game.turns == ()
-
-
-def test_a_key_in_a_reply_is_neither_stored_nor_sent_back(serve, small_words) -> None:
-    guesses = iter(["crate", "crane"])
-    endpoint = serve(lambda *_: chat(f"<think>is it {KEY}?</think><guess>{next(guesses)}</guess>"))
-    _, [game] = play(teacher(endpoint, small_words))
-    assert (game.won, [turn.thinking for turn in game.turns]) == (True, ["is it (key)?"] * 2)
-    assert KEY not in json.dumps(game.to_row())
-    assert endpoint.requests[1]["messages"][-2]["content"] == "<think>is it (key)?</think><guess>crate</guess>"
 
 
 def test_a_refusal_costs_the_turn_and_says_so(serve, small_words) -> None:
@@ -200,3 +212,70 @@ def test_the_key_is_nowhere(serve, small_words, caplog) -> None:
     assert "(key)" in games[0].turns[0].reply
     for text in (repr(asked), str(tally), caplog.text, *(json.dumps(game.to_row()) for game in games)):
         assert KEY not in text
+
+
+# Budget: what was paid for is counted, and no more is asked than it allows
+
+
+@pytest.mark.parametrize("budget", [{"budget_tokens": 330}, {"budget_money": 0.33, "price_in": 1e3, "price_out": 1e3}])
+def test_a_used_up_budget_ends_the_run_cleanly(budget: dict, serve, small_words) -> None:
+    endpoint = serve(winner)
+    tally, games = play(teacher(endpoint, small_words, max_concurrent=1, **budget), 6)
+    assert tally.over_budget
+    assert (len(games), len(endpoint.requests), tally.tokens) == (3, 3, 330)
+    assert all(game.won for game in games)
+
+
+def test_a_game_the_budget_cut_short_is_neither_finished_nor_an_error(serve, small_words) -> None:
+    endpoint = serve(lambda *_: chat("<guess>abide</guess>", usage=(100, 10)))
+    tally, games = play(teacher(endpoint, small_words, budget_tokens=200))
+    assert (games, tally.num_errors, tally.num_unfinished, tally.over_budget) == ([], 0, 1, True)
+    assert len(endpoint.requests) == 2
+
+
+def test_a_budget_needs_an_endpoint_that_counts(serve, small_words) -> None:
+    endpoint = serve(lambda *_: chat("<guess>crate</guess>"))
+    with pytest.raises(ConfigError, match="no budget can be kept"):
+        play(teacher(endpoint, small_words, budget_tokens=100))
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("said", [{"choices": []}, chat("<guess>cr", "error")[1], chat(7)[1]])
+def test_a_budget_counts_what_answers_without_a_reply_cost(said: dict, serve, small_words, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    endpoint = serve(lambda *_: (200, said | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
+    tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50), 1)
+    assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
+    assert len(endpoint.requests) == 3
+
+
+UNCOUNTED = [
+    {"prompt_tokens": 10},
+    {"prompt_tokens": 10, "completion_tokens": -3},
+    {"prompt_tokens": float("nan"), "completion_tokens": 3},
+]
+
+
+@pytest.mark.parametrize("usage", UNCOUNTED)
+def test_a_budget_needs_both_counts(usage: dict, serve, small_words) -> None:
+    endpoint = serve(lambda *_: (200, chat("<guess>crate</guess>")[1] | {"usage": usage}))
+    with pytest.raises(ConfigError, match="no budget can be kept"):
+        play(teacher(endpoint, small_words, budget_tokens=1000))
+    assert len(endpoint.requests) == 1
+
+
+@pytest.mark.parametrize("usage", [None, *UNCOUNTED])
+def test_tokens_of_a_game_are_known_only_if_those_of_every_reply_are(usage: dict | None, serve, small_words) -> None:
+    uncounted = (200, chat("<guess>crate</guess>")[1] | {"usage": usage})
+    endpoint = serve(lambda number, body: winner(number, body) if number else uncounted)
+    tally, [game] = play(teacher(endpoint, small_words))
+    assert (game.won, game.prompt_tokens, game.completion_tokens) == (True, 0, 0)
+    assert tally.tokens >= 110
+
+
+def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    overloaded = (200, {"error": {"message": "overloaded"}})
+    endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
+    tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))
+    assert (game.won, game.completion_tokens, tally.tokens) == (True, 10, 110)

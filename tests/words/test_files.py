@@ -43,12 +43,9 @@ def test_two_files_are_a_list_folded_and_completed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "told"),
     [
-        ("faulty.txt", "abide\ncran\n", r"faulty\.txt:2: 'cran' has 4 letters"),
-        ("twice.csv", "word\nabide\nabide\n", r"twice\.csv:3: 'abide' repeats line 2"),
         ("columns.csv", "1,abide\n2,speed\n", r"columns\.csv "),
         ("empty.csv", "word\n", r"empty\.csv: "),
         ("gap.csv", "word,rank\nabide,1\n,2\n", r"gap\.csv:3: '' is a blank line"),
-        ("nothing.txt", "", r"nothing\.txt:1: the file is empty"),
     ],
 )
 def test_a_fault_names_file_and_line_once(name: str, text: str, told: str, tmp_path: Path) -> None:

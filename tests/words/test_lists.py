@@ -68,17 +68,6 @@ def test_build_script_reproduces_the_embedded_files(tmp_path: Path) -> None:
 # Values
 
 
-def test_word_list_sorts_and_indexes_its_words() -> None:
-    words = WordList("toy", ("speed", "crane"), ("zymic", "speed", "crane"))
-    assert words.answers == ("crane", "speed")
-    assert words.guesses == ("crane", "speed", "zymic")
-    assert words.answer_index == {"crane": 0, "speed": 1}
-    assert words.guess_index == {"crane": 0, "speed": 1, "zymic": 2}
-    assert "zymic" in words
-    assert "ZYMIC" not in words
-    assert "aback" not in words
-
-
 @given(st.data(), st.lists(five_letters, unique=True, min_size=2))
 def test_fingerprint_ignores_order_and_sees_every_move_between_lists(data: st.DataObject, words: list[str]) -> None:
     split = data.draw(st.integers(1, len(words) - 1))

@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -109,7 +109,12 @@ def encode_traces(
     done = 0
     while chunk := list(islice(stream, _CHUNK)):
         games = [(trace, dialogue) for trace in chunk for dialogue in _taught_dialogues(trace, prompter, codec)]
-        _warm(codec, [dialogue for _, dialogue in games])
+        pairs = [pair for _, dialogue in games for pair in pairwise(dialogue)]
+        # Encode each distinct reply and answer once, in one batch.
+        codec.warm(
+            {said["content"] for _, said in pairs if said["role"] == "assistant"},
+            {said["content"] for before, said in pairs if before["role"] == "assistant"},
+        )
         for trace, dialogue in games:
             ids, mask = codec.encode_game(dialogue)
             if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
@@ -144,23 +149,12 @@ def _taught_dialogues(trace: GameRecord, prompter: Prompter, codec: ChatCodec) -
     return dialogues
 
 
-def _warm(codec: ChatCodec, dialogues: Sequence[Sequence[Message]]) -> None:
-    replies = {m["content"] for dialogue in dialogues for m in dialogue if m["role"] == "assistant"}
-    answers = {
-        m["content"] for dialogue in dialogues for before, m in pairwise(dialogue) if before["role"] == "assistant"
-    }
-    codec.warm(replies, answers)
-
-
 def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
     # Each run of ones in the mask is one reply, in order.
-    if all(taught):
-        return mask
-    kept, turn, before = [], -1, 0
-    for m in mask:
-        turn += m and not before
-        before = m
-        kept.append(int(m and taught[turn]))
+    kept: list[int] = []
+    turns = iter(taught)
+    for is_reply, run in groupby(mask):
+        kept += [int(is_reply and next(turns))] * len([*run])
     return kept
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -96,23 +96,11 @@ class Solver:
 
     def narrow(self, candidates: npt.ArrayLike, guess: str, marks: str) -> Candidates:
         """Return the candidates that fit one more turn."""
-        known = self._checked(candidates)
+        known = _indices(candidates)
         if len(marks) != self.words.word_length:
             raise SolverError(f"marks {marks!r} have {len(marks)} characters; give {self.words.word_length}")
         left: Candidates = known[self._codes(guess, known) == encode_marks(marks)]
         return left
-
-    def _checked(self, candidates: npt.ArrayLike) -> Candidates:
-        given: npt.NDArray[Any] = np.asarray(candidates)
-        if given.size == 0:
-            return np.empty(0, dtype=np.int32)
-        if given.ndim != 1 or given.dtype.kind not in "iu":
-            raise SolverError(f"candidates are {given.dtype} of shape {given.shape}; give a 1-D array of indices")
-        if given[0] < 0 or given[-1] >= len(self.words.answers) or not (given[1:] > given[:-1]).all():
-            raise SolverError(
-                f"candidates must rise strictly within 0..{len(self.words.answers) - 1}; sort them and drop repeats"
-            )
-        return given.astype(np.int32, copy=False)
 
     def _codes(self, guess: str, candidates: Candidates) -> Codes:
         index = self.words.guess_index.get(guess)
@@ -130,14 +118,14 @@ class Solver:
 
     def information(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return the bits that every guess tells about the secret, shape (num_guesses,), each 0 to log2(n)."""
-        known = self._checked(candidates)
+        known = _indices(candidates)
         if len(known) == 0:
             return np.zeros(len(self.words.guesses))
         return bits_from_log_sum(sum_logs(self._by_answer[known], self._log_table), len(known))
 
     def information_of(self, guess: str, candidates: npt.ArrayLike) -> float:
         """Return the bits that one guess tells, 0 to log2(n)."""
-        known = self._checked(candidates)
+        known = _indices(candidates)
         if len(known) == 0:
             return 0.0
         log_sum = int(self._log_table[class_sizes(self._codes(guess, known))].sum())
@@ -145,7 +133,7 @@ class Solver:
 
     def best_information(self, candidates: npt.ArrayLike) -> float:
         """Return the maximum of `information`; remembered per set."""
-        known = self._checked(candidates)
+        known = _indices(candidates)
         if len(known) <= 2:
             return float(len(known) == 2)  # either of two candidates separates them: one bit
         key = known.tobytes()
@@ -184,14 +172,14 @@ class Solver:
         Under a cap of at least 1 on the turns left, play first finds as many secrets as possible, and one that is not
         found counts turns_left + 1. At worst slightly above the optimum, see `search`.
         """
-        known, turns = self._checked(candidates), _checked_turns(turns_left)
+        known, turns = _indices(candidates), _checked_turns(turns_left)
         if len(known) == 0:
             return 0.0
         return self._search().plan(known, turns).cost % FAILURE / len(known)
 
     def guess_value(self, guess: str, candidates: npt.ArrayLike, turns_left: int | None = None) -> float:
         """Return the expected number of guesses if this guess is played now; otherwise as `value`."""
-        known, turns = self._checked(candidates), _checked_turns(turns_left)
+        known, turns = _indices(candidates), _checked_turns(turns_left)
         codes = self._codes(guess, known)
         if len(known) == 0:
             return 0.0
@@ -212,12 +200,12 @@ class Solver:
 
         A class that a guess leaves is assumed to need what a set of its size needs on average (`typical_guesses`).
         """
-        known = self._checked(candidates)
+        known = _indices(candidates)
         return self._quick_regret.of(known, self._codes(guess, known)) if len(known) else 0.0
 
     def quick_regrets(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return `quick_regret` of every listed guess, shape (num_guesses,)."""
-        known = self._checked(candidates)
+        known = _indices(candidates)
         return self._quick_regret.of_all(known) if len(known) else np.zeros(len(self.words.guesses))
 
     @cached_property
@@ -226,7 +214,7 @@ class Solver:
 
     def best_guess(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> str:
         """Return the first guess of the best known play; its regret is 0."""
-        known, turns = self._checked(candidates), _checked_turns(turns_left)
+        known, turns = _indices(candidates), _checked_turns(turns_left)
         if len(known) == 0:
             raise SolverError("no answer fits the turns, so there is no best guess; check the marks")
         return self.words.guesses[self._search().plan(known, turns).guess]
@@ -239,6 +227,10 @@ class Solver:
         if key not in self._trees:
             self._trees[key] = grow_tree(self._search(beam), self.words, opener, max_turns)
         return self._trees[key]
+
+
+def _indices(candidates: npt.ArrayLike) -> Candidates:
+    return np.asarray(candidates, dtype=np.int32)
 
 
 def _checked_turns(turns_left: int | None) -> int:
