@@ -49,6 +49,7 @@ def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[
     assert issubclass(section, Section)
     for name, field in section.model_fields.items():
         assert field.description, f"{section.__name__}.{name} has no description"
+        assert "\n" not in field.description, "a terminal wraps it by its own width"
     with pytest.raises(ValidationError, match="frozen"):
         setattr(section(), next(iter(section.model_fields)), None)
 

@@ -39,6 +39,12 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
 
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        for field in cls.model_fields.values():
+            # A docstring's line breaks are the source's; a help text is wrapped to the terminal's width.
+            field.description = " ".join(field.description.split()) if field.description else None
+
     def check(self) -> None:
         """Check rules across the settings of this section; a ValueError names the setting first, then the fix."""
 
