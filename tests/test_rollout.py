@@ -232,14 +232,15 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(
 def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
     asked = []
 
-    def should_stop(secret: str, board: Sequence[Turn]) -> bool:
+    def should_stop(secret: str, board: Sequence[Turn], replies: int) -> bool:
         asked.append((secret, [turn.guess for turn in board]))
+        assert replies == len(board)
         return secret == "crane" and len(board) == 2
 
     script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("speed"), tag("abbey"), tag("trace")]}
     starts = [InitialState("crane"), InitialState("trace")]
     stopped, solved = play(starts, small_words, prompter, TokenScript(codec, script), should_stop=should_stop)
-    assert stopped.transcript.stop_reason is StopReason.NOTHING_FITS
+    assert stopped.transcript.stop_reason is StopReason.NOT_NEEDED
     assert [played.turn.guess for played in stopped.transcript.turns] == ["speed", "abbey"]
     assert solved.transcript.won
     assert ("trace", ["speed", "abbey"]) in asked

@@ -21,8 +21,9 @@ class StopReason(StrEnum):
     """No turn is left (terminated)."""
     TOKEN_BUDGET = "token_budget"
     """The policy ran out of tokens for the whole game (truncated)."""
-    NOTHING_FITS = "nothing_fits"
-    """No answer fits the marks any more, so training has no use for the rest of the game (truncated)."""
+    NOT_NEEDED = "not_needed"
+    """Training has no use for the rest of the game (truncated): no answer fits the marks any more, or it learns from
+    the first guesses alone (`grpo.guesses`)."""
     REQUEST_FAILED = "request_failed"
     """The player could not be asked. An error, never a loss (truncated)."""
 

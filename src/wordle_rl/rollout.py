@@ -130,7 +130,7 @@ def play(
     *,
     max_prompt_tokens: int | None = None,
     on_finished: Callable[[int, Trajectory], None] | None = None,
-    should_stop: Callable[[str, Sequence[Turn]], bool] | None = None,
+    should_stop: Callable[[str, Sequence[Turn], int], bool] | None = None,
 ) -> list[Trajectory]:
     """Play one game per start, and return the trajectories in that order.
 
@@ -141,7 +141,8 @@ def play(
         sampler: The player.
         max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
         on_finished: Called with the index and trajectory of each game as it ends.
-        should_stop: Called after each turn with the secret and the board. True truncates the game (`NOTHING_FITS`).
+        should_stop: Called after each turn with the secret, the board and the number of replies so far. True truncates
+            the game (`NOT_NEEDED`).
     """
     sampler.begin()
     trajectories: dict[int, Trajectory] = {}
@@ -156,8 +157,10 @@ def play(
             advance(running, completion, sampler.codec)
         for running in active:
             env = running.env
-            if should_stop is not None and env.stop_reason is None and should_stop(running.secret, env.turns):
-                env.truncate(StopReason.NOTHING_FITS)
+            if should_stop is None or env.stop_reason is not None:
+                pass
+            elif should_stop(running.secret, env.turns, running.own_turns):
+                env.truncate(StopReason.NOT_NEEDED)
             if running.env.stop_reason is not None:
                 trajectory = running.close()
                 trajectories[running.game_id] = trajectory

@@ -45,7 +45,7 @@ def test_turns_add_up_to_the_rubrics_reward(
             env.step(reply)
             paid.append(rewards.next())
     if env.stop_reason is None:
-        env.truncate(StopReason.TOKEN_BUDGET if truncates else StopReason.NOTHING_FITS)
+        env.truncate(StopReason.TOKEN_BUDGET if truncates else StopReason.NOT_NEEDED)
         paid.append(rewards.rest())
     total = rubric.score(env.transcript(), small_solver).total
     assert math.isclose(math.fsum(paid), total, abs_tol=1e-9)

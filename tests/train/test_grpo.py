@@ -15,7 +15,8 @@ from training_fixtures import rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.policy.drawing as drawing_module
-from wordle_rl.config import ModelSettings
+from wordle_rl.config import ModelSettings, StartSettings
+from wordle_rl.env import StopReason
 from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Shape
 
@@ -51,6 +52,22 @@ def test_constant_groups_leave_every_weight_as_it_was(train, tmp_path) -> None:
     after = weights_of(train(tmp_path))
     assert same(before, after)
     assert {row["zero_variance_share"] for row in rows(tmp_path / "metrics.jsonl")} == {1.0}
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_single_next_guesses_of_boards_are_learnt(shape, train, tmp_path) -> None:
+    starts = StartSettings(max_prefix_guesses=2)
+    train(tmp_path, update(SETTINGS, guesses=1, groups_per_step=8, starts=starts), shape)
+    games = [game for step in train.games for game in step]
+    assert {len(game.trajectory.transcript.own_turns) for game in games} == {1}
+    assert {len(game.trajectory.transcript.turns) for game in games} == {1, 2, 3}
+    ended = {game.trajectory.transcript.stop_reason for game in games if not game.trajectory.transcript.won}
+    assert StopReason.NOT_NEEDED in ended
+    assert ended <= {StopReason.NOT_NEEDED, StopReason.OUT_OF_TURNS}
+    for row in (row for step in train.micro_batches for batch in step for row in batch):
+        trained = [place for place, mask in enumerate(row.loss_mask) if mask]
+        assert trained == list(range(trained[0], trained[-1] + 1)), "one reply, and nothing after it"
+        assert trained[-1] == len(row.token_ids) - 1
 
 
 @pytest.mark.parametrize("shape", Shape)

@@ -122,6 +122,9 @@ class GRPOSettings(Section):
     """Optimizer steps; 0 skips GRPO."""
     groups_per_step: Count = Field(32, ge=1)
     """Secrets per step and process."""
+    guesses: int = Field(0, ge=0)
+    """Guesses that a game goes on for; 0: to its end. With 1, GRPO learns single next guesses, usually on boards of
+    rl.starts; the reward must then value a guess at once, as `quick_regret` does."""
     credit: str = "turn"
     """Advantage estimator. `turn`: rewards from the turn on; `guess`: the turn's own reward alone, for rewards
     that already value the guess for the rest of the game; `game`: one advantage per game. Or `module:attribute`, a
@@ -232,6 +235,8 @@ class GRPOSettings(Section):
                 known = ", ".join(CREDIT_NAMES)
                 raise ValueError(f"credit {self.credit!r} is none of {known}, and no import path (module:attribute)")
             resolve(self.credit, "credit", ValueError, takes="turn_rewards, scale=")
+        if self.guesses and self.turn_candidates > 1:
+            raise ValueError("guesses cuts games short, and turn_candidates plays them to their end; set one of them")
         if self.turn_candidates > 1 and (self.credit != "guess" or self.scale_advantages):
             raise ValueError(
                 f"turn_candidates {self.turn_candidates} credits each guess with its own value; set credit to "

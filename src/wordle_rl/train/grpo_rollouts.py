@@ -149,7 +149,7 @@ class GroupRollouts:
                 prompter,
                 sampler,
                 max_prompt_tokens=max_prompt_tokens,
-                should_stop=self._nothing_fits,
+                should_stop=self._is_enough,
             )
             return [(group, []) for group in groups_of(trajectories, size)]
         # The default reward values a game only at its end, so it cannot rank candidates. Regret can.
@@ -167,8 +167,10 @@ class GroupRollouts:
         groups = (games[first : first + size] for first in range(0, len(games), size))
         return [([game for game, _ in group], [values for _, values in group]) for group in groups]
 
-    def _nothing_fits(self, secret: str, board: Sequence[Turn]) -> bool:
-        # Happens only with secrets outside the answers. Later guesses would be masked anyway (`num_live_turns`).
+    def _is_enough(self, secret: str, board: Sequence[Turn], num_replies: int) -> bool:
+        if num_replies == self._settings.guesses:
+            return True
+        # With secrets outside the answers no answer may fit. Later guesses would be masked anyway (`num_live_turns`).
         return secret not in self._setup.words.answer_index and not len(self._fitting(board))
 
     def _summed_up(self, step: int, draws: Sequence[dict[int, Group]], numbers: Mapping[str, float]) -> Played:

@@ -62,6 +62,7 @@ def _not_followed(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         # What is played.
         'game.shape: a game is one row; set it to "transcript"': config.game.shape is not Shape.TRANSCRIPT,
         "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
+        "grpo.guesses: games are played to their end; set it to 0": grpo.guesses > 0,
         "rl.outside_rate: secrets are answers; set it to 0": bool(rl.outside_rate),
         "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
         "rl.starts.file: initial states are random; leave it out": rl.starts.file is not None,
