@@ -75,15 +75,9 @@ validations_per_epoch = 0
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of the check.
+    """One part of the check: a command of this Python, its limits of time, and what reads its figures.
 
-    Attributes:
-        name: As above.
-        command: What is run, by this Python.
-        least_s: It is not begun when less time is left.
-        most_s: It is interrupted after this time.
-        figures: Reads its figures, also those of a stage that was interrupted.
-        after: The stage whose files it reads; if that one did not finish, it is not begun.
+    It is not begun with less time left than `least_s`, or if the stage `after`, whose files it reads, did not finish.
     """
 
     name: str
