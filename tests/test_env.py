@@ -16,8 +16,6 @@ from wordle_rl.prompt import (
     Shape,
     Style,
     Thinking,
-    describe_knowledge,
-    knowledge_of,
 )
 from wordle_rl.train.starts import random_given
 from wordle_rl.words import WordList
@@ -172,18 +170,6 @@ def test_the_transcript_holds_replies_as_said_and_as_read(small_words: WordList)
     assert (last.parsed, last.turn.marks) == (Guess("crane", "so"), "GGGGG")
     assert env.transcript().own_turns == (first, last)
     assert env.transcript().turns_used == 3
-
-
-@pytest.mark.parametrize("shape", Shape)
-@pytest.mark.parametrize("style", Style)
-def test_what_the_marks_prove_is_put_into_sentences_in_english_alone(
-    small_words: WordList, style: Style, shape: Shape
-) -> None:
-    env = WordleEnv("crane", small_words, Prompter(style, shape))
-    (*_, answer) = env.step(env.prompter.reply("speed")).messages
-    proved = describe_knowledge(knowledge_of(env.turns, 5))
-    assert len(proved) == 3
-    assert [line for line in proved if line in answer["content"]] == (proved if style is Style.ENGLISH else [])
 
 
 # --- start states ---------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
@@ -42,30 +41,14 @@ MODULES = modules()
 ROOMS = {name: path for name, path in MODULES.items() if name.split(".")[0] not in BORDERS}
 
 
-def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-
-
-def statements(node: ast.AST, *, at_import_only: bool) -> Iterator[ast.stmt]:
-    """Statements below a node; with `at_import_only`, those that run when the module is imported."""
-    for child in ast.iter_child_nodes(node):
-        lazy = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) or is_type_checking(child)
-        if at_import_only and lazy:
-            continue
-        if isinstance(child, ast.stmt):
-            yield child
-        yield from statements(child, at_import_only=at_import_only)
-
-
-def imported(path: Path, *, at_import_only: bool = False) -> set[str]:
+def imported(path: Path) -> set[str]:
     """Full dotted names a file imports, `from a import b` as `a.b`."""
     names = set()
-    for statement in statements(ast.parse(path.read_text(encoding="utf-8")), at_import_only=at_import_only):
-        if isinstance(statement, ast.Import):
-            names |= {alias.name for alias in statement.names}
-        elif isinstance(statement, ast.ImportFrom):
-            assert statement.level == 0, f"{path.name} imports relatively"
-            names |= {f"{statement.module}.{alias.name}" for alias in statement.names}
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
     return names
 
 
@@ -86,21 +69,6 @@ def test_a_room_imports_only_from_rooms_before_it() -> None:
 
 def uses_tensors(name: str) -> bool:
     return name.split(".")[0] in TENSOR_ROOMS and name not in LIGHT_MODULES
-
-
-def test_tensor_libraries_stay_in_their_rooms() -> None:
-    heavy = [other for other in ROOMS if uses_tensors(other)]
-    found = {}
-    for name in ROOMS.keys() - heavy:
-        at_import = imported(MODULES[name], at_import_only=True)
-        libraries = {library.split(".")[0] for library in at_import} & HEAVY
-        found[name] = [*libraries, *(other for other in heavy if in_imports(other, at_import))]
-    assert {name: names for name, names in found.items() if names} == {}
-
-
-def in_imports(name: str, names: set[str]) -> bool:
-    full = f"wordle_rl.{name}"
-    return any(other == full or other.startswith(f"{full}.") for other in names)
 
 
 IMPORT_ALL = """

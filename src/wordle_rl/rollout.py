@@ -132,19 +132,16 @@ def play(
     on_finished: Callable[[int, Trajectory], None] | None = None,
     should_stop: Callable[[str, Sequence[Turn]], bool] | None = None,
 ) -> list[Trajectory]:
-    """Play one game per start.
+    """Play one game per start, and return the trajectories in that order.
 
     Args:
-        starts: Initial states, in any order.
+        starts: Initial states.
         words: The word lists.
         prompter: Wording, shape, grammar and rules.
         sampler: The player.
         max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
         on_finished: Called with the index and trajectory of each game as it ends.
         should_stop: Called after each turn with the secret and the board. True truncates the game (`NOTHING_FITS`).
-
-    Returns:
-        Trajectories in the order of `starts`.
     """
     sampler.begin()
     trajectories: dict[int, Trajectory] = {}
@@ -173,16 +170,7 @@ def play(
 async def play_alone(
     game_id: int, start: InitialState, words: WordList, prompter: Prompter, ask: Ask, timeout_s: float | None = None
 ) -> Trajectory:
-    """Play one game at its own pace with a player that returns text only.
-
-    Args:
-        game_id: Stored in every request.
-        start: The initial state.
-        words: The word lists.
-        prompter: Wording, shape, grammar and rules.
-        ask: The player.
-        timeout_s: Time limit of the whole game in seconds. Past it the game is an error. None: no limit.
-    """
+    """Play one game at its own pace with a player that returns text only. Past `timeout_s` it is an error."""
     running = open_game(game_id, start, words, prompter, None)
     try:
         async with asyncio.timeout(timeout_s):
@@ -197,14 +185,7 @@ async def play_alone(
 async def play_tokens(
     running: ActiveGame, codec: ChatCodec, sample: SampleTokens, max_prompt_tokens: int | None = None
 ) -> Trajectory:
-    """Play one game to its end with another engine, tokens in and tokens out.
-
-    Args:
-        running: The game, from `open_game` with the same codec.
-        codec: The policy's tokenizer and template.
-        sample: Asks the engine for one completion.
-        max_prompt_tokens: Truncate the game if its next prompt would be longer. None: no limit.
-    """
+    """Play a game of `open_game` to its end with another engine, tokens in and tokens out."""
     while running.env.stop_reason is None and not truncate_if_too_long(running, max_prompt_tokens):
         ids, logprobs = await sample(running.all_ids())
         overlong = ids[-1] not in codec.stop_ids

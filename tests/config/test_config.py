@@ -106,8 +106,6 @@ IMPOSSIBLE = {
         "grpo.reward.weights",
     ),
     "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", "grpo.turn_candidates"),
-    "kept models without checkpoints": ("[grpo]\nsave_total_limit = 3", "grpo.save_total_limit"),
-    "a project without trackers": ("report_project = 'wordle'", "report_project"),
     "a std that candidates do not have": (
         "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
         "grpo.scale_advantages",
@@ -119,7 +117,6 @@ IMPOSSIBLE = {
     "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
     "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path"),
     "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
-    "boards that nobody starts from": ("[rl.starts]\nfile = 'x'\n[grpo]\nsteps = 0", "rl.starts.file"),
     "seed beyond 32 bits": ("seed = 4294967296", "seed"),
     "more games than memory": ("[traces]\nnum_games = 999999999999", "traces.num_games"),
     "more layers than memory": ("[model]\nnum_layers = 999999999999", "model.num_layers"),

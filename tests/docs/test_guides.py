@@ -32,7 +32,7 @@ from torch.distributed.run import get_args_parser as torchrun_parser
 from transformers import AutoModelForCausalLM
 
 from wordle_rl.chat.templates import training_template
-from wordle_rl.cli import COMMANDS, main, preflight, run
+from wordle_rl.cli import COMMANDS, main, run
 from wordle_rl.cli.arguments import read
 from wordle_rl.config import RunConfig
 
@@ -158,7 +158,7 @@ class Workspace:
         asked: list[RunConfig] = []
         with self.monkeypatch.context() as patch:
             patch.setattr(run, "run_chain", lambda config, *_: asked.append(config))
-            patch.setattr(preflight, "look_at", lambda config, *_: asked.append(config))
+            patch.setattr(run, "look_at", lambda config, *_: asked.append(config))
             assert main(arguments) == 0, arguments
         assert len(asked) == 1
         path = asked[0].model.path

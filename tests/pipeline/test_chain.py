@@ -79,8 +79,6 @@ def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
     assert {name: set(parts) for name, parts in read.items()} == {
         name: {*before[name], "held_out_constrained"} for name in ("sft", "grpo")
     }
-    assert "guesses limited to listed words" in (directory / "report.html").read_text()
-    assert "guesses limited to listed words" not in (finished_run / "report.html").read_text()
 
 
 def test_no_held_out_secret_was_trained_on(finished_run, sixty) -> None:
@@ -129,27 +127,18 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     assert tree(directory)["traces.jsonl"] == traces
 
 
-def copied(finished_run, directory: Path) -> Path:
+@pytest.mark.parametrize("stage", ["sft", "traces", "dpo"])
+def test_a_run_that_cannot_begin_removes_none(stage: str, finished_run, tmp_path: Path) -> None:
+    directory = tmp_path / "run"
     shutil.copytree(finished_run, directory)
-    return directory
-
-
-def test_a_run_that_cannot_begin_removes_none(finished_run, word_directory, tmp_path: Path) -> None:
-    directory = copied(finished_run, tmp_path / "run")
-    before = tree(directory)
-    wrong = load_config(directory / "config.json").model_copy(deep=True)
-    faults = {
-        "no such model": wrong.model_copy(update={"model": wrong.model.model_copy(update={"path": "no/such/model"})}),
-        "lies in": wrong.model_copy(update={"model": wrong.model.model_copy(update={"path": str(directory / "sft")})}),
-        "lies  in": wrong.model_copy(
-            update={"traces": wrong.traces.model_copy(update={"file": directory / "traces.jsonl"})}
-        ),
+    before, config = tree(directory), load_config(directory / "config.json")
+    changed = {
+        "sft": {"model": config.model.model_copy(update={"path": "no/such/model"})},
+        "traces": {"traces": config.traces.model_copy(update={"file": directory / "traces.jsonl"})},
+        "dpo": {},  # no stage of this run
     }
-    for what, config in faults.items():
-        with pytest.raises(ConfigError, match="--overwrite" if "lies" in what else "no/such/model"):
-            Pipeline(config, directory, QUIET, overwrite=True)("traces" if "lies" in what else "sft")
-    with pytest.raises(ConfigError, match="dpo"):
-        Pipeline(wrong, directory, QUIET, overwrite=True)("dpo")
+    with pytest.raises(ConfigError, match={"sft": "no/such/model", "traces": "--overwrite", "dpo": "dpo"}[stage]):
+        Pipeline(config.model_copy(update=changed[stage]), directory, QUIET, overwrite=True)(stage)
     assert tree(directory) == before
 
 
@@ -187,10 +176,7 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     assert audit(directory).num_secrets["secrets.jsonl"] == 16
     assert audit(directory).clean
     assert find_model(directory) == directory / name
-    page = (directory / "report.html").read_text()
-    assert f"{ALGORITHM_NAMES[name]} minus SFT" in page
-    assert "Not in this run" not in page
-    assert "by round" in page
+    assert f"{ALGORITHM_NAMES[name]} minus SFT" in (directory / "report.html").read_text()
 
 
 LAUNCHES = {

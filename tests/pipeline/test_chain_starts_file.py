@@ -160,16 +160,3 @@ def test_what_cannot_be_used_is_refused_before_anything_is_written(word_director
             Pipeline(config, tmp_path / "run", QUIET)()
         assert not (tmp_path / "run").exists()
     Pipeline(settings(tmp_path, word_directory, file), tmp_path / "run", QUIET)("traces")  # which needs no boards
-
-
-@pytest.mark.parametrize("name", ["boards.jsonl", "grpo/starts.jsonl"])
-def test_starting_anew_never_removes_the_file_that_is_read(name, finished_run, word_directory, file, tmp_path) -> None:
-    run = begun(finished_run, tmp_path / "run")
-    config = settings(tmp_path, word_directory, file)
-    Pipeline(config, run, QUIET)("traces")
-    (run / "grpo").mkdir()
-    shutil.copy(file, run / name)
-    config = settings(tmp_path, word_directory, run / name)
-    with pytest.raises(ConfigError, match=r"rl\.starts\.file .*--overwrite"):
-        Pipeline(config, run, QUIET, overwrite=True)("traces")
-    assert (run / name).read_bytes() == file.read_bytes()

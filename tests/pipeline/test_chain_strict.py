@@ -190,15 +190,6 @@ def test_given_games_that_name_a_strict_word_are_left_out(
     assert len(rows(tmp_path / "run" / "traces.jsonl")) == 19
 
 
-def test_a_system_prompt_that_names_a_strict_word_is_refused(word_directory, strict_split, tmp_path: Path) -> None:
-    config = settings(tmp_path / "run.toml", word_directory, "grpo")
-    told = f"Words such as {strict_split.strict[0]} are found in {{max_turns}} guesses."
-    config = config.model_copy(update={"game": config.game.model_copy(update={"system_prompt": told})})
-    with pytest.raises(ConfigError, match="a strict word"):
-        Pipeline(config, tmp_path / "run", QUIET)()
-    assert not (tmp_path / "run").exists()
-
-
 def test_games_made_beforehand_name_none_if_asked(cli, word_directory, strict_split, tmp_path: Path) -> None:
     asked = ["traces", "--words", word_directory, "--num-games", 400, "--teacher.random-opener-rate", 1]
     strict = set(strict_split.strict)

@@ -1,6 +1,5 @@
 """Laws of a system prompt of one's own with models and endpoints: it fits the tokenizer, and everyone tells of it."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,19 +9,15 @@ pytest.importorskip("torch")
 pytest.importorskip("openai")
 
 from chat_families import FAMILIES
-from contexts import context_of
 from fake_endpoint import chat
 from template_checks import codec_of, levels
 from training_fixtures import rows
 
-from wordle_rl.config import RunConfig
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate import Evaluation
 from wordle_rl.game import score_guess
-from wordle_rl.policy.loading import load_numbers
-from wordle_rl.preflight.checks import check_model
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
-from wordle_rl.prompt import Prompter, Shape, Style
+from wordle_rl.prompt import Prompter, Style
 from wordle_rl.runs import read_object, write_json, write_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE
 
@@ -33,11 +28,10 @@ TOLD = "Find 5 letters in 6 guesses. Reply: <guess>xylyl</guess>"
 # --- models -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("text", [TEXT, ""])
 @pytest.mark.parametrize("name", FAMILIES)
-def test_published_families_take_a_text_and_none(name: str, text: str, shape: Shape, small_words) -> None:
-    codec, prompter = codec_of(name), Prompter(shape=shape, system_prompt=text)
+def test_published_families_take_a_text_and_none(name: str, text: str, small_words) -> None:
+    codec, prompter = codec_of(name), Prompter(system_prompt=text)
     game = sample_game(small_words, prompter)
     assert levels(check_template(codec, game, prompter.thinking)) == []
     assert "problem" not in levels(check_stops(codec, game, len(codec.tokenizer)))
@@ -58,28 +52,6 @@ def test_published_families_take_a_text_and_none(name: str, text: str, shape: Sh
 )
 def test_a_text_that_shows_no_reply_is_warned_of(style: Style, text: str | None, warns: bool) -> None:
     assert levels(check_wording(Prompter(style, system_prompt=text))) == ["warning"] * warns
-
-
-def found_in(text: str, small_words, codec, **model: object) -> list[str]:
-    game = {"style": "compact", "thinking": "off", "system_prompt": text}
-    config = RunConfig.model_validate({"game": game, "model": model})
-    findings = check_model(config, context_of(config, small_words), codec, load_numbers(config.model))
-    return [f"{finding.level}: {finding.message}" for finding in findings]
-
-
-def test_characters_that_the_embedded_model_cannot_read_are_named(small_words, codec) -> None:
-    assert found_in(f"¡Olé! {TEXT}", small_words, codec, max_length=8192) == [
-        "problem: the tokenizer has no tokens for parts of the prompts ('¡', 'é'); choose another game.style, or other "
-        "words for game.system_prompt"
-    ]
-    printable = "".join(map(chr, range(32, 127))).replace("{", "{{").replace("}", "}}")
-    assert found_in(f"{printable}\n{{example}}", small_words, codec, max_length=8192) == []
-
-
-def test_a_text_that_leaves_no_room_is_to_be_shortened(small_words, codec) -> None:
-    found = found_in("{example}" + "long" * 300, small_words, codec, max_length=1024)
-    assert found
-    assert all("shorten game.system_prompt, set" in line for line in found)
 
 
 @pytest.fixture
@@ -104,9 +76,7 @@ def test_a_model_is_evaluated_by_its_own_text_unless_told_otherwise(own_run, cli
     assert asked("own") == TEXT
     assert asked("other", "--system-prompt", "Say {example}.") == "Say {example}."
     assert asked("none", "--system-prompt", "") == ""
-    code, out, err = cli("eval", "--player", own_run, "--words", word_directory, "--system-prompt", "Olé {example}")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "the model's tokenizer has no tokens for 'é' in the system prompt; leave that out" in err
+    assert cli("eval", "--player", own_run, "--words", word_directory, "--system-prompt", "Olé {example}")[0] == 2
 
 
 # --- endpoints, files -------------------------------------------------------------------------------------------------
@@ -136,17 +106,9 @@ def test_an_endpoint_is_told_the_text_and_a_comparison_says_so(evaluated, cli, t
         assert (TOLD in messages[0]["content"]) == bool(text)
         stored = Evaluation.load(tmp_path / f"{name}.json").conditions
         assert stored.system_prompt == (None if text is None else text.strip())
-    told = {
-        ("plain", "own"): "system_prompt the style's own and 'Find {word_length} letters in {max_turns…' (",
-        ("plain", "none"): "system_prompt the style's own and none",
-        ("own", "lines"): "system_prompt 'Find {word_length} letters in {max_turns…' (",
-    }
-    for (first, second), said in told.items():
-        code, out, _ = cli("compare", tmp_path / f"{first}.json", tmp_path / f"{second}.json")
-        assert code == 0
-        assert f"were asked under different conditions: {said}" in " ".join(out.split())
-    code, out, _ = cli("compare", tmp_path / "own.json", tmp_path / "own.json", "--names", "a", "b")
-    assert "conditions" not in out
+    for first, second in (("plain", "own"), ("plain", "none"), ("own", "lines")):
+        out = cli("compare", tmp_path / f"{first}.json", tmp_path / f"{second}.json")[1]
+        assert "were asked under different conditions: system_prompt" in " ".join(out.split())
 
 
 def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_path: Path) -> None:
@@ -165,18 +127,4 @@ def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_p
     assert said("--system-prompt", TEXT) == [TOLD, TOLD]
     assert said("--system-prompt", TEXT, "--style", "compact", "--shape", "state") == [TOLD, TOLD]
     assert said("--system-prompt", "") == ["A new game: 5 letters, 6 guesses. Your first guess?"] * 2
-    code, out, err = cli("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--system-prompt", "{x}")
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "error: system_prompt: unknown placeholder {x}; use" in err
-
-
-def test_a_teacher_that_is_a_language_model_is_told_the_text(cli, serve, split, word_directory, tmp_path) -> None:
-    endpoint = serve(lambda *_: chat(f"<guess>{split.train[0]}</guess>"))
-    command = ("traces", "--teacher", "openai", "--model", "m", "--provider", endpoint.url, "--max-secrets", 1)
-    files = ("--words", word_directory, "--out", tmp_path / "t.jsonl")
-    assert cli(*command, *files, "--game.system-prompt", TEXT)[0] == 0
-    assert endpoint.requests[0]["messages"][0] == {"role": "system", "content": TOLD}
-    code, _, err = cli(*command, *files)
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"game.system_prompt {TEXT} there, None here" in err
-    assert json.loads((tmp_path / "t.jsonl.settings.json").read_text())["m"]["game.system_prompt"] == TEXT
+    assert cli("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--system-prompt", "{x}")[0] == 2

@@ -7,20 +7,13 @@ import pytest
 
 pytest.importorskip("torch")
 
-from chat_families import family_config, family_tokenizer
 from contexts import context_of
-from rich.console import Console
 from scripted import ScriptedSampler
 from training_fixtures import write_config
-from transformers import AutoModelForCausalLM
 
 from wordle_rl.config import (
-    ConfigError,
-    ModelSettings,
     RunConfig,
-    load_config,
 )
-from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import Played, check_play, play_groups
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.rollout import InitialState
@@ -61,13 +54,6 @@ def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) 
 # --- the command ----------------------------------------------------------------------------------------------------
 
 
-def published(name: str, directory: Path) -> Path:
-    tokenizer = family_tokenizer(name)
-    AutoModelForCausalLM.from_config(family_config(name, len(tokenizer))).save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    return directory
-
-
 @pytest.fixture
 def config(tmp_path: Path, word_directory: Path) -> Path:
     return write_config(tmp_path / "mini.toml", word_directory)
@@ -86,19 +72,3 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
     assert found["memory"]["grpo"]["total"] > found["memory"]["grpo"]["counted"] > 0
     assert found["longest_game"] == 111
     assert sorted(config.parent.rglob("*")) == before, "it writes nothing"
-
-
-def test_what_the_launched_processes_cannot_do_is_a_problem(cli, config: Path, monkeypatch) -> None:
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    code, out, _ = cli("preflight", config, "--algorithm", "dpo", "--json")
-    problems = [finding["message"] for finding in json.loads(out)["findings"] if finding["level"] == "problem"]
-    assert (code, len(problems)) == (2, 1)
-    assert problems[0].startswith("dpo ")
-
-
-def test_a_run_asks_first(config: Path, tmp_path: Path) -> None:
-    model = published("deepseek-r1", tmp_path / "published")
-    settings = load_config(config).model_copy(update={"model": ModelSettings(path=str(model))})
-    with pytest.raises(ConfigError, match="opens a thought in every prompt"):
-        Pipeline(settings, tmp_path / "run", Console(quiet=True))()
-    assert not (tmp_path / "run").exists()

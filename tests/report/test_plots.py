@@ -177,7 +177,7 @@ def test_a_directory_of_checkpoints_means_its_files_in_order(tmp_path: Path) -> 
 def test_the_command_writes_the_plot(cli, tmp_path: Path) -> None:
     for name, game in (("start", LOST), ("step-5", WON)):
         play_script([game, ("trace", ["trace"])], name=name).save(tmp_path / f"{name}.json")
-    code, out, _ = cli("compare", tmp_path, "--svg", tmp_path / "wins.svg", "--top", 0)
+    code, out, _ = cli("compare", tmp_path, "--svg", tmp_path / "wins.svg")
     assert code == 0
     assert "step-5" in out
     assert len(points((tmp_path / "wins.svg").read_text())) == 2

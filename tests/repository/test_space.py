@@ -51,10 +51,3 @@ def test_openenv_push_takes_the_directory_as_it_is(hub: FakeHub) -> None:
     matter = front_matter(hub.files["README.md"])
     assert (matter["sdk"], matter["app_port"]) == ("docker", 8000)
     assert "openenv" in matter["tags"]
-
-
-def test_push_with_its_web_interface_leaves_the_front_matter_valid(hub: FakeHub) -> None:
-    done = CliRunner().invoke(app, ["push", str(SPACE)])
-    assert done.exit_code == 0, done.output
-    assert front_matter(hub.files["README.md"])["title"] == "Wordle for language models"
-    assert "ENABLE_WEB_INTERFACE" in hub.files["Dockerfile"]

@@ -26,7 +26,6 @@ def compare(
     control: tuple[Path, ...] = (),
     csv: Path | None = None,
     svg: Path | None = None,
-    top: int = 20,
     as_json: Json = False,
 ) -> None:
     """Compare evaluations on the secrets that all of them played.
@@ -40,7 +39,6 @@ def compare(
         control: Control runs to show beside the others (SFT alone, with nothing kept from the teacher).
         csv: Also write one row per evaluation to this file. Another kind of file is not overwritten.
         svg: Also plot the win rates with their intervals to this file; for checkpoints, over the training steps.
-        top: Number of secrets to show, those that differ most. 0 shows none.
     """
     runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
@@ -59,9 +57,9 @@ def compare(
         write_text_atomically(svg, win_rate_plot(shared.runs, title))
     if len(evaluations) == 2:
         figures = terminal.results_table({run.name: {"shared games": run.figures} for run in shared.runs})
-        tables = [figures, terminal.comparison_table(shared, max_rows=max(0, top))]
+        tables = [figures, terminal.comparison_table(shared)]
     else:
-        tables = [terminal.multi_comparison_table(shared, max_rows=max(0, top))]
+        tables = [terminal.multi_comparison_table(shared)]
     console.show(asdict(shared), tables, as_json)
 
 

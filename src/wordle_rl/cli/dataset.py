@@ -33,6 +33,9 @@ from wordle_rl.train.starts import PrefixGuesses
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
 
+_ROWS_SHOWN = 20
+"""Secrets in the printed summary, hardest first; --csv has all."""
+
 
 @dataclass(frozen=True)
 class DatasetRequest:
@@ -47,8 +50,6 @@ class DatasetRequest:
     replaced, other files are not. Default: only summarise the games."""
     csv: Path | None = None
     """Without --out: also write the whole summary to this file. Another kind of file is not overwritten."""
-    top: int = 20
-    """Without --out: number of secrets to show, hardest first."""
     rows: Literal["grpo", "instruction"] | None = None
     """Form of rows made elsewhere. `grpo`: rows of prompt, word_list, past_guess_history, secret, as in
     predibase/wordle-grpo, become initial states for `run --rl.starts.file`; the marks are computed again.
@@ -75,13 +76,9 @@ class DatasetRequest:
     """Reject games of more guesses. Default: --game-turns."""
     game_turns: int | None = None
     """Guesses per game that the prompts state. Default: as recorded with a language model's traces, else 6."""
-    max_words: int = 4096
-    """Reject games whose replies have more words in all."""
     max_tokens: int = 0
     """Reject games of more completion tokens, as counted by the endpoint. Games without a count, such as the solver's,
     are then rejected too. 0: no limit."""
-    no_won_only: bool = False
-    """Keep lost games."""
     no_consistent_only: bool = False
     """Keep games in which a taught guess contradicts the marks, such as a deliberate probe."""
     no_check_thinking: bool = False
@@ -126,7 +123,7 @@ def _summarise(asked: DatasetRequest) -> None:
     totals["num_secrets"] = len({row["secret"] for row in rows})
     won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
     tables = [_summary_table(teachers, "teacher", "teachers")] if len(teachers) > 1 or num_errors else []
-    tables.append(_summary_table(rows[: max(0, asked.top)], "secret", f"{num_games:,} games, {won}"))
+    tables.append(_summary_table(rows[:_ROWS_SHOWN], "secret", f"{num_games:,} games, {won}"))
     console.show({**totals, "teachers": teachers, "words": rows}, tables, asked.as_json)
 
 
@@ -179,13 +176,11 @@ def _write(asked: DatasetRequest, out: Path) -> None:
             f"--game-turns {asked.max_turns} if the games were played by that rule"
         )
     limits = DatasetLimits(
-        turns if asked.max_turns is None else asked.max_turns,
-        asked.max_words,
-        not asked.no_won_only,
-        not asked.no_consistent_only,
-        not asked.no_check_thinking,
-        asked.max_tokens,
-        asked.thinking,
+        max_turns=turns if asked.max_turns is None else asked.max_turns,
+        consistent_only=not asked.no_consistent_only,
+        check_thinking=not asked.no_check_thinking,
+        max_tokens=asked.max_tokens,
+        thinking=asked.thinking,
     )
     prompter = Prompter(
         asked.style, asked.shape, limits.thinking, found.word_length, Rules(max_turns=turns), asked.system_prompt

@@ -215,14 +215,8 @@ class GRPOSettings(Section):
         super().check()
         self._check_engine()
         self._check_credit()
-        if self.probe_every_steps and not self.prioritized_fraction:
-            raise ValueError("probe_every_steps sets priorities, and prioritized_fraction 0 uses none; raise it")
         if self.validation_file is not None and not self.validate_every_steps:
             raise ValueError("validation_file is for checkpoint selection; set validate_every_steps, or leave it out")
-        if self.save_total_limit and not self.save_steps:
-            raise ValueError(
-                "save_total_limit keeps models of checkpoints, and save_steps 0 makes none; set save_steps"
-            )
         alphas = self.interpolation_alphas
         if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
             raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 
-from wordle_rl.config.base import FIELDS_ONLY, LARGEST_SEED, Section, section_of
+from wordle_rl.config.base import FIELDS_ONLY, LARGEST_SEED, Section
 from wordle_rl.config.evaluation import BackendName, EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
@@ -93,8 +94,6 @@ class RunConfig(Section):
                 raise ValueError(
                     f"report_to {name!r} is unknown; give trackio, trackio:USER/SPACE, wandb or tensorboard"
                 )
-        if self.report_project is not None and not self.report_to:
-            raise ValueError("report_project needs a tracker; set report_to, or remove it")
 
     def _check_teacher(self) -> None:
         if self.traces.teacher.is_own:
@@ -137,8 +136,6 @@ class RunConfig(Section):
                 f"grpo.loss_type 'gspo' would average the advantages of credit {grpo.credit!r} over each game; "
                 'set grpo.credit to "game"'
             )
-        if starts.file is not None and self.training.is_skipped:
-            raise ValueError(f"rl.starts.file is for {self.algorithm}, which is skipped; remove one of them")
         if starts.max_prefix_guesses >= self.game.max_turns:
             raise ValueError(
                 f"rl.starts.max_prefix_guesses {starts.max_prefix_guesses} leaves no turn of {self.game.max_turns} to "
@@ -236,10 +233,11 @@ class RunConfig(Section):
         return self.model_dump(mode="json")
 
 
-def setting_names(section: type[BaseModel] = RunConfig) -> Iterator[Setting]:
-    """Yield the settings of a section and its nested sections."""
-    for name, info in section.model_fields.items():
-        if inner := section_of(info.annotation):
-            yield from ((name, *below) for below in setting_names(inner))
+def every_setting(section: BaseModel, place: Setting = ()) -> Iterator[tuple[Setting, FieldInfo, Any]]:
+    """Yield name, field and value of the settings of a section and its nested sections."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from every_setting(value, (*place, name))
         else:
-            yield (name,)
+            yield (*place, name), field, value
