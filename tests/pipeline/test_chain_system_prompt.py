@@ -1,6 +1,5 @@
 """Laws of a system prompt of one's own with models and endpoints: it fits the tokenizer, and everyone tells of it."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -129,15 +128,3 @@ def test_rows_for_other_trainers_hold_the_text(cli, split, word_directory, tmp_p
     assert said("--system-prompt", TEXT, "--style", "compact", "--shape", "state") == [TOLD, TOLD]
     assert said("--system-prompt", "") == ["A new game: 5 letters, 6 guesses. Your first guess?"] * 2
     assert cli("dataset", tmp_path / "t.jsonl", "--out", tmp_path / "set", "--system-prompt", "{x}")[0] == 2
-
-
-def test_a_teacher_that_is_a_language_model_is_told_the_text(cli, serve, split, word_directory, tmp_path) -> None:
-    endpoint = serve(lambda *_: chat(f"<guess>{split.train[0]}</guess>"))
-    command = ("traces", "--teacher", "openai", "--model", "m", "--provider", endpoint.url, "--max-secrets", 1)
-    files = ("--words", word_directory, "--out", tmp_path / "t.jsonl")
-    assert cli(*command, *files, "--game.system-prompt", TEXT)[0] == 0
-    assert endpoint.requests[0]["messages"][0] == {"role": "system", "content": TOLD}
-    code, _, err = cli(*command, *files)
-    assert (code, err.count("\n")) == (2, 1)
-    assert f"game.system_prompt {TEXT} there, None here" in err
-    assert json.loads((tmp_path / "t.jsonl.settings.json").read_text())["m"]["game.system_prompt"] == TEXT

@@ -16,7 +16,6 @@ from wordle_rl.config.files import find_config
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, words_for
-from wordle_rl.reward.attack import attack as search
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 
@@ -56,9 +55,7 @@ def rewards(
     effort = Effort(secrets, steps, seed)
     listed = load_words(words)
     with console.messages.status("attacking…"):
-        found: dict[str, Gameability] = {}
-        for name, rubric in rubrics.items():
-            found[name] = attacked(rubric, listed, answers, effort)
+        found = {name: attacked(rubric, listed, answers, effort) for name, rubric in rubrics.items()}
     told = {name: {**asdict(each), "gap": each.gap} for name, each in found.items()}
     best = (f"{name}: the best policy for all secrets is {each.policy}" for name, each in found.items())
     console.show(told, [table_of(found), *best], as_json)

@@ -11,13 +11,21 @@ import sys
 import textwrap
 import tomllib
 import typing
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RLSettings, RunConfig, Setting, load_config, section_of
+from wordle_rl.config import (
+    ALGORITHM_NAMES,
+    ConfigError,
+    RLSettings,
+    RunConfig,
+    Setting,
+    every_setting,
+    load_config,
+    section_of,
+)
 from wordle_rl.config.files import nearest_setting
 
 Overrides = Mapping[Setting, Any]
@@ -137,7 +145,7 @@ def show_settings(program: str, source: str | None, *, whole: bool) -> None:
         defaults = load_config(source)
     except ConfigError:
         defaults, source = RunConfig(), None
-    settings = [*_settings(defaults)]
+    settings = [*every_setting(defaults)]
     lines = ["", f"{'All' if whole else 'Usual'} settings{f', as in {source}' if source else ''}:"]
     for setting, field, value in settings:
         if whole or ".".join(setting) in USUAL:
@@ -156,12 +164,3 @@ def show_settings(program: str, source: str | None, *, whole: bool) -> None:
     if not whole:
         lines.append(f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md.")
     sys.stdout.write("\n".join(lines) + "\n")
-
-
-def _settings(section: BaseModel, place: Setting = ()) -> Iterator[tuple[Setting, FieldInfo, Any]]:
-    for name, field in type(section).model_fields.items():
-        value = getattr(section, name)
-        if isinstance(value, BaseModel):
-            yield from _settings(value, (*place, name))
-        else:
-            yield (*place, name), field, value

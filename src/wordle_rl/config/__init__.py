@@ -55,7 +55,7 @@ from wordle_rl.config.rl import Training as Training
 from wordle_rl.config.run import RunConfig as RunConfig
 from wordle_rl.config.run import RunStage as RunStage
 from wordle_rl.config.run import Setting as Setting
-from wordle_rl.config.run import setting_names as setting_names
+from wordle_rl.config.run import every_setting as every_setting
 from wordle_rl.config.teachers import LLMTeacherSettings as LLMTeacherSettings
 from wordle_rl.config.teachers import ServedName as ServedName
 from wordle_rl.config.teachers import TeacherSettings as TeacherSettings

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field
+from pydantic.fields import FieldInfo
 
-from wordle_rl.config.base import FIELDS_ONLY, LARGEST_SEED, Section, section_of
+from wordle_rl.config.base import FIELDS_ONLY, LARGEST_SEED, Section
 from wordle_rl.config.evaluation import BackendName, EvalSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.rl import (
@@ -225,10 +226,11 @@ class RunConfig(Section):
         return self.model_dump(mode="json")
 
 
-def setting_names(section: type[BaseModel] = RunConfig) -> Iterator[Setting]:
-    """Yield the settings of a section and its nested sections."""
-    for name, info in section.model_fields.items():
-        if inner := section_of(info.annotation):
-            yield from ((name, *below) for below in setting_names(inner))
+def every_setting(section: BaseModel, place: Setting = ()) -> Iterator[tuple[Setting, FieldInfo, Any]]:
+    """Yield name, field and value of the settings of a section and its nested sections."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            yield from every_setting(value, (*place, name))
         else:
-            yield (name,)
+            yield (*place, name), field, value

@@ -1,6 +1,6 @@
 """The list of checks before a training: `run` stops at exactly what `preflight` reports as a problem.
 
-A check takes a `Plan` and yields findings. Raising `ConfigError` or `RunError` counts as a problem.
+A check takes a `Plan` and yields findings; a `ConfigError` or `RunError` that it raises counts as a problem.
 """
 
 from __future__ import annotations
@@ -127,10 +127,9 @@ class Plan:
         return {stage: needed for stage, needed in found.items() if stage in self.ahead}
 
 
-def _backend(plan: Plan) -> Iterator[Finding]:
+def _backend(plan: Plan) -> None:
     if plan.config.backend != "torch":
         find_backend(plan.config.backend).check(plan.config)
-    yield from ()
 
 
 def _strict_words(plan: Plan) -> Iterator[Finding]:
@@ -164,11 +163,10 @@ def _opener(plan: Plan) -> Iterator[Finding]:
         )
 
 
-def _given_games(plan: Plan) -> Iterator[Finding]:
+def _given_games(plan: Plan) -> None:
     config, context = plan.config, plan.context
     if config.traces.file is not None and "traces" in plan.ahead:
         next(iter(TracesFromFile(context.words, context.split, config.traces, config.game)))  # raises if none is usable
-    yield from ()
 
 
 def _given_starts(plan: Plan) -> Iterator[Finding]:
@@ -176,12 +174,11 @@ def _given_starts(plan: Plan) -> Iterator[Finding]:
         yield note(start_boards_of(plan.config, plan.context, plan.boards).counted())
 
 
-def _launch(plan: Plan) -> Iterator[Finding]:
+def _launch(plan: Plan) -> None:
     check_processes(plan.config, plan.ahead)
-    yield from ()
 
 
-def _packages(plan: Plan) -> Iterator[Finding]:
+def _packages(plan: Plan) -> None:
     from wordle_rl.policy.device import check_bf16
     from wordle_rl.policy.loading import check_packages
 
@@ -191,7 +188,6 @@ def _packages(plan: Plan) -> Iterator[Finding]:
         check_packages(config.model)
         if config.model.precision == "bf16":
             check_bf16('model.precision "bf16"')
-    yield from ()
 
 
 def _engines(plan: Plan) -> Iterator[Finding]:
@@ -226,7 +222,7 @@ def _room(plan: Plan) -> Iterator[Finding]:
     yield from check_memory(plan.config, plan.memory, device, lengths_known=known)
 
 
-CHECKS: tuple[Callable[[Plan], Iterator[Finding]], ...] = (
+CHECKS: tuple[Callable[[Plan], Iterable[Finding] | None], ...] = (
     _backend,
     _strict_words,
     _opener,
@@ -247,7 +243,7 @@ def findings_of(plan: Plan) -> list[Finding]:
     found: dict[str, Finding] = {}
     for check in CHECKS:
         try:
-            for finding in check(plan):
+            for finding in check(plan) or ():
                 found.setdefault(finding.message, finding)
         except (ConfigError, RunError) as error:
             found.setdefault(str(error), problem(str(error)))
