@@ -90,17 +90,6 @@ def test_a_data_set_that_is_not_there_is_named(name: str, told: str, data_sets) 
         [*read_rows(name)]
 
 
-def test_import_takes_a_data_set(cli, data_sets, word_directory, split, tmp_path: Path) -> None:
-    secret = split.train[0]
-    row = {"prompt": "p", "word_list": "w", "past_guess_history": "[]", "secret": secret}
-    data_sets.repos["me/wordle-rows"]["data/train-00000-of-00002.jsonl"] = json.dumps(row).encode()
-    command = ("dataset", "me/wordle-rows", "--rows", "grpo", "--words", word_directory)
-    code, out, err = cli(*command, "--out", tmp_path / "out.jsonl")
-    assert (code, err) == (0, "")
-    assert "missing_field" in out
-    assert json.loads((tmp_path / "out.jsonl").read_text()) == {"secret": secret, "turns": []}
-
-
 def test_a_run_takes_secrets_and_conversations_from_a_data_set(data_sets, small_words) -> None:
     split = split_secrets(small_words)
     a, b = split.train[:2]

@@ -1,8 +1,5 @@
 """Laws of kills at the moments that matter: a checkpoint, its mark, an epoch's end, a switch, the choice of weights."""
 
-import time
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch")
@@ -110,31 +107,3 @@ def test_a_second_process_on_a_run_is_refused(fork_server, word_directory, taugh
     assert "another process" in " ".join(ended.log.split())
     assert not (tmp_path / "run" / "traces.jsonl").exists()
     assert fork_server.run(list(case.arguments), tmp_path).code == 0
-
-
-def test_helpers_of_a_killed_teacher_end_too(fork_server, word_directory, tmp_path) -> None:
-    """A process that is killed closes nothing; what it started must notice by itself."""
-    arguments = ["traces", "--out", "t.jsonl", "--words", str(word_directory), "--num-games", "60000"]
-    marker = f"WORDLE_RL_KILLED={tmp_path.name}"
-    name, _, value = marker.partition("=")
-    told = f"import os; os.environ[{name!r}] = {value!r}"
-    moment = "wordle_rl.runs.store:Store.add:after:2"
-    assert fork_server.run([*arguments, "--teacher.opener", "None"], tmp_path, kill_at=moment, before=told).code is None
-    assert [name for name in tmp_path.iterdir() if name.suffix == ".unfinished"]
-    for _ in range(200):
-        if not _processes_with(marker):
-            break
-        time.sleep(0.1)
-    assert _processes_with(marker) == []
-
-
-def _processes_with(marker: str) -> list[str]:
-    """Numbers of the processes that have a variable in their environment."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if marker.encode() in path.read_bytes():
-                found.append(path.parent.name)
-        except OSError:  # it has just ended
-            continue
-    return found

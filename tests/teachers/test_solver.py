@@ -222,11 +222,6 @@ def test_advice_is_what_the_teacher_plays_without_its_noise(big_teacher: SolverT
     assert len(boards) > 200
 
 
-def test_advice_is_silent_where_no_answer_fits(teacher: SolverTeacher) -> None:
-    impossible = [Turn("crane", "GGGGX", Outcome.SCORED)]
-    assert teacher.advise(impossible, PURE) is None
-
-
 def test_unscored_turns_rule_nothing_out_and_unlisted_words_that_were_scored_do(teacher: SolverTeacher) -> None:
     board = scored("trace", "crane")
     broken = [Turn(None, None, Outcome.MALFORMED), *board, Turn("qqqqq", None, Outcome.UNLISTED)]

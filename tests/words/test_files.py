@@ -61,13 +61,6 @@ def test_a_file_is_imported_under_its_own_name(tmp_path: Path, monkeypatch: pyte
     assert (imported.name, load_words("mine")) == ("mine", imported)
 
 
-def test_every_command_takes_a_file(cli, tmp_path: Path) -> None:
-    path = put(tmp_path, "words.txt", "\n".join(ANSWERS))
-    code, out, err = cli("solve", "--words", path, "--secret", "crane", "--json")
-    assert (code, err) == (0, "")
-    assert '"words": "words"' in out
-
-
 # Whatever the bytes: a sound list, or one line that names the file
 
 PIECES = [

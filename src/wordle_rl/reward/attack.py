@@ -256,7 +256,7 @@ class Search:
     def __init__(self, rubric: Rubric, solver: Solver, prompter: Prompter, rng: random.Random) -> None:
         self.solver, self.words = solver, solver.words
         self.candidates = fitting_answers(solver)
-        self.near = lru_cache(maxsize=None)(self._near)
+        self.near: Callable[[str, str], list[str]] = lru_cache(maxsize=None)(self._near)
         self._rubric, self._prompter, self._rng = rubric, prompter, rng
         self._max_turns = prompter.rules.max_turns
         self.replies = self.false_wins = 0
