@@ -99,7 +99,11 @@ def _address_of(text: str) -> SplitResult:
     return address
 
 
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
+_LINE = re.compile(
+    r"""\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*"""
+    r"""(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>.*?))\s*(?:(?<=\s)\#.*)?""",
+    re.ASCII,
+)
 
 
 def read_env_file(path: Path) -> dict[str, str]:
@@ -110,9 +114,4 @@ def read_env_file(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file; write NAME=value lines in UTF-8") from None
-    return {match[1]: _value(match[2]) for match in map(_LINE.fullmatch, lines) if match is not None}
-
-
-def _value(text: str) -> str:
-    quoted = re.match(r"""(["'])(.*?)\1\s*(?:#.*)?$""", text)
-    return quoted[2] if quoted else re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
+    return {match["name"]: match["quoted"] or match["plain"] or "" for match in map(_LINE.fullmatch, lines) if match}

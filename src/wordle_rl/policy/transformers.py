@@ -11,6 +11,7 @@ every turn.
 from __future__ import annotations
 
 import logging
+import os.path
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -205,10 +206,8 @@ class TransformersSampler:
                 replies.ids[game][kept:], replies.logprobs[game][kept:] = ending.token_ids, ending.logprobs
 
     def _open(self, prompts: list[list[int]]) -> tuple[GameCache, Tensor]:
-        # Read prompts into a new cache, a long common prefix only once. In lexical order the first and the last prompt
-        # differ most, so their common prefix is that of all.
-        first, last = min(prompts), max(prompts)
-        same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        # Read prompts into a new cache, a long common prefix only once.
+        same = len(os.path.commonprefix(prompts))  # noqa: RUF071  # of lists of tokens
         shared = min(same, min(map(len, prompts)) - 1)  # every row must read at least one token for its logits
         longest = max(map(len, prompts)) + self.settings.max_completion_tokens
         if shared * (len(prompts) - 1) < _WORTH_A_PASS or (self._window is not None and longest > self._window):
