@@ -141,7 +141,7 @@ class ServerEngine:
 
     Args:
         learner: Provides the weights.
-        settings: Address of the server, timeout and number of concurrent requests.
+        settings: Address of the server, and the timeout of a request.
     """
 
     def __init__(self, learner: TorchLearner, settings: GRPOTraining) -> None:
