@@ -94,6 +94,10 @@ class ServerSampler:
     def begin(self) -> None:
         """Do nothing: the server knows tokens, not games."""
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request."""
         seeds = [self._seeds.getrandbits(31) for _ in requests]

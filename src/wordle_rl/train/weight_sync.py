@@ -10,7 +10,7 @@ prompts of all processes for every call, and a process whose games ended early w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from trl.generation.vllm_generation import VLLMGeneration
@@ -173,8 +173,8 @@ class ServerEngine:
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
         """See `Engine`."""
         model = served_model(self._settings.server)
-        sampler = ServerSampler(self._settings, model, self._learner.codec, sampling, seed)
-        yield sampler, model.max_length - sampling.max_completion_tokens
+        with closing(ServerSampler(self._settings, model, self._learner.codec, sampling, seed)) as sampler:
+            yield sampler, model.max_length - sampling.max_completion_tokens
 
     def close(self) -> None:
         """Close the channel for weights; the server keeps running with the weights sent last."""
