@@ -13,7 +13,7 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.policy.providers import PROVIDERS, Provider
+from wordle_rl.policy.providers import PROVIDERS, Endpoint
 from wordle_rl.words.split import Split
 
 InitialState = Callable[[Callable[[int, dict], Answer]], FakeEndpoint]
@@ -57,7 +57,7 @@ def test_a_key_from_a_file_is_sent_to_its_provider_and_found_nowhere_else(
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-another")
     monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
     endpoint = serve(lambda *_: chat(f"{KEY} <guess>{split.test[0]}</guess>"))
-    named = Provider(endpoint.url, "TOGETHER_API_KEY", limit_name="max_completion_tokens")
+    named = Endpoint(endpoint.url, "TOGETHER_API_KEY", limit_name="max_completion_tokens")
     monkeypatch.setitem(PROVIDERS, "together", named)
     command = ["eval", "--player", "openai:m", "--provider", "together", "--words", word_directory, "--split", "test"]
     command += ["--out", "m.json", "--csv", "m.csv", "--max-games", 2, "--max-completion-tokens", 9, "--no-regret"]

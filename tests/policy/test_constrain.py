@@ -202,26 +202,6 @@ def test_talking_and_thinking_are_free_and_the_end_is_not(codecs: dict[str, Chat
     assert allowed_after("<guess>zzz") == {END}  # astray, as only an engine that ignores the logits can be
 
 
-def test_a_spelled_reply_is_limited_from_its_first_letter_on(
-    codecs: dict[str, ChatCodec], small_words: WordList
-) -> None:
-    codec = codecs["tiny"]
-    constraint = make_constraint(small_words, Prompter(style=Style.SPELLED), codec)
-
-    def allowed_after(text: str) -> set[str]:
-        state: State | None = constraint.start
-        for token in codec.encode(text):
-            state = constraint.after(state, token)
-        return {codec.tokenizer.decode([i]) for i in constraint.allowed(state)}
-
-    firsts = {word[0] for word in small_words.guesses}
-    assert allowed_after("") == {*firsts, *map(str.upper, firsts), " ", "\n"}
-    assert allowed_after("k") == {" "}
-    assert allowed_after("k u d z ") == {"u", "U"}
-    assert allowed_after("k u d z u") == {" ", "\n", END}
-    assert allowed_after("kudzu") == {END}  # astray
-
-
 def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
     codec, prompter = codecs["tiny"], Prompter(style=Style.COMPACT)
     constraint = hasty(codec, small_words, prompter)

@@ -86,22 +86,6 @@ def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
     assert 2 <= endpoint.busiest <= 3
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        *(b"<html>login</html>", b"", b"[]", b'"text"', b"{}"),
-        pytest.param(b"[" * 10**5 + b"]" * 10**5, id="deeply nested"),
-        *({"choices": choices} for choices in ([], None, "text", {"a": 1}, ["text"], [{}], [{"message": None}])),
-        *({"choices": [{"message": message}]} for message in ("text", {"content": ["text"]}, {"content": 7})),
-    ],
-)
-def test_an_answer_that_is_no_chat_is_an_error_of_that_game_alone(value, serve) -> None:
-    endpoint = serve(lambda _, body: (200, value) if body["messages"][0]["content"] == "game 0" else chat("ok"))
-    broken, sound = sampler(endpoint, max_retries=0).sample(requests(2))
-    assert broken.error
-    assert (sound.text, sound.error) == ("ok", None)
-
-
 def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> None:
     overloaded = (200, {"error": {"message": "overloaded", "code": 503}})
     endpoint = serve(lambda number, _: chat("ok") if number == 1 else overloaded)

@@ -73,7 +73,6 @@ def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_ask
     sampler = VLLMSampler(FakeLLM(tiny_model, max_model_len=20), codec, GREEDY, max_length=20)
     short, long, other = sampler.sample(requests_of(codec, ["5x6", "crane" * 9, "6x5"]))
     assert long.error is not None
-    assert all(number in long.error for number in ("45", "20"))
     alone = VLLMSampler(FakeLLM(tiny_model), codec, GREEDY).sample(requests_of(codec, ["5x6", "6x5"]))
     assert [short, other] == alone
 

@@ -80,7 +80,8 @@ def test_a_passing_refusal_is_asked_again_with_the_same_seed(server, codec) -> N
 @pytest.mark.parametrize("statuses", [[400], [500] * 4], ids=["for good", "for too long"])
 def test_a_request_that_keeps_failing_is_an_error_of_its_game_alone(statuses, server, codec) -> None:
     server.refuse = list(statuses)
-    lost, kept = sampler(server, codec, server_concurrency=1).sample(asked(codec, 2))
+    one_at_a_time = DRAWN.model_copy(update={"max_batch_size": 1})
+    lost, kept = sampler(server, codec, one_at_a_time).sample(asked(codec, 2))
     assert lost.error is not None
     assert str(statuses[0]) in lost.error
     assert not lost.token_ids
@@ -90,7 +91,8 @@ def test_a_request_that_keeps_failing_is_an_error_of_its_game_alone(statuses, se
 
 def test_a_slow_server_is_asked_by_as_many_at_once_and_as_long_as_the_settings_say(server, codec) -> None:
     server.delay_s = 0.2
-    said = sampler(server, codec, server_concurrency=2, server_timeout_s=5.0).sample(asked(codec, 5))
+    two = DRAWN.model_copy(update={"max_batch_size": 2})
+    said = sampler(server, codec, two, server_timeout_s=5.0).sample(asked(codec, 5))
     assert [completion.error for completion in said] == [None] * 5
     assert server.most_at_once == 2
     [late] = sampler(server, codec, server_timeout_s=0.05).sample(asked(codec, 1))

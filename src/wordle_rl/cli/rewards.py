@@ -16,6 +16,7 @@ from wordle_rl.config.files import find_config
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, words_for
+from wordle_rl.reward.attack import attack as search
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 

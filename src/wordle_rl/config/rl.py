@@ -142,9 +142,7 @@ class GRPOSettings(Section):
     """With engine `vllm`: fraction of a GPU's memory for the engine's copy of the weights and its key/value cache."""
     server_timeout_s: float = Field(600.0, gt=0)
     """With a server as engine: time limit of one request, in seconds. A failed request is retried three times; then its
-    game is an error, never a loss."""
-    server_concurrency: int = Field(256, ge=1)
-    """With a server as engine: requests that each process sends at once; each holds a thread."""
+    game is an error, never a loss. Each process sends max_batch_size requests at once."""
     batches_ahead: int = Field(0, ge=0, le=1)
     """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
     needs the address of a server as engine."""
@@ -226,8 +224,8 @@ class GRPOSettings(Section):
             raise ValueError(
                 "batches_ahead plays while weights change, and probes need them still; set probe_every_steps to 0"
             )
-        if not self.server and not (self.is_default("server_timeout_s") and self.is_default("server_concurrency")):
-            raise ValueError("server_timeout_s and server_concurrency need a server; set engine to its address")
+        if not self.server and not self.is_default("server_timeout_s"):
+            raise ValueError("server_timeout_s needs a server; set engine to its address")
 
     def _check_credit(self) -> None:
         if self.credit not in CREDIT_NAMES:

@@ -56,7 +56,8 @@ class RunConfig(Section):
     max_completion_tokens: int = Field(512, ge=1)
     """Token limit of a completion, thinking included, in RL and evaluation."""
     max_batch_size: int = Field(1024, ge=1)
-    """Most games per forward pass in play. It limits activations; the key/value cache holds all games in play."""
+    """Most games per forward pass in play, or requests at once to a server that plays GRPO's games. It limits
+    activations; the key/value cache always holds all games in play."""
     rl: RLSettings = RLSettings()
     """Settings shared by GRPO, expert iteration, DPO and distillation. In a config file an algorithm's section may
     also hold them, for that algorithm only."""

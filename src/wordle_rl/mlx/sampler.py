@@ -96,15 +96,7 @@ class MLXSampler:
                 if response.finish_reason is not None:
                     self._seen[requests[place].game_id] = _Seen(response.prompt_cache, list(response.all_tokens))
         generator.close()
-        return [self._completion(*reply) for reply in zip(ids, logprobs, strict=True)]
-
-    def _completion(self, ids: Sequence[int], logprobs: Sequence[float]) -> Completion:
-        return Completion(
-            text=self.codec.text_of(ids),
-            token_ids=tuple(ids),
-            sampler_logprobs=tuple(logprobs),
-            overlong=ids[-1] not in self.codec.stop_ids,
-        )
+        return [Completion.of_tokens(self.codec, *reply) for reply in zip(ids, logprobs, strict=True)]
 
     def _logprobs_of(self, responses: Sequence[Any], tokens: Sequence[int]) -> list[float]:
         # Under the distribution that the tokens were sampled from.

@@ -26,7 +26,3 @@ Import each module by its own name.
     multimodal.py      the text part of a multimodal model
     export.py          a whole model from an adapter or from shards
 """
-
-from wordle_rl.policy.base import Completion, Request, Sampler
-
-__all__ = ["Completion", "Request", "Sampler"]

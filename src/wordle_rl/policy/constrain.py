@@ -12,7 +12,7 @@ once: one over words, one over token texts. In the spelled style, `c r a n e`, t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum, auto
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -164,7 +164,7 @@ class WordConstraint:
 
     def __init__(
         self,
-        words: Iterable[str],
+        words: Collection[str],
         tags: tuple[str, str],
         texts: Sequence[str],
         stop_ids: Iterable[int],
@@ -199,7 +199,7 @@ class WordConstraint:
         if is_inside(state):  # the spelled style has no opening tag
             return self._inside(state)
         texts = self.grammar.texts
-        said = [(token, self.after(state, token)) for token in self._openers if texts[token].startswith(tag)]
+        said = [(token, self.grammar.after(state, token)) for token in self._openers if texts[token].startswith(tag)]
         return np.array([token for token, end in said if end is not None and self._ends(end)], dtype=np.int64)
 
     def _find_allowed(self, state: State | None) -> TokenIds | None:
@@ -210,7 +210,7 @@ class WordConstraint:
         # Before the guess only a token that opens it can be wrong: the letters it adds must begin a word.
         astray = []
         for token in self._openers:
-            end = self.after(state, token)
+            end = self.grammar.after(state, token)
             if end is None or (is_inside(end) and not self._ends(end)):
                 astray.append(token)
         return np.delete(np.arange(len(self.grammar.texts)), astray) if astray else None

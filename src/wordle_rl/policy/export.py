@@ -124,16 +124,13 @@ def consolidate(checkpoint: Path, out: Path) -> int:
     codec, _ = load_codec(ModelSettings(path=str(checkpoint)))
     model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)), trust_remote_code=False)
     weights = read_shards(shards)
-    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
-    expected = set(model.state_dict())
-    missing, strays = expected - set(weights) - tied, set(weights) - expected
-    if missing or strays:
-        what = f"lacks {sorted(missing)[0]}" if missing else f"holds {sorted(strays)[0]}, which the model has not"
-        raise RunError(f"{shards} is not a checkpoint of this model: it {what}; copy the whole checkpoint again")
     try:
-        model.load_state_dict(weights, strict=False)
+        found = model.load_state_dict(weights, strict=False)
     except RuntimeError as error:
         raise RunError(f"{shards} does not fit its config.json: {str(error).strip().splitlines()[-1]}") from None
+    tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
+    if wrong := [*sorted(set(found.missing_keys) - tied), *found.unexpected_keys]:
+        raise RunError(f"{shards} and the model differ in {wrong[0]}; copy the whole checkpoint again")
     save_model(model.to(next(iter(weights.values())).dtype), codec, out)
     return len(weights)
 

@@ -126,10 +126,7 @@ def _convert(file: Path, directory: Path) -> None:
 
 
 def _num_tensors(file: Path) -> int:
-    # The tensors of a file of the llama family; the header is read first, since other kinds fail late and obscurely.
-    with file.open("rb") as content:
-        if content.read(4) != b"GGUF":
-            raise ConfigError(f"{file} is no GGUF file")
+    # The tensors of a file of the llama family. The header is read first, since other kinds fail late and obscurely.
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError:
@@ -139,7 +136,7 @@ def _num_tensors(file: Path) -> int:
         name = reader.fields["general.architecture"]
         architecture = bytes(name.parts[name.data[0]]).decode()
     except (IndexError, KeyError, OverflowError, UnicodeDecodeError, ValueError) as error:
-        raise ConfigError(f"{file} is damaged ({first_line(error)}); copy it again") from error
+        raise ConfigError(f"{file} is no GGUF file, or damaged ({first_line(error)}); copy it again") from error
     if architecture != "llama":
         raise ConfigError(f"{file} is of the architecture {architecture!r}; only 'llama' can be converted")
     return len(reader.tensors)

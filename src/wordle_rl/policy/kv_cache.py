@@ -145,6 +145,7 @@ class GameCache:
     def part(self, rows: Tensor) -> GameCache:
         """Copy some rows into a new cache."""
         width = self.mask.shape[1]
+        # Spare columns hold copies of the first ones until they are written.
         columns = torch.arange(width + _room(width), device=rows.device) % width
         part = GameCache(0, 0, rows.device)
         layers = [layer.taken(rows, columns.expand(len(rows), -1), width) for layer in self._layers]

@@ -71,7 +71,10 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
             model = _load_weights(settings, device_map)
     if attention := attention_of(settings):
         by_choice = settings.attn_implementation is not None
-        plain = not by_choice and (model.num_parameters() < SMALL or not _fits_sdpa(model))
+        # torch's fused attention has no soft-capped logits.
+        capped = getattr(model.config.get_text_config(), "attn_logit_softcapping", None) is not None
+        fits_sdpa = getattr(model, "_supports_sdpa", False) and not capped
+        plain = not by_choice and (model.num_parameters() < SMALL or not fits_sdpa)
         try:
             model.set_attn_implementation("eager" if plain else attention)
         except (ImportError, ValueError) as error:
@@ -107,12 +110,6 @@ def _load_weights(settings: ModelSettings, device_map: str | None = None) -> Pre
     elif device_map is None:
         model.to(device_of_process())  # type: ignore[arg-type]
     return model
-
-
-def _fits_sdpa(model: PreTrainedModel) -> bool:
-    # torch's fused attention has no soft-capped logits.
-    softcapping = getattr(model.config.get_text_config(), "attn_logit_softcapping", None)
-    return bool(getattr(model, "_supports_sdpa", False)) and softcapping is None
 
 
 def attention_of(settings: ModelSettings) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,40 +17,32 @@ _SHORTEST_SECRET = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Provider:
-    """An endpoint, the environment variable of its key, and its name for the token limit."""
-
-    base_url: str
-    key_name: str
-    needs_key: bool = True
-    limit_name: str = "max_tokens"
-
-
-PROVIDERS = {
-    "together": Provider("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "fireworks": Provider("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    # OpenAI's reasoning models refuse `max_tokens`.
-    "openai": Provider("https://api.openai.com/v1", "OPENAI_API_KEY", limit_name="max_completion_tokens"),
-    "local": Provider("http://localhost:8000/v1", "OPENAI_API_KEY", needs_key=False),
-}
-
-
-_BY_ADDRESS = {provider.base_url: provider for provider in PROVIDERS.values()}
-
-
-@dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address and its key. Neither `repr` nor any message holds the key."""
+    """An address, its key and the environment variable of that, and its name for the token limit.
+
+    Neither `repr` nor any message holds the key.
+    """
 
     base_url: str
     key_name: str
     key: str = field(default=NO_KEY, repr=False)
     limit_name: str = "max_tokens"
+    needs_key: bool = True
 
     def without_key(self, text: str) -> str:
         """Replace the key in a text, since a server can echo it; placeholders stay."""
         is_secret = self.key != NO_KEY and len(self.key) >= _SHORTEST_SECRET
         return text.replace(self.key, "(key)") if is_secret else text
+
+
+PROVIDERS = {
+    "together": Endpoint("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    "fireworks": Endpoint("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
+    # OpenAI's reasoning models refuse `max_tokens`.
+    "openai": Endpoint("https://api.openai.com/v1", "OPENAI_API_KEY", limit_name="max_completion_tokens"),
+    "local": Endpoint("http://localhost:8000/v1", "OPENAI_API_KEY", needs_key=False),
+}
+_BY_ADDRESS = {provider.base_url: provider for provider in PROVIDERS.values()}
 
 
 def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) -> Endpoint:
@@ -66,13 +58,13 @@ def find_endpoint(provider: str, directory: Path, *, with_user: bool = False) ->
             raise ConfigError(f"unknown provider {provider!r}; use {', '.join(PROVIDERS)}, or an address with http://")
         if (address.username or address.password) and not with_user:
             raise ConfigError("the address holds a user or password; leave them out and set OPENAI_API_KEY instead")
-        found = Provider(provider, "OPENAI_API_KEY", needs_key=False)
+        found = Endpoint(provider, "OPENAI_API_KEY", needs_key=False)
     key = os.environ.get(found.key_name) or read_env_file(directory / ".env").get(found.key_name) or ""
     if not key and found.needs_key:
         raise ConfigError(f"{provider} needs a key; set {found.key_name}, or write {found.key_name}=… into .env")
     if not all("!" <= letter <= "~" for letter in key):  # the client's error would quote the header, key included
         raise ConfigError(f"{found.key_name} holds blanks or other characters that no key has; set it again")
-    return Endpoint(found.base_url, found.key_name, key or NO_KEY, found.limit_name)
+    return replace(found, key=key or NO_KEY)
 
 
 def bare_address(provider: str) -> str:
@@ -99,7 +91,11 @@ def _address_of(text: str) -> SplitResult:
     return address
 
 
-_LINE = re.compile(r"\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*", re.ASCII)
+_LINE = re.compile(
+    r"""\s*(?:export\s+)?(?P<name>[A-Za-z_]\w*)\s*=\s*"""
+    r"""(?:(?P<quote>["'])(?P<quoted>.*?)(?P=quote)|(?P<plain>.*?))\s*(?:(?<=\s)\#.*)?""",
+    re.ASCII,
+)
 
 
 def read_env_file(path: Path) -> dict[str, str]:
@@ -110,9 +106,4 @@ def read_env_file(path: Path) -> dict[str, str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file; write NAME=value lines in UTF-8") from None
-    return {match[1]: _value(match[2]) for match in map(_LINE.fullmatch, lines) if match is not None}
-
-
-def _value(text: str) -> str:
-    quoted = re.match(r"""(["'])(.*?)\1\s*(?:#.*)?$""", text)
-    return quoted[2] if quoted else re.split(r"(?:^|\s)#", text, maxsplit=1)[0].rstrip()
+    return {match["name"]: match["quoted"] or match["plain"] or "" for match in map(_LINE.fullmatch, lines) if match}

@@ -11,6 +11,7 @@ every turn.
 from __future__ import annotations
 
 import logging
+import os.path
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,7 @@ from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +103,8 @@ class TransformersSampler:
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         text_config = model.config.get_text_config()
         self._by_generate = needs_generate(model)
-        self._window = _sliding_window(text_config)
+        slides = "sliding_attention" in (getattr(text_config, "layer_types", None) or ("sliding_attention",))
+        self._window: int | None = getattr(text_config, "sliding_window", None) if slides else None
         most = self.settings.max_batch_size
         size = min(most, _CPU_BATCH) if model.device.type == "cpu" else most
         self._size, self._keeps_caches = size, True
@@ -132,7 +134,13 @@ class TransformersSampler:
         with sampling_mode(self.model):
             while missing := [request for request in requests if request.game_id not in completions]:
                 try:
-                    self._sample_into(completions, missing)
+                    if self._by_generate:
+                        self._generate_into(completions, missing)
+                        continue
+                    for batch, asking in self._batches.arrange(missing).items():
+                        completions.update(self._sample_batch(batch, asking))
+                        if not self._keeps_caches:
+                            batch.cache = None
                 except torch.OutOfMemoryError:
                     if self._size == 1:
                         raise
@@ -142,15 +150,6 @@ class TransformersSampler:
                     self._batches.size = self._size
                     logger.warning("out of memory: only %d games at a time from now on", self._size)
         return [completions[request.game_id] for request in requests]
-
-    def _sample_into(self, completions: dict[int, Completion], requests: Sequence[Request]) -> None:
-        if self._by_generate:
-            self._generate_into(completions, requests)
-            return
-        for batch, asking in self._batches.arrange(requests).items():
-            completions.update(self._sample_batch(batch, asking))
-            if not self._keeps_caches:
-                batch.cache = None
 
     def _sample_batch(self, batch: Batch, requests: Sequence[Request]) -> dict[int, Completion]:
         if batch.cache is None:
@@ -205,10 +204,8 @@ class TransformersSampler:
                 replies.ids[game][kept:], replies.logprobs[game][kept:] = ending.token_ids, ending.logprobs
 
     def _open(self, prompts: list[list[int]]) -> tuple[GameCache, Tensor]:
-        # Read prompts into a new cache, a long common prefix only once. In lexical order the first and the last prompt
-        # differ most, so their common prefix is that of all.
-        first, last = min(prompts), max(prompts)
-        same = next((place for place, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), len(first))
+        # Read prompts into a new cache, a long common prefix only once.
+        same = len(os.path.commonprefix(prompts))  # noqa: RUF071  # of lists of tokens
         shared = min(same, min(map(len, prompts)) - 1)  # every row must read at least one token for its logits
         longest = max(map(len, prompts)) + self.settings.max_completion_tokens
         if shared * (len(prompts) - 1) < _WORTH_A_PASS or (self._window is not None and longest > self._window):
@@ -282,13 +279,6 @@ class TransformersSampler:
         if self._constraint is not None:
             logits = limited(logits, self._constraint, states, running)
         return draw(logits, self.settings, self._generator)
-
-
-def _sliding_window(text_config: PreTrainedConfig) -> int | None:
-    layer_types = getattr(text_config, "layer_types", None)
-    if layer_types is not None and "sliding_attention" not in layer_types:
-        return None
-    return getattr(text_config, "sliding_window", None)
 
 
 def free_memory(device: torch.device) -> int | None:

@@ -62,18 +62,15 @@ class VLLMSampler:
 
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request."""
-        fits = [self._max_length is None or len(request.prompt_ids) < self._max_length for request in requests]
-        fitting = [request for request, ok in zip(requests, fits, strict=True) if ok]
-        params = [self._params() for _ in fitting]
-        prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in fitting]
-        outputs = iter(self._engine.generate(prompts, params, use_tqdm=False) if fitting else ())
-        too_long = "a prompt of {} tokens is too long: the engine takes {} with the reply"
-        return [
-            self._completion(next(outputs))
-            if ok
-            else Completion("", error=too_long.format(len(request.prompt_ids), self._max_length))
-            for request, ok in zip(requests, fits, strict=True)
-        ]
+        too_long = f"the prompt is too long: the engine takes {self._max_length} tokens with the reply"
+        completions = {request.game_id: Completion("", error=too_long) for request in requests}
+        fitting = [each for each in requests if self._max_length is None or len(each.prompt_ids) < self._max_length]
+        if fitting:
+            prompts = [{"prompt_token_ids": list(request.prompt_ids)} for request in fitting]
+            outputs = self._engine.generate(prompts, [self._params() for _ in fitting], use_tqdm=False)
+            for request, output in zip(fitting, outputs, strict=True):
+                completions[request.game_id] = self._completion(output)
+        return [completions[request.game_id] for request in requests]
 
     def _params(self) -> SamplingParams:
         from vllm import SamplingParams

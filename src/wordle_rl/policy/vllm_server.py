@@ -76,8 +76,8 @@ def _json_of(url: str) -> Any:
 class ServerSampler:
     """Sample the replies of all games of a turn, each with a request and a seed of its own.
 
-    If a request keeps failing, its game is an error, never a loss. `server` gives address, timeout and number of
-    concurrent requests.
+    If a request keeps failing, its game is an error, never a loss. `server` gives address and timeout; `max_batch_size`
+    of the sampling settings is the number of requests at once.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
@@ -86,7 +86,7 @@ class ServerSampler:
         self, server: GRPOSettings, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int
     ) -> None:
         self.codec, self.settings = codec, settings
-        self._model, self._concurrency = model, server.server_concurrency
+        self._model = model
         self._url = f"{server.server.rstrip('/')}/v1"
         self._client = OpenAI(base_url=self._url, api_key="none", timeout=server.server_timeout_s, max_retries=_RETRIES)
         self._seeds = random.Random(seed)
@@ -94,10 +94,14 @@ class ServerSampler:
     def begin(self) -> None:
         """Do nothing: the server knows tokens, not games."""
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
     def sample(self, requests: Sequence[Request]) -> list[Completion]:
         """Sample one reply per request."""
         seeds = [self._seeds.getrandbits(31) for _ in requests]
-        with ThreadPoolExecutor(self._concurrency) as pool:
+        with ThreadPoolExecutor(self.settings.max_batch_size) as pool:
             return list(pool.map(self._ask, requests, seeds))
 
     def _ask(self, request: Request, seed: int) -> Completion:

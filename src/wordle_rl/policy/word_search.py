@@ -145,6 +145,7 @@ class WordSearch:
             cache.keep(torch.tensor([beginning.row for beginning in going], device=self._model.device))
             last_tokens = [beginning.ending.token_ids[-1:] for beginning in going]
             logprobs = _read(self._model, cache, last_tokens, self._pad_id)
+            # Only beginnings that go on have a row now, in the order in which they were read.
             rows = iter(range(len(going)))
             beams = [
                 [one if one.is_whole or beam[0].is_whole else one._replace(row=next(rows)) for one in beam]
@@ -223,6 +224,7 @@ class GuessProbabilities:
         beams, tag = [(0.0, opening.state)], opening.tag
         for _ in range(_MAX_TOKENS):
             grown = self._grown(beams, logprobs, tag, found)
+            # A beginning far less likely than the last guess to return cannot grow into a likelier one.
             bound = heapq.nlargest(count, found.values())[-1] if len(found) >= count else 0.0
             kept = [beam for beam in heapq.nlargest(_BEAM, grown) if math.exp(beam[0]) > bound * _LEAST_SHARE]
             if not kept:

@@ -10,7 +10,7 @@ prompts of all processes for every call, and a process whose games ended early w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from trl.generation.vllm_generation import VLLMGeneration
@@ -76,16 +76,14 @@ class Engine:
     @contextmanager
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
         """Open a sampler over the weights sent last; yields the same as `policy`."""
-        sampler: Sampler
         if self._server:
             model = served_model(self._server)
-            length = model.max_length
-            sampler = ServerSampler(self._settings, model, self._learner.codec, sampling, seed)
+            with closing(ServerSampler(self._settings, model, self._learner.codec, sampling, seed)) as sampler:
+                yield sampler, model.max_length - sampling.max_completion_tokens
         else:
             llm = self._generation.llm
             length = int(llm.llm_engine.model_config.max_model_len)
-            sampler = VLLMSampler(llm, self._learner.codec, sampling, seed, length)
-        yield sampler, length - sampling.max_completion_tokens
+            yield VLLMSampler(llm, self._learner.codec, sampling, seed, length), length - sampling.max_completion_tokens
 
     def send_weights(self) -> None:
         """Send the current weights, unless the engine has them; every process must call this.
