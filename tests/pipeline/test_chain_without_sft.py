@@ -76,7 +76,7 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
     assert audit(run).clean
     assert set(audit(run).num_secrets) == {"secrets.jsonl", "games.jsonl"}
     page = (run / "report.html").read_text()
-    assert "GRPO against the base model, secret by secret" in page
+    assert "GRPO minus the base model" in page
     assert "Not in this run" not in page
     assert "Teacher games for supervised fine-tuning: none" in (run / "grpo" / "README.md").read_text()
 
@@ -151,4 +151,4 @@ def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -
     assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "sft", "grpo"]
     assert games(run / "eval" / "base.json") == played(taught)
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
-    assert "GRPO against SFT" in (run / "report.html").read_text()
+    assert "GRPO minus SFT" in (run / "report.html").read_text()
