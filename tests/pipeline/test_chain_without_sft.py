@@ -73,7 +73,7 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
     assert lineage_of(run / "grpo").lessons == lineage_of(taught).lessons
     assert audit(run).clean
     assert set(audit(run).num_secrets) == {"secrets.jsonl", "games.jsonl"}
-    assert "GRPO against the base model, secret by secret" in (run / "report.html").read_text()
+    assert "GRPO minus the base model" in (run / "report.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
@@ -115,4 +115,4 @@ def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -
     assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "sft", "grpo"]
     assert games(run / "eval" / "base.json") == played(taught)
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
-    assert "GRPO against SFT" in (run / "report.html").read_text()
+    assert "GRPO minus SFT" in (run / "report.html").read_text()

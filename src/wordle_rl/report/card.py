@@ -174,7 +174,8 @@ def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
     named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
     said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items()) or "none"
-    return f"{'for supervised fine-tuning' if has_sft(run.config) else 'to replay beside its own'}: {said}"
+    is_replayed = teachers and not has_sft(run.config)
+    return f"{'to replay beside its own' if is_replayed else 'for supervised fine-tuning'}: {said}"
 
 
 def _base_model(run: RunRecord) -> str:

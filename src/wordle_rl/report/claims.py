@@ -50,10 +50,13 @@ def terminal_control_table(found: ControlTable) -> Table:
     """Tabulate RL beside its controls: a row per player and sampling."""
     table = plain_table(f"{found.model} and its controls, wins in %")
     table.add_column("", overflow="fold", min_width=24)
-    for column in found.columns:
-        table.add_column(Text(column.replace(" ", "\n")), justify="right")
+    table.padding = (0, 0, 0, 1)  # 80 characters have no room for more, nor for every column
+    places = [place for place, column in enumerate(found.columns) if column not in ("training", "p, strict")]
+    for place in places:
+        heading = found.columns[place].removeprefix("board ").replace(" ", "\n")
+        table.add_column(Text(heading), justify="right", no_wrap=True)
     for label, *cells in found.rows:
-        table.add_row(Text(label), *map(Text, cells))
+        table.add_row(Text(label), *(Text(cells[place]) for place in places))
     return table
 
 

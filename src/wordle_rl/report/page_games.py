@@ -30,10 +30,10 @@ def games_payload(run: RunRecord) -> Json:
     The source to show first, the model trained last, has `"first": true`.
     """
     played = [name for name in MODEL_NAMES if name in run.evaluations]
-    sources = []
+    sources: list[Json] = []
     for name, evaluation in run.evaluations.items():
-        rows = ({"id": number, **record.to_row()} for number, record in enumerate(evaluation.records))
-        source = {"id": name, "label": f"{name} evaluation", "games": _games(rows, run.split_of)}
+        numbered = ({"id": number, **record.to_row()} for number, record in enumerate(evaluation.records))
+        source = {"id": name, "label": f"{name} evaluation", "games": _games(numbered, run.split_of)}
         note = evaluation.player and f"Played by {evaluation.player}."
         sources.append(source | {"note": note, "first": played[-1:] == [name]})
     for name, is_validation in (("training", False), ("validation", True)):

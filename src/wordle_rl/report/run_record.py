@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
+
 from wordle_rl.config import MODEL_NAMES, stored_config
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.controls import evaluations_in
@@ -196,9 +198,8 @@ def _is_object(value: object) -> bool:
 def _strata_of(path: Path) -> Strata | None:
     if not path.is_file():
         return None
-    row = read_object(path)
     try:
-        strata = Strata(*(frozenset(row[name]) for name in STRATA), complete=bool(row["complete"]))
-    except (KeyError, TypeError):
+        strata = TypeAdapter(Strata).validate_python(read_object(path))
+    except ValidationError:
         raise ReportError(f"{path} has no strata; delete it, and `wordle-rl report` writes it again") from None
     return strata if strata.complete else None
