@@ -60,8 +60,10 @@ class Server:
         self.thread.start()
 
     def _serve(self) -> None:
+        patience = 3.0
         while not self.over:
-            left = self._kills.pop() if self._kills else 3.0
+            left = self._kills.pop() if self._kills else patience
+            patience *= 1 if self._kills else 2  # a busy machine may need long to start
             ended = self._fork_server.run(self._arguments, self._directory, kill_after_s=left)
             assert ended.code is None, ended.log
             self.num_killed += not self.over

@@ -7,18 +7,12 @@ import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.solver import Solver
 
 MAX_TURNS = 64
 """Longest board to review."""
-_MAX_KEPT = 50_000
 _SHOWN = 24
-
-Board = tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,47 +34,33 @@ class TurnReview:
 
 
 class Reviewer:
-    """Review turns with one solver, and cache results by board; thread-safe."""
+    """Review turns with one solver, whose memory is not thread-safe, one game at a time."""
 
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
-        self._best: dict[tuple[Board, int], tuple[str, float]] = {}
         self._lock = threading.Lock()
 
     def __call__(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
         """Review every turn of a game."""
+        reviews, used = [], 0
         with self._lock:
-            return list(self._reviews(turns, max_turns))
+            known = self.solver.candidates([])
+            for turn in turns:
+                guess, marks = _scored(turn)
+                # The solver remembers its plans.
+                best = self.solver.best_guess(known, max(1, max_turns - used)) if len(known) else None
+                best_bits = None if best is None else self.solver.information_of(best, known)
+                after = self.solver.narrow(known, guess, marks) if marks else known
+                bits = self.solver.information_of(guess, known) if marks else None
+                some = tuple(self.solver.words.answers[i] for i in after[:_SHOWN].tolist())
+                reviews.append(TurnReview(len(known), len(after), bits, best, best_bits, some))
+                known, used = after, used + turn.costs_turn
+        return reviews
 
     def count(self, turns: Sequence[Turn]) -> int:
         """Count the answers that fit a board."""
         with self._lock:
             return len(self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks]))
-
-    def _reviews(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
-        known, used, reviews = self.solver.candidates([]), 0, []
-        board: Board = ()
-        for turn in turns:
-            guess, marks = _scored(turn)
-            best, best_bits = self._best_on(board, known, max(1, max_turns - used))
-            after = self.solver.narrow(known, guess, marks) if marks else known
-            bits = self.solver.information_of(guess, known) if marks else None
-            some = tuple(self.solver.words.answers[i] for i in after[:_SHOWN].tolist())
-            reviews.append(TurnReview(len(known), len(after), bits, best, best_bits, some))
-            known, used = after, used + turn.costs_turn
-            board = (*board, (guess, marks)) if marks else board
-        return reviews
-
-    def _best_on(self, board: Board, known: NDArray[np.int32], turns_left: int) -> tuple[str | None, float | None]:
-        if not len(known):
-            return None, None
-        key = (board, turns_left)
-        if key not in self._best:
-            if len(self._best) >= _MAX_KEPT:
-                self._best.clear()
-            guess = self.solver.best_guess(known, turns_left)
-            self._best[key] = guess, self.solver.information_of(guess, known)
-        return self._best[key]
 
 
 def _scored(turn: Turn) -> tuple[str, str]:

@@ -42,7 +42,7 @@ from wordle_rl.serve.watch.hand_play import HandGames
 from wordle_rl.serve.watch.live_games import Players, live_events
 from wordle_rl.serve.watch.review import Reviewer, parse_board
 from wordle_rl.serve.watch.run_files import find_runs, games_of, mark_of, sources_of, summary_of, words_source
-from wordle_rl.serve.watch.watch_page import page_headers, render_page
+from wordle_rl.serve.watch.watch_page import render_page
 from wordle_rl.solver import Solver
 from wordle_rl.words.split import SplitName
 
@@ -124,7 +124,8 @@ async def to_page(_: Request) -> Response:
 
 def _page() -> Response:
     page = render_page()
-    return HTMLResponse(page.html, headers=page_headers(page))
+    headers = {"Content-Security-Policy": page.policy, "Referrer-Policy": "no-referrer", "Cache-Control": "no-cache"}
+    return HTMLResponse(page.html, headers={"X-Content-Type-Options": "nosniff", **headers})
 
 
 class Watch:

@@ -41,7 +41,13 @@ def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and 
     """Render the page with the games of `exported_run`; None: the page asks its server."""
     script = "\n".join(_asset(f"{name}.js") for name in SCRIPTS)
     style = (files("wordle_rl.report") / "static" / "page.css").read_text(encoding="utf-8") + _asset("watch.css")
-    policy = _policy(script, connects=exported is None)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    server = "'self'" if exported is None else "'none'"
+    # Only this script can run, and only the page's own server can be contacted.
+    policy = (
+        f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src data:; "
+        f"connect-src {server}; base-uri 'none'; form-action 'none'"
+    )
     html = from_template(
         _asset("page.html"),
         policy=policy,
@@ -51,33 +57,6 @@ def render_page(exported: dict[str, Any] | None = None, title: str = "Watch and 
         data="" if exported is None else _packed(exported),
     )
     return Page(html, policy)
-
-
-def page_headers(page: Page) -> dict[str, str]:
-    """Return the HTTP headers of a page."""
-    return {
-        "Content-Security-Policy": page.policy,
-        "X-Content-Type-Options": "nosniff",
-        "Referrer-Policy": "no-referrer",
-        "Cache-Control": "no-cache",
-    }
-
-
-def _policy(script: str, *, connects: bool) -> str:
-    # Only this script can run, and only the page's own server can be contacted.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    server = "'self'" if connects else "'none'"
-    return "; ".join(
-        (
-            "default-src 'none'",
-            f"script-src 'sha256-{digest}'",
-            "style-src 'unsafe-inline'",
-            "img-src data:",
-            f"connect-src {server}",
-            "base-uri 'none'",
-            "form-action 'none'",
-        )
-    )
 
 
 def _packed(value: dict[str, Any]) -> str:
