@@ -28,10 +28,19 @@ TOLERANCE: dict[Dtype, float] = {"float32": 1e-4, "bfloat16": 0.1}
 
 
 def fuse(directory: Path, out: Path, dtype: Dtype = "float32") -> float:
-    """Make one whole model in `out` from an adapter and its base, or from quantized weights.
+    """Make one whole model from an adapter and its base, or from quantized weights.
 
-    Return the distance between the logits of the saved model and the original. If it is more than rounding, refuse and
-    leave nothing behind.
+    Args:
+        directory: The adapter, or the weights.
+        out: The new transformers directory.
+        dtype: Type of the stored weights.
+
+    Returns:
+        The distance between the logits of the saved model and the original.
+
+    Raises:
+        ConfigError: If there is nothing to fuse, or `out` is not empty.
+        RunError: If the logits differ by more than rounding. Nothing is left behind.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} is not empty; name another --out")
