@@ -17,9 +17,8 @@ from wordle_rl.mlx import MLXBackend
     ],
 )
 def test_what_only_torch_can_do_is_refused_by_its_setting(changes, setting) -> None:
-    with pytest.raises(ConfigError, match=setting) as refusal:
+    with pytest.raises(ConfigError, match=setting):
         MLXBackend().check(RunConfig(**changes))
-    assert refusal.value.setting == setting
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 
 from wordle_rl.cli import main
 from wordle_rl.config import ModelSettings
-from wordle_rl.data.game_record import GameRecord
+from wordle_rl.data.game_record import read_traces
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.policy.loading import load_model
@@ -137,7 +137,7 @@ def test_thinking_that_is_narrated_under_its_own_template(words, tmp_path: Path)
     small = {"traces.num-games": 4, "sft.epochs": 1, "sft.batch-size": 2, "algorithm": "grpo", "grpo.steps": 0}
     settings = {**SMALL, **thinking, **template, **small}
     command("run", "smollm2", *words, *flags(settings), "--out", tmp_path / "run", "--until", "report")
-    shown = GameRecord.model_validate_json((tmp_path / "run" / "traces.jsonl").read_text().splitlines()[0])
+    shown = next(read_traces(tmp_path / "run" / "traces.jsonl"))
     assert "<think>" in shown.turns[0].reply
     assert Evaluation.load(tmp_path / "run" / "eval" / "sft.json").figures().num_errors == 0
     base, trained = json.loads((tmp_path / "run" / "results.json").read_text())["english"]

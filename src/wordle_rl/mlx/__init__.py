@@ -41,7 +41,7 @@ class MLXBackend:
         }
         if lacking := {setting: fix for setting, (is_asked, fix) in asked.items() if is_asked}:
             problems = "; ".join(f"{setting}: {fix}" for setting, fix in lacking.items())
-            raise ConfigError(f"MLX does not support {problems}", next(iter(lacking)))
+            raise ConfigError(f"MLX does not support {problems}")
 
     def load_learner(
         self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float

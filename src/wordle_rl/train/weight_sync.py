@@ -45,7 +45,7 @@ class Engine:
     """
 
     def __init__(self, learner: TorchLearner, settings: GRPOTraining, length: int | None = None) -> None:
-        self._learner, self._settings, self._server = learner, settings, settings.server
+        self._learner, self._settings = learner, settings
         options: dict[str, Any] = (
             {"mode": "server", "server_base_url": settings.server.rstrip("/")}
             if settings.server
@@ -76,8 +76,8 @@ class Engine:
     @contextmanager
     def sampler(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int]]:
         """Open a sampler over the weights sent last; yields the same as `policy`."""
-        if self._server:
-            model = served_model(self._server)
+        if self._settings.server:
+            model = served_model(self._settings.server)
             with closing(ServerSampler(self._settings, model, self._learner.codec, sampling, seed)) as sampler:
                 yield sampler, model.max_length - sampling.max_completion_tokens
         else:
@@ -93,7 +93,7 @@ class Engine:
         """
         if self._sent == self._learner.version:
             return
-        if not self._server and self._learner.accelerator.device.type == "cpu":
+        if not self._settings.server and self._learner.accelerator.device.type == "cpu":
             # On some CPUs vLLM repacks the weights into its own format and empties the layers. New weights would go
             # nowhere, silently.
             model = self._generation.llm.llm_engine.model_executor.driver_worker.model_runner.model
@@ -103,13 +103,13 @@ class Engine:
                     'use grpo.engine "transformers" on a CPU'
                 )
         self._generation.sync_weights()  # gathers over all processes; to a server, the first one sends
-        if self._server:
+        if self._settings.server:
             wait_for_all()  # until the server has them: the others must not sample before
         self._sent = self._learner.version
 
     def close(self) -> None:
         """Free an engine of this process; a server keeps running with the weights sent last."""
-        if self._server:
+        if self._settings.server:
             if self._learner.accelerator.is_main_process:
                 self._generation.vllm_client.close_communicator()
         # Stopping an engine ends the process group of all processes, so with several each keeps its own until it exits.
