@@ -138,7 +138,7 @@ def test_thinking_that_is_narrated_under_its_own_template(words, tmp_path: Path)
     settings = {**SMALL, **thinking, **template, **small}
     command("run", "smollm2", *words, *flags(settings), "--out", tmp_path / "run", "--until", "report")
     shown = next(read_traces(tmp_path / "run" / "traces.jsonl"))
-    assert "<think>" in shown.turns[0].reply
+    assert shown.turns[0].thinking
     assert Evaluation.load(tmp_path / "run" / "eval" / "sft.json").figures().num_errors == 0
     base, trained = json.loads((tmp_path / "run" / "results.json").read_text())["english"]
     assert (base["model"], trained["model"]) == ("base", "sft")
