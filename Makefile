@@ -61,7 +61,7 @@ test-trainers: .venv-trainers/.installed  ## play our games in other trainers' l
 
 test-mlx: .venv-mlx/.installed  ## MLX on this CPU: models, play, every algorithm, fusing, and agreement with torch (minutes)
 	.venv-mlx/bin/python -m pytest -m 'slow or not slow' tests/mlx tests/trainers/test_games_agreement.py \
-		tests/preflight/test_unified_memory.py tests/docs/test_guides_mac.py
+		tests/preflight/test_memory.py tests/docs/test_guides_mac.py
 
 test-verl: .venv-verl/.installed  ## verl on Ray, on this CPU: a whole training by two processes on two Ray nodes (gigabytes, minutes)
 	.venv-verl/bin/python -m pytest -m 'slow or not slow' -o filterwarnings=default tests/trainers/verl \

@@ -16,7 +16,7 @@ from wordle_rl.evaluate.compare import MultiComparison, compare_all
 from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.evaluate.csv_tables import write_rows
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.evaluate.stats import StatsError, games_needed
+from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
 from wordle_rl.report.plots import win_rate_plot
 from wordle_rl.runs import write_text_atomically
@@ -99,10 +99,7 @@ def power(
         alpha: Chance of a false positive (two-sided test). Usually 0.05.
         chance: Power: the chance that a true difference shows. Usually 0.8.
     """
-    try:
-        needed = games_needed(rates[0] / 100, rates[1] / 100, alpha=alpha, power=chance)
-    except StatsError as error:
-        raise ConfigError(str(error)) from None
+    needed = games_needed(rates[0] / 100, rates[1] / 100, alpha=alpha, power=chance)
     terms = f"two-sided, {100 * alpha:g} %, power {100 * chance:g} %"
     told = f"{needed:,} games each show {rates[0]:g} % against {rates[1]:g} % ({terms}); fewer on the same secrets"
     console.show({"rates": list(rates), "alpha": alpha, "power": chance, "games_each": needed}, [told], as_json)

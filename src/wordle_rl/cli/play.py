@@ -15,7 +15,7 @@ from wordle_rl.cli.arguments import Address, PlayersWords
 from wordle_rl.cli.eval import game_for
 from wordle_rl.config import LARGEST_SEED, ConfigError, Constrain, SamplingSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate.players import Player, check_constrainable, make_player, reply_bound, words_of
+from wordle_rl.evaluate.players import Player, make_player, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
@@ -66,8 +66,6 @@ def play(
     chosen = secret.lower() if secret is not None else random.Random(seed).choice(found.answers)
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}; choose a listed word")
-    if constrain == "words":
-        check_constrainable(player)
     if verbose and player == "human":
         raise ConfigError("--verbose shows the turns of a player you watch; name one with --player")
     if player == "human":

@@ -38,12 +38,8 @@ from wordle_rl.config.model import WordSettings as WordSettings
 from wordle_rl.config.rl import ALGORITHM_NAMES as ALGORITHM_NAMES
 from wordle_rl.config.rl import MODEL_NAMES as MODEL_NAMES
 from wordle_rl.config.rl import TRAININGS as TRAININGS
-from wordle_rl.config.rl import Algorithm as Algorithm
-from wordle_rl.config.rl import DistillSettings as DistillSettings
 from wordle_rl.config.rl import DistillTraining as DistillTraining
-from wordle_rl.config.rl import DPOSettings as DPOSettings
 from wordle_rl.config.rl import DPOTraining as DPOTraining
-from wordle_rl.config.rl import ExpertIterationSettings as ExpertIterationSettings
 from wordle_rl.config.rl import ExpertIterationTraining as ExpertIterationTraining
 from wordle_rl.config.rl import GRPOSettings as GRPOSettings
 from wordle_rl.config.rl import GRPOTraining as GRPOTraining
@@ -57,7 +53,6 @@ from wordle_rl.config.run import RunStage as RunStage
 from wordle_rl.config.run import Setting as Setting
 from wordle_rl.config.run import every_setting as every_setting
 from wordle_rl.config.teachers import LLMTeacherSettings as LLMTeacherSettings
-from wordle_rl.config.teachers import ServedName as ServedName
 from wordle_rl.config.teachers import TeacherSettings as TeacherSettings
 from wordle_rl.config.teachers import TraceSettings as TraceSettings
 from wordle_rl.config.teachers import served_name as served_name
@@ -68,5 +63,4 @@ from wordle_rl.config.training import RewardSettings as RewardSettings
 from wordle_rl.config.training import RLOptimizerSettings as RLOptimizerSettings
 from wordle_rl.config.training import SamplingSettings as SamplingSettings
 from wordle_rl.config.training import SFTOptimizerSettings as SFTOptimizerSettings
-from wordle_rl.config.training import SFTSettings as SFTSettings
 from wordle_rl.config.training import SFTTraining as SFTTraining

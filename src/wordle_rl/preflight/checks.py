@@ -1,6 +1,6 @@
 """The list of checks before a training: `run` stops at exactly what `preflight` reports as a problem.
 
-A check takes a `Plan` and yields findings; a `ConfigError` or `RunError` that it raises counts as a problem.
+A check takes a `Plan` and yields findings; a `UserError` that it raises counts as a problem.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
-from wordle_rl.chat.templates import ChatTemplateError
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, SFTOptimizerSettings
+from wordle_rl.config import ModelSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.errors import UserError
 from wordle_rl.policy.base import check_vllm, find_backend
 from wordle_rl.policy.directory import game_of
 from wordle_rl.policy.numbers import ModelNumbers
@@ -28,7 +28,6 @@ from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Style
 from wordle_rl.prompt.textarena_texts import fixed_texts
-from wordle_rl.runs import RunError
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.trackers import Tracking, check_trackers
@@ -94,7 +93,7 @@ class Plan:
         try:
             numbers = load_numbers(self.config.model)
             codec, _ = load_codec(self.config.model)
-        except (ConfigError, ChatTemplateError) as error:
+        except UserError as error:
             return LookedUp(numbers, None, str(error))
         return LookedUp(numbers, codec)
 
@@ -245,7 +244,7 @@ def findings_of(plan: Plan) -> list[Finding]:
         try:
             for finding in check(plan) or ():
                 found.setdefault(finding.message, finding)
-        except (ConfigError, RunError) as error:
+        except UserError as error:
             found.setdefault(str(error), problem(str(error)))
     return [*found.values()]
 

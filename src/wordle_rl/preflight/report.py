@@ -10,6 +10,7 @@ from wordle_rl.chat.codec import longest_reply, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.errors import UserError
 from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.numbers import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
@@ -18,7 +19,6 @@ from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, 
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import InitialState, groups_of, play
-from wordle_rl.runs import RunError
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.starts import GameSetup, GroupStarts
@@ -88,7 +88,7 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
         )
     try:
         report = replace(report, memory=plan.memory, longest_teacher_game=plan.teacher_length)
-    except (ConfigError, RunError):  # unusable teacher games, a missing package: a finding already
+    except UserError:  # unusable teacher games, a missing package: a finding already
         return report
     return report if codec is None else _with_play(report, plan, num_groups)
 
@@ -102,7 +102,7 @@ def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
         try:
             played = _play_model(plan, num_groups)
             found = [*check_play(played, config.max_completion_tokens)]
-        except ConfigError as error:
+        except UserError as error:
             found = [problem(str(error))]
     return replace(report, findings=(*report.findings, *found), played=played)
 
