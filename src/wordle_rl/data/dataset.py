@@ -351,9 +351,9 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
         row = json.loads(line) if line else None
     except (ValueError, RecursionError):  # not JSON, not text, or nested too deeply
         row = line
-    fields = in_our_names(row).keys() if isinstance(row, dict) else frozenset[str]()
+    fields, turns = (in_our_names(row).keys(), row.get("turns")) if isinstance(row, dict) else (set(), None)
     # A played game can have the fields of an initial state, but all turns of an initial state are prefix guesses.
-    played = fields == START_ROW and not all(isinstance(turn, dict) and turn.get("given") for turn in row["turns"])
+    played = isinstance(turns, list) and not all(isinstance(turn, dict) and turn.get("given") for turn in turns)
     if line and (fields not in kinds or played):
         raise ConfigError(f"{path} holds something else than rows of this kind; name another --out")
 
