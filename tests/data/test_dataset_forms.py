@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 from training_fixtures import rows
 
-from wordle_rl.data.chat_rows import chat_trace
 from wordle_rl.data.dataset import instruction_rows
-from wordle_rl.data.external import messages_of_row
+from wordle_rl.data.external import chat_trace, messages_of_row
 from wordle_rl.game import violates_clues
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import load_words

@@ -30,7 +30,7 @@ def test_a_message_is_what_the_notebook_makes_of_our_server(guesses: list[str]) 
     game = new_game("shale")
     for guess in guesses:
         game.step(f"[{guess}]")
-    assert user_message(Style.NOTEBOOK, game.turns) == make_user_prompt(game.prompt, [game.history])
+    assert user_message(Style.NOTEBOOK, game.env.turns) == make_user_prompt(game.prompt, [game.history])
 
 
 OPENING = """You are Player 0 in Wordle.

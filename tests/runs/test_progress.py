@@ -1,16 +1,12 @@
 """Laws of progress outside a terminal, and of percentages: 0 or 100 only where nothing or everything is meant."""
 
 import io
-import shutil
-import subprocess
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-import wordle_rl.report
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
 from wordle_rl.report.terminal import game_progress
@@ -82,17 +78,3 @@ def test_a_share_reads_as_0_or_100_only_if_it_is(total: int, data: st.DataObject
 def test_what_rounding_leaves_of_0_and_1_is_0_and_100() -> None:
     found = [in_percent(rate) for rate in (-1e-17, 1e-17, 1 - 1e-16, sum([0.1] * 10))]
     assert found == ["0.0", "0.0", "100.0", "100.0"]
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="no JavaScript here")
-def test_the_page_s_own_script_says_the_same() -> None:
-    script = (Path(wordle_rl.report.__file__).parent / "static" / "page.js").read_text()
-    function = script[script.index("function inPercent") : script.index("function format")]
-    rates = [0, 1, NEARLY_ALL, NEARLY_NONE, 0.5, 0.9996, 1e-17, 0.123]
-    done = subprocess.run(
-        ["node", "-e", f"{function}\nconsole.log({rates}.map(rate => inPercent(rate)).join(' '))"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.split() == [in_percent(rate) for rate in rates]

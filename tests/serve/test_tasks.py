@@ -17,7 +17,7 @@ from wordle_rl.words.split import split_secrets
 
 @pytest.fixture(scope="module")
 def tasks_of(small_words):
-    context = GameContext(small_words, split_secrets(small_words), Prompter(), Solver(small_words, use_cache=False))
+    context = GameContext(small_words, split_secrets(small_words), Prompter(), Solver(small_words))
     return lambda key=b"key", allowed=(): WordTasks(context, key, allowed)
 
 
@@ -64,5 +64,5 @@ def test_difficulty_is_the_length_of_the_trees_path(tasks_of) -> None:
     tree = tasks.context.solver.tree()
     for row in tasks.tasks("train"):
         secret = tasks.secret(BoardTask(split="train", index=row["index"]))
-        assert row["difficulty"] == difficulty_of(len(tree.path(secret)))
+        assert row["difficulty"] == difficulty_of(len(tree.paths[secret]))
     assert [difficulty_of(count) for count in (1, 3, 4, 5, 7)] == ["easy", "easy", "medium", "hard", "hard"]

@@ -27,7 +27,7 @@ def starts(small_words):
         InitialState(secret, ("crane",)) for secret in (*small_words.answers, *small_words.outside) if secret > "d"
     )
 
-    context = context_for(small_words, Prompter(), Solver(small_words, use_cache=False))
+    context = context_for(small_words, Prompter(), Solver(small_words))
 
     def make(**changes) -> GroupStarts:
         setup = GameSetup(

@@ -279,7 +279,7 @@ def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
     def make(model=None) -> tuple[Replay, list]:
         run = make_run(tmp_path / "run", sixty)
         write_jsonl(run.directory / "traces.jsonl", (trace.to_row() for trace in plain_traces))
-        setup = GameSetup(context_for(sixty, compact(), Solver(sixty, use_cache=False)), sixty.answers)
+        setup = GameSetup(context_for(sixty, compact(), Solver(sixty)), sixty.answers)
         learner = learner_of(model or small_model(tokenizer), codec)
         made = Replay(Rounds("practice", learner, setup, RoundTraining(rounds=2), run, seed=3), 0.25, 12)
         drawn = draw_games(run.directory / "traces.jsonl", 8, 3)

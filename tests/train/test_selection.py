@@ -281,7 +281,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
     learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty, use_cache=False)), split.train, split.val)
+    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty)), split.train, split.val)
     settings = GRPOTraining(sampling=SamplingSettings(temperature=0.7, max_completion_tokens=5), sample_games=0)
     log = GameLog(make_run(tmp_path, sixty))
     validation = Validation(setup, settings, learner.policy, log, earned)
@@ -296,9 +296,7 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    setup = GameSetup(
-        context_for(small_words, compact(max_turns=1), Solver(small_words, use_cache=False)), (), small_words.answers
-    )
+    setup = GameSetup(context_for(small_words, compact(max_turns=1), Solver(small_words)), (), small_words.answers)
     run = make_run(tmp_path / "run", small_words)
     settings = GRPOTraining(sampling=SamplingSettings(max_completion_tokens=5))
     policy = TorchLearner(small_model(tokenizer), codec).policy
