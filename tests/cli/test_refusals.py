@@ -14,6 +14,7 @@ RUN = "run {here}/mini.toml --out {here}/out"
 BAD = [
     ("eval --player {here}/nowhere", "nowhere"),
     ("eval --player human", "human"),
+    ("eval {here}/nowhere", "nowhere"),
     ("play --player {here}/nowhere", "nowhere"),
     ("eval --player {here}/empty", "empty"),
     ("eval --player {here}/truncated", "model.safetensors"),

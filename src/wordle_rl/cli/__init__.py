@@ -98,6 +98,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = given
     if name not in COMMANDS:
         return _refuse(f"no command {name}{_hint(name)}; see wordle-rl --help")
+    if name in ("eval", "play") and rest and not rest[0].startswith("-"):
+        rest = ["--player", *rest]  # `wordle-rl eval RUN` is what people type
     return execute(COMMANDS[name], f"wordle-rl {name}", rest)
 
 
