@@ -65,7 +65,7 @@ def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
     probe = probe_tokens(codec, model.config.get_text_config().vocab_size)
     expected = _logits(model, probe)
     whole: PreTrainedModel = model.merge_and_unload(safe_merge=True)  # type: ignore[operator]  # a PeftModel
-    save_model(whole.to(getattr(torch, stored_in)), codec, out)  # type: ignore[arg-type]
+    save_model(whole.to(getattr(torch, stored_in)), codec, out)
     del model, whole
     return checked(out, _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe), expected, stored_in)
 

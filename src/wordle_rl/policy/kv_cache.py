@@ -63,6 +63,10 @@ class GrowingLayer(DynamicLayer):
         self.keys, self.values = (buffer[:rows, :, :length] for buffer in self._buffers)
         return self.keys, self.values
 
+    def states(self) -> tuple[Tensor, Tensor]:
+        """Return keys and values as views of the used part."""
+        return self._use(self._rows, self._length)
+
     def fork(self, rows: Tensor) -> None:
         """Append copies of these rows."""
         end, used = self._rows + len(rows), self._length
@@ -159,7 +163,7 @@ class GameCache:
         new[rows] = part.mask[:, width:]
         self.mask = torch.cat([self.mask, new], dim=1)
         for layer, read in zip(self._layers, part._layers, strict=True):
-            added = (states[:, :, width:] for states in (read.keys, read.values))
+            added = (states[:, :, width:] for states in read.states())
             layer.update(*(each.new_zeros(len(new), *each.shape[1:]).index_copy_(0, rows, each) for each in added))
 
 
@@ -173,7 +177,7 @@ def joined(first: GameCache, second: GameCache) -> GameCache:
     layers = []
     for a, b in zip(first._layers, second._layers, strict=True):
         layer = GrowingLayer()
-        layer.update(stacked(a.keys, b.keys), stacked(a.values, b.values))
+        layer.update(*map(stacked, a.states(), b.states()))
         layers.append(layer)
     both = GameCache(0, 0, first.mask.device)
     both._hold(layers, torch.cat([pad(cache.mask, (width - cache.mask.shape[1], 0)) for cache in (first, second)]))
