@@ -32,6 +32,11 @@ def language_config(path: str) -> PreTrainedConfig:
     """Return the configuration of the model to load: the model's, or that of its text part."""
     config: PreTrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
     text = config.get_text_config()
+    if text.model_type == "minimax":  # its linear attention has no mask
+        raise ConfigError(
+            f"{path} ({text.model_type}) reads padding as text, so games of different lengths cannot be played side by "
+            "side; choose another model"
+        )
     if not _is_more_than_text(config):
         return config
     if text.model_type not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES:
