@@ -1,5 +1,6 @@
 """Laws of the games of a step: fair starts, redraws of constant groups, metrics and sample games."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +19,7 @@ from wordle_rl.train.grpo_rollouts import GroupRollouts, _pass_at, merged_metric
 
 
 def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
-    should_stop = roll().rollouts._nothing_fits
+    should_stop = partial(roll().rollouts._is_enough, num_replies=1)
     num_stopped = 0
     for secret in sixty.outside:
         env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]

@@ -95,7 +95,7 @@ def descend(train: Training, tmp_path, monkeypatch):
 
     def run(settings: GRPOTraining, shape: Shape, script) -> tuple[list[dict], list[dict], list[Step]]:
         if settings.outside_rate:  # such games end where nothing fits; here they are played to their end
-            monkeypatch.setattr(GroupRollouts, "_nothing_fits", lambda *_: False)
+            monkeypatch.setattr(GroupRollouts, "_is_enough", lambda *_: False)
         train.pay = by_length if settings.turn_candidates > 1 else None
         setup = GameSetup(context_for(WORDS, compact(shape, max_turns=3), SOLVER), SECRETS)
         model = small_model(train.tokenizer)
