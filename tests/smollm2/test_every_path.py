@@ -193,7 +193,7 @@ def test_a_real_server_plays_the_games_that_are_played_here(cli, taught, word_di
         {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"},
         180,
     ) as url:
-        plays_the_same_games(cli, url, str(taught / "sft"), taught / "sft", word_directory, tmp_path)
+        plays_the_same_games(cli, url, str(taught / "sft"), taught / "sft", word_directory, tmp_path, "spelled")
 
 
 def test_the_converted_model_is_the_one_that_is_published(base_nats) -> None:

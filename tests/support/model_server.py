@@ -51,10 +51,12 @@ def model_server(
         stop(process)
 
 
-def plays_the_same_games(cli: Callable, url: str, name: str, directory: Path, words: Path, out: Path) -> None:
+def plays_the_same_games(
+    cli: Callable, url: str, name: str, directory: Path, words: Path, out: Path, style: str = "compact"
+) -> None:
     """A server plays as this process plays from the directory; served.json and here.json are left in `out`."""
     game = ("--words", words, "--split", "test", "--max-completion-tokens", 12)
-    wording = ("--style", "compact", "--shape", "state", "--thinking", "off")
+    wording = ("--style", style, "--shape", "state", "--thinking", "off")
     served, here = out / "served.json", out / "here.json"
     player = ("--player", f"openai:{name}", "--base-url", url, "--concurrency", 4)
     code, _, err = cli("eval", *player, *game, *wording, "--out", served)
