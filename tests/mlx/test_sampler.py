@@ -128,8 +128,8 @@ def test_candidates_of_a_turn_share_what_was_played(both, codec, sixty) -> None:
         [InitialState(word) for word in sixty.answers[:3]], sixty, compact(max_turns=3), sampler, 2,
         lambda *_: float(next(values) % 3),
     )  # fmt: skip
-    for game in games:
-        segments = game.trajectory.segments
+    for game, _ in games:
+        segments = game.segments
         assert stored(segments) == pytest.approx(scored(whole, segments), abs=1e-4)
 
 
