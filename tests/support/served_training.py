@@ -61,7 +61,7 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
 
     ServerSampler.sample = counted  # type: ignore[method-assign]
     if is_first():
-        GroupRollouts._nothing_fits = lambda *_: True  # type: ignore[method-assign]
+        GroupRollouts._is_enough = lambda *_: True  # type: ignore[method-assign]
     grpo_module.GroupRollouts = Paying  # type: ignore[misc]
     tokenizer, word_list = make_tokenizer(), load_words(words)
     model = make_model(tokenizer, **SIZE, seed=0)
