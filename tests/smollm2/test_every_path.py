@@ -143,7 +143,8 @@ def test_thinking_that_is_narrated_under_its_own_template(words, tmp_path: Path)
     base, trained = json.loads((tmp_path / "run" / "results.json").read_text())["english"]
     assert (base["model"], trained["model"]) == ("base", "sft")
     assert base["num_right"] >= 14
-    assert base["bits_per_token"] < 5 < trained["bits_per_token"]
+    assert base["bits_per_token"] < 5
+    assert trained["bits_per_token"] > base["bits_per_token"]
     assert "English after training" in (tmp_path / "run" / "report.html").read_text()
 
 
