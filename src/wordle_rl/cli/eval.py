@@ -466,7 +466,8 @@ def _play(
             who.prompter,
             who.sampler,
             solver=None if asked.no_regret else solver,
-            regret_games=100 if is_random else None,
+            # A random player opens every game anew, and regret takes half a second for each opener.
+            regret_games=6 if is_random else None,
             batch_size=None if is_random else asked.max_batch_size,
             journal=journal,
             drawn=asked.sampling.temperature > 0,
