@@ -45,7 +45,6 @@ from wordle_rl.train.starts import GameSetup
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 SEED = 0
-CONFIGS = Path(__file__).parents[1] / "configs"
 
 
 class StepClock(TrainerCallback):
@@ -65,7 +64,7 @@ class Peer:
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
         real = options.model == "smollm2"
-        self.config = load_config(CONFIGS / ("smollm2.toml" if real else "imitation.toml"))
+        self.config = load_config("smollm2" if real else "imitation")
         self.model = ModelSettings(path=options.model) if options.model else self.config.model
         self.context = GameContext.of(self.config).for_training
         self.sampling = SamplingSettings(max_completion_tokens=self.config.max_completion_tokens or 12)
