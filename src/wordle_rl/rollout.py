@@ -157,9 +157,7 @@ def play(
             advance(running, completion, sampler.codec)
         for running in active:
             env = running.env
-            if should_stop is None or env.stop_reason is not None:
-                pass
-            elif should_stop(running.secret, env.turns, running.own_turns):
+            if should_stop and env.stop_reason is None and should_stop(running.secret, env.turns, running.own_turns):
                 env.truncate(StopReason.NOT_NEEDED)
             if running.env.stop_reason is not None:
                 trajectory = running.close()

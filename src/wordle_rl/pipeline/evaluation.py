@@ -18,7 +18,7 @@ from wordle_rl.config import (
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.english import measure_english, speaks_english
+from wordle_rl.evaluate.english import English, measure_english, speaks_english
 from wordle_rl.evaluate.journal import journal_of, journal_path
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.players import model_sampler
@@ -145,17 +145,19 @@ def _english(work: RunWork) -> list[dict[str, Any]]:
     path = work.directory / "english.json"
     if path.is_file():
         return list(json.loads(path.read_text(encoding="utf-8")))
-    rows = []
-    for name in dict.fromkeys(("base", *work.config.evaluated)):
-        context = work.context
-        sampler: Any = model_sampler(
-            _player(work, name), context.words, context.prompter, SamplingSettings(), work.config.seed, "transformers"
-        )
-        if not speaks_english(sampler.codec):
-            return []
-        rows.append({"model": name, **asdict(measure_english(sampler.model, sampler.codec))})
+    measured = {name: _english_of(work, name) for name in dict.fromkeys(("base", *work.config.evaluated))}
+    rows = [{"model": name, **asdict(english)} for name, english in measured.items() if english is not None]
     write_json(path, rows)
     return rows
+
+
+def _english_of(work: RunWork, name: str) -> English | None:
+    # A function of its own, so that a model is freed before the next one is loaded.
+    context = work.context
+    sampler: Any = model_sampler(
+        _player(work, name), context.words, context.prompter, SamplingSettings(), work.config.seed, "transformers"
+    )
+    return measure_english(sampler.model, sampler.codec) if speaks_english(sampler.codec) else None
 
 
 def _player(work: RunWork, name: str) -> ModelSettings:

@@ -143,12 +143,6 @@ def _label(run: RunRecord, control: Evaluation) -> str:
     return f"SFT alone, nothing kept, {_how(control)}{times if control.constrain == 'none' else ''}"
 
 
-def _played_otherwise(run: RunRecord, name: str) -> list[Evaluation]:
-    # Constrained games, and games at temperature 1, for controls that were played in the same way.
-    stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
-    return [run.evaluations[stem] for stem in stems if stem in run.evaluations]
-
-
 def _row(
     run: RunRecord, label: str, player: Evaluation, against: Evaluation | None, parts: Sequence[str]
 ) -> tuple[str, ...]:
