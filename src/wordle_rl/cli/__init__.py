@@ -60,6 +60,9 @@ GROUPS = {
         "eval": Command("cli.eval:eval_player", "Let any player play secrets, and measure its games", resumes="--out"),
         "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
         "power": Command("cli.compare:power", "How many games show a difference of two win rates"),
+        "speedrun": Command(
+            "cli.compare:speedrun", "Processor seconds until a model plays well, as a row of the board"
+        ),
         "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for reward hacking"),
     },
     "Share": {

@@ -66,6 +66,8 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.seconds: dict[str, float] = {}
+        self.processor_seconds: dict[str, float] = {}
+        """Of all threads of this process, by stage."""
         self.tracking = Tracking.named(directory, None, None)
         """Names of this run in trackers."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
@@ -108,11 +110,13 @@ class Run:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time a stage of the run, even if it is interrupted."""
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            spent = self.processor_seconds.get(name, 0.0) + time.process_time() - processor
+            self.processor_seconds[name] = spent
 
 
 def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
