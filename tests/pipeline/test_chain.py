@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import NUM_ANSWERS, rows, write_config
+from training_fixtures import NUM_ANSWERS, begun, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
 from wordle_rl.config.context import GameContext
@@ -158,14 +158,10 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
-    directory, stored = tmp_path / "run", load_config(finished_run / "config.json")
-    directory.mkdir()
-    shutil.copy(finished_run / "traces.jsonl", directory / "traces.jsonl")
-    shutil.copytree(finished_run / "sft", directory / "sft")
-    shutil.copytree(finished_run / "eval", directory / "eval")
-    (directory / "eval" / "grpo.json").unlink()
+    stored = load_config(finished_run / "config.json")
     shared = stored.rl.model_copy(update={"rounds": 2, "groups_per_round": 8, "group_size": None})
     config = stored.model_copy(update={"algorithm": name, "rl": shared})
+    directory = begun(config, tmp_path / "run", finished_run)
     results = Pipeline(config, directory, QUIET)()
     assert results is not None
     assert set(results) == {"sft", name, "seconds", "peak_memory_gib", "memory"}

@@ -57,7 +57,7 @@ class TraceSettings(Section):
     parquet, or a hub data set OWNER/NAME), taken word for word. Games are dropped if their secret may not be taught or
     the run's rules give other marks; conversations, if a reply holds no listed guess. Games that the solver did not
     play are also checked as by `wordle-rl dataset`. Games of validation secrets give the validation loss of SFT. Only
-    num_games, rl_only_fraction and spelling still apply."""
+    num_games and rl_only_fraction still apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; with `file`, the most to take."""
     outside_rate: float = Field(0.5, ge=0, le=1)
@@ -77,9 +77,6 @@ class TraceSettings(Section):
     correct word after it is trained on."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
-    spelling: float = Field(0.0, ge=0, le=100)
-    """Mix spelling lessons into SFT: each listed word this many times as `Spell crane.` -> `c r a n e`, and as often in
-    reverse. 0.5 uses half of the lessons. For models whose tokens are parts of words. Strict words are left out."""
     teacher: TeacherSettings = TeacherSettings()
     """How the solver teacher plays."""
 

@@ -21,7 +21,7 @@ from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.before_run import check_before_run
-from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
+from wordle_rl.runs import LOCK_FILE, Run, exclusive_lock, is_run, reset_run
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.lineage import leak_warning
 from wordle_rl.runs.store import repair_logs
@@ -75,7 +75,8 @@ class Pipeline:
                 if self._overwrite:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
-                _tell_what_is_taken_over(work)
+                if not is_run(directory) and (doubt := leak_warning(Path(config.model.path), work.context.split)):
+                    work.tell(f"model.path {doubt}")
                 work.open(Run.create(directory, config, work.context.split, adds=bool(ahead)))
                 work.keep_validation()
                 for sentence in repair_logs(directory):
@@ -102,17 +103,3 @@ class Pipeline:
             if work.pusher is not None:
                 work.pusher.finish(directory)
             return results
-
-
-def _tell_what_is_taken_over(work: RunWork) -> None:
-    # A new run can find finished stages in its directory, and its base model can know held-out secrets.
-    if is_run(work.directory):
-        return
-    taken = ["traces.jsonl", "sft"] if work.config.start == "sft" else []
-    taken += [BOARDS_FILE] if work.config.rl.starts.file is not None else []
-    found = [name for name in taken if (work.directory / name).exists()]
-    if found:
-        holds = " and ".join(found)
-        work.tell(f"{work.directory} already has {holds}: using them as they are")
-    if doubt := leak_warning(Path(work.config.model.path), work.context.split):
-        work.tell(f"model.path {doubt}")

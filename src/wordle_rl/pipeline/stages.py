@@ -24,7 +24,6 @@ from wordle_rl.config import (
 )
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
-from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.work import RunWork
@@ -130,14 +129,12 @@ def train_by_traces(work: RunWork) -> None:
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.tell(f"left out: {left_out}")
-    spelled = work.context.for_training.solver.words.guesses  # strict words are not among them
-    lessons = spelling_examples(spelled, codec, work.config.traces.spelling, work.config.seed)
     validation = _validation_examples(work, codec, limit)
     lineage = work.lineage_from(Path(work.config.model.path))
     with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
             learner,
-            [*encoded.examples, *lessons],
+            encoded.examples,
             work.config.sft_training,
             work.run,
             validation=validation,

@@ -7,12 +7,9 @@ from pathlib import Path
 
 from wordle_rl.config import ConfigError, RunConfig, RunStage, evaluation_name
 from wordle_rl.config.context import GameContext
-from wordle_rl.data.dataset import strict_words_of
-from wordle_rl.data.game_record import read_traces
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, is_run, parts_of
-from wordle_rl.runs.lineage import LINEAGE_FILE, lineage_of
-from wordle_rl.words.split import Split
+from wordle_rl.runs import BOARDS_FILE, check_place, check_removable, parts_of
+from wordle_rl.runs.lineage import LINEAGE_FILE
 
 
 def check_before_run(
@@ -34,8 +31,6 @@ def check_before_run(
     if overwrite:
         check_removable(directory)
         _check_inputs_stay(config, directory)
-    elif not is_run(directory):
-        _check_taken_over(context.split, directory, config.algorithm)
     ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
         try:
@@ -80,34 +75,3 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
     for setting, path in inputs.items():
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
             raise ConfigError(f"{setting} {path} is in {directory}, which --overwrite would remove; move it elsewhere")
-
-
-def _check_taken_over(split: Split, directory: Path, algorithm: str) -> None:
-    # A new run can find games or a model in its directory. It must neither replace a foreign model nor continue from
-    # one that has met held-out secrets, or strict words.
-    for stage in (directory / "sft", directory / algorithm):
-        if any(stage.glob("*.safetensors")) and not is_trained(stage):
-            raise ConfigError(
-                f"{stage} holds a model without {LINEAGE_FILE}, which this run did not train and would replace; move "
-                "it elsewhere and set model.path to it"
-            )
-    path, lineage = directory / "traces.jsonl", lineage_of(directory / "sft")
-    met, named, never_trained = set[str](), set[str](), split.never_trained
-    for game in read_traces(path) if path.is_file() else ():
-        met |= {game.secret} & never_trained
-        named |= strict_words_of(game, split)
-    for where, secrets, words in (
-        ("traces.jsonl", met, named),
-        ("sft", lineage.leaks(split) if lineage else (), lineage.strict_leaks(split) if lineage else ()),
-    ):
-        if secrets:
-            raise ConfigError(
-                f"{directory} holds {where} of another split: {len(secrets)} of its secrets are validation or test "
-                f"secrets here, for example {min(secrets)}; set words.split_seed to that of the run it comes from, or "
-                "name another directory"
-            )
-        if words:
-            raise ConfigError(
-                f"{directory} holds {where} that names {len(words)} strict words of this run, for example "
-                f"{min(words)}; set words.strict_fraction to 0, or name another directory"
-            )
