@@ -16,10 +16,10 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
+from wordle_rl.pipeline.chain import check_before_run
 from wordle_rl.policy.directory import find_model
-from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.report.run_record import read_run
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)

@@ -16,7 +16,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import Run, write_jsonl
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.train import starts_file
 from wordle_rl.words.split import split_secrets
 

@@ -18,7 +18,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.runs import append_jsonl, write_jsonl
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.solver import Solver
 from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words import WordList

@@ -8,8 +8,7 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.records import CONSTRAINED_PART
 from wordle_rl.report import read_run, write_report
-from wordle_rl.report.page import _boards
-from wordle_rl.report.page_games import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, games_payload
+from wordle_rl.report.page import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, _boards, games_payload
 
 # --- what is on the page ---------------------------------------------------------------------------------------------
 

@@ -15,11 +15,11 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import write_json
-from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
     Lineage,
     TrainedSecrets,
+    audit,
     leak_warning,
     lesson_of,
     lineage_of,

@@ -45,11 +45,7 @@ _HELP = {"-h", "--help", "--help-all"}
 def read(function: Callable[..., int | None], program: str, arguments: Sequence[str]) -> Callable[[], int | None]:
     """Bind a command's function to its arguments. tyro prints help, or what is wrong, and exits.
 
-    Args:
-        function: Its signature and docstring give the options and the help. A parameter `overrides: Overrides` takes
-            the run settings among the arguments.
-        program: The command as you type it, such as `wordle-rl eval`.
-        arguments: The words after it.
+    Signature and docstring give the options and the help. A parameter `overrides: Overrides` takes the run settings.
     """
     given = list(arguments)
     # An unset shell variable leaves an empty argument, and an empty path would mean the current directory.

@@ -23,9 +23,8 @@ from wordle_rl.report.hub import push
 from wordle_rl.report.plots import wins_plot
 from wordle_rl.report.run_record import read_metrics
 from wordle_rl.runs import is_run, write_text_atomically
-from wordle_rl.runs.audit import Audit
-from wordle_rl.runs.audit import audit as audit_run
-from wordle_rl.runs.lineage import lineage_of, save_lineage
+from wordle_rl.runs.lineage import Audit, lineage_of, save_lineage
+from wordle_rl.runs.lineage import audit as audit_run
 from wordle_rl.words import WordListError
 
 

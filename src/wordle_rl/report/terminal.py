@@ -99,14 +99,10 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
 
 
 def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
-    """Figures side by side: a column per part of the words and player, a row per figure.
+    """Tabulate figures (player -> part of the words -> figures): a column per part and player, a row per figure.
 
-    If those are many, each part has a table of its own. Where a part was played at temperature 1
-    as well (`sampled_part`), that win rate stands below the greedy one.
-
-    Args:
-        results: Player -> part -> figures. A part that a player lacks shows dashes.
-        title: Shown above the table.
+    If those are many, each part has a table of its own. Where a part was played at temperature 1 as well
+    (`sampled_part`), that win rate stands below the greedy one.
     """
     order = ("strict", "held_out", "train", "all", STRICT_CONSTRAINED_PART)
     parts = [part for part in order if any(part in figures for figures in results.values())]
@@ -178,12 +174,7 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 
 
 def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
-    """Players on the same words: their figures, each against the first, and the words that differ most.
-
-    Args:
-        found: From `compare_all`.
-        max_rows: Words shown at most, those with the largest difference first; 0: none.
-    """
+    """Tabulate players on the same words: their figures, each against the first, and the words that differ most."""
     figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
     pairs = [run.against_base for run in found.runs if run.against_base is not None]
     tests = plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
