@@ -12,11 +12,9 @@ from rich.console import Console
 from training_fixtures import NUM_ANSWERS, begun, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
-from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
-from wordle_rl.pipeline.chain import check_before_run
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.run_record import read_run
 from wordle_rl.runs.lineage import audit
@@ -173,28 +171,6 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     assert audit(directory).clean
     assert find_model(directory) == directory / name
     assert f"{ALGORITHM_NAMES[name]} minus SFT" in (directory / "report.html").read_text()
-
-
-LAUNCHES = {
-    "distill": ({"WORLD_SIZE": "2"}, "distill trains in one process"),
-    "grpo": ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, "GRPO plays with the whole model on every process"),
-}
-
-
-@pytest.mark.parametrize("algorithm", LAUNCHES)
-def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_plays(
-    algorithm, word_directory, tmp_path: Path, monkeypatch
-) -> None:
-    """SFT itself trains on them."""
-    launch, message = LAUNCHES[algorithm]
-    for name, value in launch.items():
-        monkeypatch.setenv(name, value)
-    config = mini(tmp_path, word_directory, algorithm=f"'{algorithm}'")
-    with pytest.raises(ConfigError, match=message):
-        Pipeline(config, tmp_path / "run", QUIET)()
-    assert not (tmp_path / "run").exists()
-    ahead, _ = check_before_run(config, GameContext.of(config), tmp_path / "run", ("traces", "sft"), overwrite=False)
-    assert "sft" in ahead
 
 
 def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Path) -> None:

@@ -157,6 +157,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     ("launch", "settings", "named"),
     [
         ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
+        ({"WORLD_SIZE": "2"}, {"algorithm": "distill"}, "distill"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed"),
         (
             {"ACCELERATE_USE_FSDP": "true"},

@@ -268,8 +268,8 @@ def check_memory(
 ) -> Iterator[Finding]:
     """Check that each stage fits the device of a process: the exactly counted parts must, the rough total should.
 
-    `spread` is how the launch shards a model (None: as in the environment); an evaluation is never sharded. Without known
-    lengths of games there is no rough total to check.
+    `spread` is how the launch shards a model (None: as in the environment); an evaluation is never sharded. Without
+    known lengths of games there is no rough total to check.
     """
     if device.num_bytes is None:
         return

@@ -349,9 +349,9 @@ def _number(value: Any) -> str:
 def games_payload(run: RunRecord) -> dict[str, Any]:
     """Pack all games of a run for the browser: `{"sources": [{"id", "label", "note", "games"}, …]}`.
 
-    The source to show first, the model trained last, has `"first": true`. A game has fields of `GameRecord` and its `id`:
-    the number of an evaluated game, or the byte at which the row of a sampled one begins. Fields that say nothing are
-    left out, and long replies are cut, so that the page opens anywhere.
+    The source to show first, the model trained last, has `"first": true`. The `id` of a game is the number of an
+    evaluated one, or the byte at which the row of a sampled one begins. Fields that say nothing are left out, and long
+    replies are cut, so that the page opens anywhere.
     """
     played = [name for name in MODEL_NAMES if name in run.evaluations]
     sources: list[dict[str, Any]] = []
