@@ -69,12 +69,6 @@ def test_a_preset_is_found_by_its_bare_name_and_a_file_of_that_name_comes_first(
         load_config("quikstart")
 
 
-def test_a_file_is_validated_together_with_the_settings_that_complete_it(read, file: Path) -> None:
-    assert "sft.epochs is 0 and model.path 'tiny'" in read("run", file)[1]
-    assert read("run", file, "--model.path", "/some/model")[0].start == "base"
-    assert read("run", "--sft.epochs", 2, file)[0].start == "sft"
-
-
 def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(read, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("seed = -1\n[grpo]\ngroupsize = 4\n[sft]\nbatch_size = 0\n")

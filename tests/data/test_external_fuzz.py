@@ -13,7 +13,7 @@ from wordle_rl.data import trace_files
 from wordle_rl.data.external import import_rows
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs import RunError, files
+from wordle_rl.runs import RunError
 from wordle_rl.words.split import split_secrets
 
 PIECES = [
@@ -52,12 +52,8 @@ def test_any_bytes_are_teacher_games_or_one_line(content: bytes, headed: bool, t
         assert path.name in told
 
 
-def test_a_line_or_field_without_an_end_is_refused(tmp_path: Path, small_words, monkeypatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 50)
+def test_a_field_without_an_end_is_refused(tmp_path: Path, small_words, monkeypatch) -> None:
     monkeypatch.setattr(trace_files, "MAX_FIELD_CHARACTERS", 50)
-    (tmp_path / "data.jsonl").write_text('{"secret": "' + "x" * 60)
-    with pytest.raises(RunError, match=r"data.jsonl:1 is longer than 50 bytes"):
-        taken(tmp_path / "data.jsonl", small_words)
     (tmp_path / "data.csv").write_text('secret\n"' + "x\n" * 60)
     with pytest.raises(ConfigError, match=r"data.csv is no CSV \(field"):
         taken(tmp_path / "data.csv", small_words)

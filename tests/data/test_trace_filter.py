@@ -153,7 +153,7 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     from training_fixtures import rows, write_config
 
     from wordle_rl.pipeline import Pipeline
-    from wordle_rl.runs.audit import audit
+    from wordle_rl.runs.lineage import audit
 
     split = split_secrets(sixty)
     bought = tmp_path / "bought.jsonl"

@@ -15,7 +15,7 @@ from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)

@@ -15,11 +15,9 @@ from wordle_rl.report.curves import stage_curves
 from wordle_rl.report.plots import (
     COLORS,
     DASHES,
-    MAX_POINTS,
     Series,
     bar_chart,
     line_chart,
-    thinned,
     win_rate_plot,
     wins_plot,
 )
@@ -40,14 +38,6 @@ def curves(svg: ElementTree.Element) -> list[list[tuple[float, float]]]:
         if "stroke-width: 2" in path.get("style", "") and points:
             found.append([(float(x), float(y)) for x, y in points])
     return found
-
-
-def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:
-    steps, values = np.arange(1.0, 5001.0), np.sin(np.arange(5000) / 300) + 2
-    curve = thinned(Series("a", steps, values))
-    assert len(curve.steps) == len(curve.values) == MAX_POINTS
-    assert (curve.steps[0], curve.steps[-1]) == (1, 5000)
-    assert np.mean(curve.values) == pytest.approx(values.mean(), abs=0.01)
 
 
 def test_a_curve_is_drawn_where_its_values_are() -> None:

@@ -20,8 +20,8 @@ import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.tiny import make_model
-from wordle_rl.runs.audit import audit
 from wordle_rl.runs.distributed import check_processes
+from wordle_rl.runs.lineage import audit
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -157,6 +157,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     ("launch", "settings", "named"),
     [
         ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
+        ({"WORLD_SIZE": "2"}, {"algorithm": "distill"}, "distill"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed"),
         (
             {"ACCELERATE_USE_FSDP": "true"},

@@ -166,6 +166,15 @@ def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
     return path
 
 
+def begun(config: RunConfig, directory: Path, taught: Path) -> Path:
+    """A run that has done its SFT: the games and the model of another run."""
+    Run.create(directory, config, split_secrets(load_words(config.words.source), config.words.split_seed))
+    for name in ("traces.jsonl", "validation_traces.jsonl"):
+        shutil.copy(taught / name, directory)
+    shutil.copytree(taught / "sft", directory / "sft")
+    return directory
+
+
 @pytest.fixture(scope="session")
 def finished_run(word_directory, tmp_path_factory) -> Path:
     """A whole run in miniature: 200 games, two GRPO steps, evaluations and a report. Each process has its own copy."""

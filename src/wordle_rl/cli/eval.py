@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from pydantic import Field
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, Json, PlayersWords, Seed
@@ -22,6 +23,7 @@ from wordle_rl.config import (
     PatienceSettings,
     PrefixChoice,
     SamplingSettings,
+    Section,
     WordSettings,
     check_seed,
     seed_after,
@@ -64,8 +66,7 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName
 
 
-@dataclass(frozen=True)
-class EvalRequest:
+class EvalRequest(Section):
     """Options of `eval`."""
 
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
@@ -90,11 +91,11 @@ class EvalRequest:
     secrets: str | None = None
     """Play other secrets instead of a part of the split: `outside` (listed words that are not answers), or a file of
     one word per line, such as a public list. Secrets that the player was trained on get their own column."""
-    max_games: int = 0
-    """Most secrets to play of each part. 0: all."""
-    games_per_secret: int = 1
+    max_games: int = Field(0, ge=0)
+    """Play at most this many secrets of each part. 0: all."""
+    games_per_secret: int = Field(1, ge=1)
     """Games per secret. More games give more power to compare players that sample."""
-    prefix_turns: int = 0
+    prefix_turns: int = Field(0, ge=0)
     """Begin each game on a board with 0 to this many earlier turns. Figures are shown by their number."""
     prefix_choice: PrefixChoice = "consistent"
     """Earlier guesses of --prefix-turns: answers that fit all marks before them, or `random` ones, as in training."""
@@ -139,20 +140,17 @@ class EvalRequest:
     device_map: str | None = None
     """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
     else the CPU."""
-    max_batch_size: int = 1024
-    """Most games played at once. Fewer are played if memory is short."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Play at most this many games at once; fewer if memory is short."""
     base_url: Address = None
-    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = field(default_factory=PatienceSettings)
+    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings()
     """Concurrency and timeouts."""
     seed: Seed = 0
     as_json: Json = False
 
-    def check(self) -> None:
-        """Validate the options before any game is played."""
+    def refuse_contradictions(self) -> None:
+        """Refuse options that do not go together, before any game is played."""
         check_seed(self.seed)
-        for name, least in (("max_games", 0), ("games_per_secret", 1), ("max_batch_size", 1), ("prefix_turns", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least {least}")
         if self.games_per_secret > 1 and not self.draws:
             raise ConfigError(
                 f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
@@ -286,9 +284,9 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
             "--match-entropy-of needs a model on this machine, sampled by transformers without --constrain; give its "
             "directory, and drop --engine and --constrain",
         )
-    at_one = replace(asked, temperature=asked.temperature or 1.0)
+    at_one = asked.model_copy(update={"temperature": asked.temperature or 1.0})
     with console.messages.status("finding the temperature of equal entropy…"):
-        games = at_one.game, replace(at_one, player=str(other)).game
+        games = at_one.game, at_one.model_copy(update={"player": str(other)}).game
         models = (asked.player, str(other))
         match = match_models(models, games, at_one.sampling, asked.word_settings, asked.seed)
     console.messages.print(
@@ -296,7 +294,7 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
         f"{at_one.temperature:g}",
     )
     control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
-    return replace(asked, temperature=match.temperature), control
+    return asked.model_copy(update={"temperature": match.temperature}), control
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
@@ -321,13 +319,14 @@ def evaluate_checkpoints(asked: EvalRequest) -> None:
     if asked.csv is not None:
         raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`")
     for name, model in checkpoints_of(run).items():
-        evaluate_player(replace(asked, player=str(model), name=name, out=directory / f"{name}.json"))
+        one = {"player": str(model), "name": name, "out": directory / f"{name}.json"}
+        evaluate_player(asked.model_copy(update=one))
     console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
     """Play the secrets, keep the games and show the figures."""
-    asked.check()
+    asked.refuse_contradictions()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
     settings = asked.word_settings
     words = load_words(settings.source)

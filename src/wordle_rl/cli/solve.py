@@ -29,18 +29,17 @@ def solve(
 ) -> None:
     """Show a word list and its best openers, the solver's whole strategy tree, or its guesses for one secret.
 
-    `--words DIR` reads answers.txt and guesses.txt from a directory: one word per line. `FILE`
-    serves as both lists, `ANSWERS,GUESSES` are two files. The columns of a .csv are word, or answer and guess.
+    Files of words hold one a line, or are a .csv with the column word, or the columns answer and guess.
 
     Args:
         opener: First guess of the tree. Default: the best one found.
         tree: Build the whole tree and print its totals.
         secret: Show the tree's guesses for this secret.
         top: Number of openers to list. 0: only describe the list.
-        entropies: Also write every listed guess as an opener to this CSV file, most informative first: expected
-            information in bits, expected and largest number of answers left.
-        save: Import the list into your cache under the name of its directory or file, or as `original` or `nyt` if it
-            has exactly the words of that list.
+        entropies: Also write every listed guess as an opener to this CSV file, most informative first: its expected
+            information in bits, and the expected and the largest number of answers left.
+        save: Copy the list into your cache under the name of its directory or file (`original` or `nyt` if it is that
+            list), so that --words NAME finds it.
         overwrite: With --save: replace another list of that name.
     """
     found = import_words(words, overwrite=overwrite) if save else load_words(words)

@@ -28,7 +28,7 @@ class EvalSettings(Section):
     """Evaluation in a run."""
 
     max_games: int = Field(0, ge=0)
-    """Most secrets to play of each part. 0: all."""
+    """Play at most this many secrets of each part. 0: all."""
     engine: EngineName = "transformers"
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     also: tuple[Literal["base", "constrained", "sampled"], ...] = ()

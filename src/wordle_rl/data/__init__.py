@@ -7,5 +7,4 @@ thinking_checks.py  check the claims of a thought against the board
 dataset.py          traces -> checked examples and rows; figures of teachers
 row_files.py        read rows of CSV, JSON, parquet and plain lists, local or from the hub
 external.py         rows and conversations made elsewhere, as ours
-spelling.py         spelling lessons
 """

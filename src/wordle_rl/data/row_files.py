@@ -15,7 +15,7 @@ from typing import Any
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace_files import wide_csv
-from wordle_rl.runs import bounded_lines, parse_json
+from wordle_rl.runs import parse_json
 
 Row = dict[str, Any]
 Rows = Iterator[Row | None]
@@ -75,7 +75,7 @@ def _csv_rows(path: Path) -> Rows:
 
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, path)):
+        for number, line in enumerate(file):
             if text := line.decode("utf-8" if number else "utf-8-sig").strip():
                 yield text
 

@@ -266,14 +266,10 @@ def check_memory(
     *,
     lengths_known: bool = True,
 ) -> Iterator[Finding]:
-    """Check that each stage fits the device: the exactly counted parts must, the rough total should.
+    """Check that each stage fits the device of a process: the exactly counted parts must, the rough total should.
 
-    Args:
-        config: All settings.
-        memory: Memory that each stage needs.
-        device: The device of each process.
-        spread: How the launch shards a model. None: as in this process' environment. An evaluation is never sharded.
-        lengths_known: False skips the rough total, which depends on the lengths of games.
+    `spread` is how the launch shards a model (None: as in the environment); an evaluation is never sharded. Without
+    known lengths of games there is no rough total to check.
     """
     if device.num_bytes is None:
         return

@@ -25,8 +25,7 @@ from wordle_rl.report.claims import control_table
 from wordle_rl.report.run_record import RunRecord, has_sft, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
-from wordle_rl.runs.audit import audit
-from wordle_rl.runs.lineage import LINEAGE_FILE
+from wordle_rl.runs.lineage import LINEAGE_FILE, audit
 from wordle_rl.runs.provenance import calls
 from wordle_rl.words import WordListError
 

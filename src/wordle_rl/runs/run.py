@@ -82,8 +82,6 @@ class Run:
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
-        if config_path.is_file() and not manifest_path.is_file():
-            raise RunError(f"{directory} has a config.json but is not a run; name another --out")
         remedy = "name another --out, or pass --overwrite to start over"
         resolved, facts = config.stored(), manifest(config, split)
         if config_path.is_file():
@@ -99,7 +97,7 @@ class Run:
                 words = config.words.source
                 raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
             facts = resumed_manifest(stored, facts) if adds else stored
-        write_json(manifest_path, facts)  # first: a config.json without manifest.json is refused above
+        write_json(manifest_path, facts)  # first: `check_place` refuses a config.json alone
         write_json(config_path, resolved)
         return cls(directory)
 
@@ -165,9 +163,13 @@ def trained_model(path: Path) -> Path | None:
 
 
 def check_place(directory: Path) -> None:
-    """Check that a run directory is not a file."""
+    """Check that a run can begin or resume here: a run, or a directory without any part of one."""
     if directory.exists() and not directory.is_dir():
         raise RunError(f"{directory} is a file, not a run directory; name another --out")
+    # A kill can leave the manifest alone, which is written first.
+    found = [part.name for part in parts_of(directory) if part.exists() and part.name != "manifest.json"]
+    if found and not is_run(directory):
+        raise RunError(f"{directory} holds {found[-1]} but is not a run; name another --out")
 
 
 def is_run(directory: Path) -> bool:

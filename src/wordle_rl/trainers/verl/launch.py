@@ -15,10 +15,9 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline import finish_model
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.loading import load_model, save_model
-from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.prompt import Style
 from wordle_rl.runs import Run, RunError
-from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
+from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
 from wordle_rl.trainers.verl.play import RunGames
 from wordle_rl.trainers.verl.settings import VerlSettings
 from wordle_rl.trainers.verl.translate import AGENT, TOOL_AGENT, agent_file, checkpoints, data_file, translated
