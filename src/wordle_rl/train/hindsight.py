@@ -33,8 +33,7 @@ from itertools import takewhile
 from wordle_rl.config import ConfigError, ExpertIterationTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
-from wordle_rl.game import Outcome, Turn
-from wordle_rl.reward.clues import is_consistent
+from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
@@ -105,7 +104,7 @@ def boards_to_teach(game: Scored, split: Split, *, keeps_guesses: bool) -> tuple
 def _allowed(played: PlayedTurn, board: Sequence[Turn]) -> bool:
     # Scored, and no mark on the board rules the guess out.
     sound = played.turn.outcome is Outcome.SCORED and not played.overlong
-    return sound and is_consistent(played.turn, board)
+    return sound and not violates_clues(played.turn.guess or "", board)
 
 
 def items_of(game: Scored, boards: frozenset[int], kept: frozenset[int], reply: Sequence[int]) -> Iterator[Item]:
