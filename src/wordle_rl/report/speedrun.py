@@ -19,7 +19,7 @@ from wordle_rl.config import GRPOTraining, RunConfig, stored_config
 from wordle_rl.config.files import PRESETS_DIRECTORY, load_config
 from wordle_rl.errors import UserError
 from wordle_rl.runs import is_run, read_jsonl, read_object
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 
 Goal = Literal["play", "imitation"]
 TARGETS: dict[Goal, tuple[str, float]] = {"play": ("all", 0.80), "imitation": ("board_shown", 0.99)}
