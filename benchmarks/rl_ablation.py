@@ -265,15 +265,7 @@ def main(
                 print(way, curve[-1], flush=True)
         whole = {"train": trial.exam(train), "train_sampled": trial.exam(train, 1.0)}
         whole["all"] = trial.exam(trial.context.split.named("all"))
-        row = {
-            "way": way,
-            "seed": seed,
-            "steps": number,
-            "seconds": seconds,
-            "curve": curve,
-            **whole,
-            "hardware": hardware(),
-        }
+        about = {"way": way, "seed": seed, "steps": number, "seconds": seconds, "hardware": hardware()}
         print(way, whole, flush=True)
         with out.open("a") as file:
             file.write(json.dumps({**about, "curve": curve, **whole}) + "\n")
