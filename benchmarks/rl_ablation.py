@@ -6,12 +6,12 @@
 Every way plays, gives each trained token a weight, and takes a step of `PolicyLoss`. On policy its ratio is 1, so the
 gradient is that of weight x log-probability: an advantage is such a weight, and so is 1 for a label. Nobody asks a
 solver. No way has more time than another, counted in processor seconds without those of evaluation; the learning rate
-falls linearly over that time.
+falls linearly over that time. All but `mistakes` play, and learn, at `--temperature`.
 
     grpo      groups of 16 games of a secret; a turn's return above the mean of the group's at that turn
     boards    the same games; a return above the mean at the same board, over all games of the step (GiGPO,
               arXiv:2505.10978, with exact states)
-    tree      every board is asked once for all secrets that it leaves, four trees of 512 secrets; credit as in boards
+    tree      every board is asked once for all secrets that it leaves, in four trees; credit as in boards
     maxrl     wins above the group's mean, divided by it (arXiv:2602.02710)
     echo      grpo, and cross-entropy with weight 0.1 on the marks (arXiv:2605.24517)
     epochs    grpo, each batch learnt from in four clipped steps of half of it
@@ -51,7 +51,7 @@ from wordle_rl.train.scored_games import Scored, rows_of
 from wordle_rl.train.starts import GameSetup, GroupStarts
 
 Way = Literal["grpo", "boards", "tree", "maxrl", "echo", "epochs", "starts", "labels", "mistakes"]
-GROUP, TREES, TREE_SECRETS = 16, 4, 512
+GROUP, TREES = 16, 4
 REWARD = Rubric({"win": 1.0, "speed": 0.5}, keep_order=False)
 WINS = Rubric({"win": 1.0}, keep_order=False)
 EXAM, EXAMS = 400, 8
@@ -145,17 +145,18 @@ def with_marks(row: Example, weight: float) -> Example:
 class Trial:
     """One way from one start."""
 
-    def __init__(self, run: Path, way: Way, seed: int) -> None:
+    def __init__(self, run: Path, way: Way, seed: int, temperature: float, groups: int) -> None:
         self.config = stored_config(run / "config.json")
         self.context = GameContext.of(self.config)
         setup = GameSetup(self.context.for_training, self.context.split.train)
         model, codec = load_model(self.config.model.model_copy(update={"path": str(run / "sft")}), seed=seed)
-        self.learner = TorchLearner(model, codec, seed=seed)
-        self.codec, self.way, self.seed = codec, way, seed
+        # Labels are learnt at temperature 1; a policy gradient is that of the policy which plays.
+        self.learner = TorchLearner(model, codec, seed=seed, temperature=1.0 if way == "mistakes" else temperature)
+        self.codec, self.way, self.seed, self.groups = codec, way, seed, groups
         boards = StartSettings(max_prefix_guesses=4, player="consistent")
         prefixes = boards if way == "starts" else StartSettings()
         self.starts = GroupStarts(setup, prefixes, seed)
-        self.temperature = 0.1 if way == "mistakes" else 1.0
+        self.temperature = 0.1 if way == "mistakes" else temperature
         self.games = self.tokens = 0
 
     def play(self, starts: Sequence[InitialState], temperature: float, number: int, tree: int = 0) -> list[Trajectory]:
@@ -167,27 +168,29 @@ class Trial:
         context = self.context.for_training
         return play(starts, context.words, context.prompter, sampler)
 
+    def correct_mistakes(self, number: int, place: int) -> None:
+        """Play a round, and learn from it 32 games at a time."""
+        games = self.play(self.starts.draw(2048, number), self.temperature, number)
+        self.count(games)
+        items = [item for game in scored(games, REWARD, self.context.for_training) for item in self.labels_of(game)]
+        for first in range(0, len(items), 32):
+            self.update([row for item in items[first : first + 32] for row in item], place)
+
+    def labels_of(self, game: Scored, *, keeps_guesses: bool = True) -> list[list[Example]]:
+        """The secret where the guess was wrong, and the sound guesses; the rows of a game share its prefixes."""
+        boards, kept = boards_to_teach(game, self.context.split, keeps_guesses=True)
+        reply = self.codec.reply_ids(self.context.prompter.reply(game.trajectory.transcript.secret, ""))
+        items = items_of(game, boards, kept if keeps_guesses else frozenset(), reply)
+        return [[with_weight(row) for row in item] for item in items]
+
     def step(self, number: int, place: int) -> None:
         """Play, and take optimizer steps at a place of the schedule."""
         context = self.context.for_training
         if self.way == "mistakes":
-            games = self.play(self.starts.draw(2048, number), self.temperature, number)
-            items = [
-                item
-                for game in scored(games, REWARD, context)
-                for item in items_of(
-                    game,
-                    *boards_to_teach(game, self.context.split, keeps_guesses=True),
-                    self.codec.reply_ids(context.prompter.reply(game.trajectory.transcript.secret, "")),
-                )
-            ]
-            rows = [[with_weight(row) for row in item] for item in items]
-            for first in range(0, len(rows), 32):
-                self.update([row for item in rows[first : first + 32] for row in item], place)
-            self.count(games)
+            self.correct_mistakes(number, place)
             return
-        tree = TREE_SECRETS if self.way == "tree" else 0
-        drawn = self.starts.draw(TREE_SECRETS if tree else 32, number)
+        tree = GROUP * self.groups if self.way == "tree" else 0
+        drawn = self.starts.draw(tree or self.groups, number)
         starts = [*drawn] * TREES if tree else [start for start in drawn for _ in range(GROUP)]
         games = self.play(starts, self.temperature, number, tree)
         self.count(games)
@@ -199,9 +202,7 @@ class Trial:
             rows = [with_marks(row, 0.1) for row in rows]
         if self.way == "labels":
             for game in credited:
-                boards, _ = boards_to_teach(game, self.context.split, keeps_guesses=True)
-                reply = self.codec.reply_ids(context.prompter.reply(game.trajectory.transcript.secret, ""))
-                rows += [with_weight(row) for item in items_of(game, boards, frozenset(), reply) for row in item]
+                rows += [row for item in self.labels_of(game, keeps_guesses=False) for row in item]
         if self.way == "epochs":
             halves = [rows[::2], rows[1::2]]
             for half in halves * 2:
@@ -237,13 +238,15 @@ def main(
     ways: tuple[Way, ...] = ("mistakes", "labels", "grpo", "boards", "tree", "maxrl", "echo", "epochs", "starts"),
     seconds: float = 240.0,
     seed: int = 0,
+    temperature: float = 1.0,
+    groups: int = 32,
     learning_rate: float = 2e-3,
     muon_learning_rate: float = 0.004,
 ) -> None:
     """Run ways from one start, one after the other, and append a row of figures for each to `out`."""
     torch.set_num_threads(1)
     for way in ways:
-        trial, used = Trial(run, way, seed), 0.0
+        trial, used = Trial(run, way, seed, temperature, groups), 0.0
         muon = 0.007 if way in ("mistakes", "labels") else muon_learning_rate  # the quickstart's
         rates = RLOptimizerSettings(
             learning_rate=learning_rate,
@@ -265,7 +268,14 @@ def main(
                 print(way, curve[-1], flush=True)
         whole = {"train": trial.exam(train), "train_sampled": trial.exam(train, 1.0)}
         whole["all"] = trial.exam(trial.context.split.named("all"))
-        about = {"way": way, "seed": seed, "steps": number, "seconds": seconds, "hardware": hardware()}
+        about = {
+            "way": way,
+            "temperature": trial.temperature,
+            "seed": seed,
+            "steps": number,
+            "seconds": seconds,
+            "hardware": hardware(),
+        }
         print(way, whole, flush=True)
         with out.open("a") as file:
             file.write(json.dumps({**about, "curve": curve, **whole}) + "\n")
