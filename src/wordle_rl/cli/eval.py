@@ -27,23 +27,30 @@ from wordle_rl.config import (
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions, differences
-from wordle_rl.evaluate.csv_tables import GAME_COLUMNS, check_table, save_csv
 from wordle_rl.evaluate.english import English, measure_english, speaks_english
-from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
-from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
-from wordle_rl.evaluate.play import Scorer, evaluate, evaluate_concurrently, with_regret
+from wordle_rl.evaluate.play import (
+    Journal,
+    Scorer,
+    evaluate,
+    evaluate_concurrently,
+    journal_path,
+    num_kept,
+    with_regret,
+)
 from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
 from wordle_rl.evaluate.records import (
-    ControlFacts,
+    GAME_COLUMNS,
     Evaluation,
     EvaluationError,
     Figures,
     RewardFigures,
+    check_table,
     commonest_guesses,
     measure,
     occurrences,
     reward_figures,
+    save_csv,
 )
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Dictionary, Rules
@@ -106,9 +113,6 @@ class EvalRequest:
     constrain: Constrain = "none"
     """`words` limits a model's guesses to listed words; greedy play then takes the likeliest one. Such results are kept
     apart from all others."""
-    match_entropy_of: Path | None = None
-    """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
-    --temperature): a control for a gain in sampled play. Found by bisection over games of validation secrets."""
     checkpoints: bool = False
     """Evaluate a run's start, every checkpoint kept by grpo.save_total_limit, and its end. One file each goes to the
     directory --out (default: eval/steps of the run), for `compare` to plot."""
@@ -274,29 +278,8 @@ def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
     if asked.checkpoints:
         evaluate_checkpoints(asked)
-    elif asked.match_entropy_of is not None:
-        evaluate_player(*_matched(asked, asked.match_entropy_of))
     else:
         evaluate_player(asked)
-
-
-def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts]:
-    if asked.engine != "transformers" or asked.constrain != "none" or not is_model(asked.player):
-        raise ConfigError(
-            "--match-entropy-of needs a model on this machine, sampled by transformers without --constrain; give its "
-            "directory, and drop --engine and --constrain",
-        )
-    at_one = replace(asked, temperature=asked.temperature or 1.0)
-    with console.messages.status("finding the temperature of equal entropy…"):
-        games = at_one.game, replace(at_one, player=str(other)).game
-        models = (asked.player, str(other))
-        match = match_models(models, games, at_one.sampling, asked.word_settings, asked.seed)
-    console.messages.print(
-        f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, {other} {match.target:.2f} at "
-        f"{at_one.temperature:g}",
-    )
-    control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
-    return replace(asked, temperature=match.temperature), control
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
@@ -325,7 +308,7 @@ def evaluate_checkpoints(asked: EvalRequest) -> None:
     console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
-def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
+def evaluate_player(asked: EvalRequest) -> None:
     """Play the secrets, keep the games and show the figures."""
     asked.check()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
@@ -347,7 +330,6 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
         constrain=asked.constrain,
         conditions=asked.conditions(who.prompter),
         reward_preset=asked.reward,
-        control=control,
     )
     _check_replaced(asked, planned, secrets)
     scorer = Scorer(schedule.rubric(), solver) if schedule is not None else None

@@ -1,8 +1,7 @@
 """Control evaluations of a run, stored in its directory `controls`.
 
 A gain by learning by play means something only beside what else could have caused it: supervised fine-tuning alone,
-with nothing kept from the teacher; and the start model, sampled at the temperature where it is as random as the
-trained one.
+with nothing kept from the teacher.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def controls_at(path: Path) -> list[Evaluation]:
         raise EvaluationError(
             f"{path} is no control: it keeps words from its teacher; give a run with traces.rl_only_fraction 0"
         )
-    facts = ControlFacts("sft_alone", path.resolve().name, _seconds_of(path))
+    facts = ControlFacts(path.resolve().name, _seconds_of(path))
     found = [path / "eval" / f"{name}.json" for name in ("sft", "sft-constrained")]
     name = f"sft alone ({path.resolve().name})"
     loaded = [replace(Evaluation.load(file), name=name, control=facts) for file in found if file.is_file()]
@@ -62,8 +61,7 @@ def evaluations_in(directory: Path) -> dict[str, Evaluation]:
 def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
     """Pair each control with the evaluation of the trained model that was played alike, over common secrets.
 
-    A greedy control pairs with greedy play, and constrained guesses with constrained ones. A control of equal entropy
-    pairs with the model's sampled play at the temperature it was matched to.
+    A greedy control pairs with greedy play, and constrained guesses with constrained ones.
 
     Args:
         model: Greedy play of the trained model.
@@ -76,11 +74,8 @@ def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Ev
 
 
 def _is_alike(control: Evaluation, model: Evaluation) -> bool:
-    facts, wanted = control.control, control.conditions.temperature
-    if facts is not None and facts.kind == "equal_entropy":
-        wanted = facts.temperature_of
-    alike = model.constrain == control.constrain and model.conditions.temperature == wanted
-    return alike and bool(model.secrets & control.secrets)
+    temperatures = {each.conditions.temperature for each in (control, model)}
+    return model.constrain == control.constrain and len(temperatures) == 1 and bool(model.secrets & control.secrets)
 
 
 def _check_split(run: Path, path: Path) -> None:
