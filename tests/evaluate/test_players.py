@@ -32,19 +32,6 @@ def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_the_solver_wins_and_the_random_player_plays(sixty, solver) -> None:
-    starts = [InitialState(secret) for secret in sixty.answers[:20]]
-    won = {}
-    for name in ("solver", "consistent", "random"):
-        player = make_player(name, sixty, None, SAMPLING, solver=solver)
-        assert player.label == name
-        games = play(starts, sixty, player.prompter, player.sampler)
-        assert all(game.error is None for game in games)
-        won[name] = sum(game.transcript.won for game in games)
-    assert won["solver"] == 20
-    assert won["random"] < 20
-
-
 def test_a_model_plays_with_the_prompts_it_was_trained_with(run_directory, sixty, solver) -> None:
     player = make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
     assert player.label == str(run_directory / "sft")

@@ -12,8 +12,7 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.drawing import keep_top_p, pick
-from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.transformers import TransformersSampler, keep_top_p, pick
 
 TOLERANCE = 1e-4
 

@@ -7,7 +7,6 @@ import pytest
 
 from wordle_rl.config import ConfigError, DistillTraining, DPOTraining, ExpertIterationTraining, GRPOTraining
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
-from wordle_rl.data.external import import_rows
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.prompt import Prompter
@@ -38,11 +37,12 @@ def board(secret: str, *guesses: str) -> dict[str, object]:
     return {"word": secret, "turns": [{"guess": guess} for guess in guesses]}
 
 
-def test_imported_rows_are_read(small_words, split, tmp_path: Path) -> None:
+def test_boards_written_as_rows_are_read(small_words, split, tmp_path: Path) -> None:
     a, b = split.train[:2]
     data = tmp_path / "data.jsonl"
     write_jsonl(data, [{"secret": a, "past_guess_history": [[b, score_guess(a, b)]]}])
-    import_rows(data, tmp_path / "starts.jsonl", "grpo", small_words, split, Prompter())
+    first = read_start_boards(data, small_words, split, Rules(), outside=True)
+    write_jsonl(tmp_path / "starts.jsonl", first.rows())
     found = read_start_boards(tmp_path / "starts.jsonl", small_words, split, Rules(), outside=True)
     assert (found.starts, found.rejected) == ((InitialState(a, (b,)),), {})
 

@@ -13,7 +13,7 @@ import tyro
 from pydantic import ValidationError
 
 from wordle_rl.cli.settings import show_settings, take_settings
-from wordle_rl.config import ConfigError, describe
+from wordle_rl.config import ConfigError
 
 _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
@@ -74,7 +74,9 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
             with_arguments, prog=program, args=["--help"] if helps else given, config=flags
         )
     except ValidationError as error:
-        raise ConfigError(describe(error)) from None
+        faults = ((".".join(map(str, each["loc"])), each) for each in error.errors())
+        named = (f"--{place.replace('_', '-')} {each['input']}: {each['msg']}" for place, each in faults)
+        raise ConfigError("; ".join(named)) from None
     except SystemExit:
         if takes_settings and helps:
             source = next((word for word in given if not word.startswith("-")), None)

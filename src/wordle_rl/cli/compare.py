@@ -16,8 +16,7 @@ from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate.compare import MultiComparison, compare_all
 from wordle_rl.evaluate.controls import controls_at
-from wordle_rl.evaluate.csv_tables import write_rows
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.records import Evaluation, write_rows
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
 from wordle_rl.report.plots import win_rate_plot

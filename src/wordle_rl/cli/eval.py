@@ -29,23 +29,32 @@ from wordle_rl.config import (
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions, differences
-from wordle_rl.evaluate.csv_tables import GAME_COLUMNS, check_table, save_csv
 from wordle_rl.evaluate.english import English, measure_english, speaks_english
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
-from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
-from wordle_rl.evaluate.play import Scorer, evaluate, evaluate_concurrently, with_regret
+from wordle_rl.evaluate.play import (
+    Journal,
+    Scorer,
+    evaluate,
+    evaluate_concurrently,
+    journal_path,
+    num_kept,
+    with_regret,
+)
 from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
 from wordle_rl.evaluate.records import (
+    GAME_COLUMNS,
     ControlFacts,
     Evaluation,
     EvaluationError,
     Figures,
     RewardFigures,
+    check_table,
     commonest_guesses,
     measure,
     occurrences,
     reward_figures,
+    save_csv,
 )
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Dictionary, Rules

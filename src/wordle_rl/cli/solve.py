@@ -10,7 +10,7 @@ from rich.table import Table
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Words
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate.csv_tables import write_rows
+from wordle_rl.evaluate.records import write_rows
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, import_words, load_words
 from wordle_rl.words.split import split_secrets

@@ -15,8 +15,7 @@ from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, Trac
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import draw_secrets, write_solver_traces
-from wordle_rl.teachers.own_teacher import write_own_teacher_traces
+from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -115,7 +114,7 @@ def _play_llm(
     as_json: bool,
 ) -> None:
     try:
-        from wordle_rl.teachers.collect import collect, describe
+        from wordle_rl.teachers.llm import collect, describe
     except ModuleNotFoundError:
         raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
     found = load_words(source)

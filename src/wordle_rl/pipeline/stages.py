@@ -25,15 +25,14 @@ from wordle_rl.config import (
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.evaluate.journal import journal_path
+from wordle_rl.evaluate.play import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.policy.base import find_backend
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, is_trained, save_lineage
-from wordle_rl.teachers.games import draw_secrets, write_solver_traces
-from wordle_rl.teachers.own_teacher import write_own_teacher_traces
+from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:

@@ -31,8 +31,7 @@ from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.trackers import Tracking, check_trackers
-from wordle_rl.teachers.games import draw_secrets, solver_traces
-from wordle_rl.teachers.own_teacher import own_teacher, own_teacher_traces
+from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.starts_file import start_boards_of
 
