@@ -82,13 +82,6 @@ def test_adapters_stand_on_four_bits(codec, tmp_path) -> None:
     assert all("lora" in name for name in model.trainable())
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"rank": 8}, r"model.lora.rank 8 is not that of the adapter .*, 4;"),
-    ],
-)
-def test_what_does_not_fit_is_refused(base, adapter, settings, message) -> None:
-    path = adapter[0] if settings["rank"] == 8 else base
-    with pytest.raises(ConfigError, match=message):
-        load_model(ModelSettings(path=str(path), lora=LoraSettings(**settings)), 0)
+def test_another_rank_is_refused(adapter) -> None:
+    with pytest.raises(ConfigError, match=r"model.lora.rank 8 is not that of the adapter .*, 4;"):
+        load_model(ModelSettings(path=str(adapter[0]), lora=LoraSettings(rank=8)), 0)

@@ -11,16 +11,13 @@ import numpy as np
 from lora_training import SFT, save_base
 from mlx_models import mlx_logits, probe, torch_logits
 
-from wordle_rl.config import GameSettings, LoraSettings, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config import GameSettings, LoraSettings, ModelSettings, RunConfig
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.mlx import fuse as fuse_module
-from wordle_rl.mlx.fuse import fuse
+from wordle_rl.mlx import model as model_module
 from wordle_rl.mlx.learner import MLXLearner
-from wordle_rl.mlx.model import load_model
-from wordle_rl.mlx.sampler import MLXSampler
+from wordle_rl.mlx.model import fuse, load_model
 from wordle_rl.policy import loading
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import Run, RunError
 from wordle_rl.train.sft import train_sft
 from wordle_rl.words.split import split_secrets
@@ -56,23 +53,9 @@ def test_fused_and_unfused_logits_agree(trained, tmp_path) -> None:
     assert np.abs(mlx_logits(base, ids) - trained_logits).max() > 0.1  # the adapter learnt something
 
 
-def test_thinking_survives_fusing(trained, codec, sixty, tmp_path) -> None:
-    """Greedy play of the fused model is that of the adapter, thought for thought."""
-    run, model = trained
-    fuse(run / "sft", tmp_path / "whole")
-    whole, _ = load_model(ModelSettings(path=str(tmp_path / "whole")), 0)
-    sampling = SamplingSettings(temperature=0, max_completion_tokens=24)
-    starts = [InitialState(sixty.answers[0])]
-    before, after = (
-        play(starts, sixty, PROMPTER, MLXSampler(each, codec, sampling))[0].transcript for each in (model, whole)
-    )
-    assert [turn.reply for turn in before.own_turns] == [turn.reply for turn in after.own_turns]
-    assert "<think>" in before.own_turns[0].reply
-
-
 def test_a_model_that_changed_in_fusing_is_not_left_behind(trained, tmp_path, monkeypatch) -> None:
     run, _ = trained
-    fused = fuse_module.fused
+    fused = model_module.fused
 
     def damaged(model):
         whole = fused(model)
@@ -81,7 +64,7 @@ def test_a_model_that_changed_in_fusing_is_not_left_behind(trained, tmp_path, mo
         head.weight = head.weight + 0.05
         return whole
 
-    monkeypatch.setattr(fuse_module, "fused", damaged)
+    monkeypatch.setattr(model_module, "fused", damaged)
     with pytest.raises(RunError, match=r"the merged model is not the unmerged one: logits differ by .* in float32"):
         fuse(run / "sft", tmp_path / "whole")
     assert not (tmp_path / "whole").exists()

@@ -1,7 +1,5 @@
 """Trainings by rounds in miniature: who plays, what a round trained on, and log-probabilities without any trainer."""
 
-import os
-import signal
 from collections.abc import Sequence
 from contextlib import contextmanager
 
@@ -40,23 +38,6 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[list[list[Example]]]:
 
     monkeypatch.setattr("wordle_rl.train.round_loop.fit", collect)
     return rounds
-
-
-class StopAtNote:
-    """Presses Ctrl-C, once, when the note of the progress begins with a text."""
-
-    def __init__(self, start: str) -> None:
-        self.start, self.pressed = start, False
-
-    def __call__(self, _done: int, _total: int, note: str) -> None:
-        if note.startswith(self.start) and not self.pressed:
-            self.pressed = True
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def same_bits(a: dict, b: dict) -> bool:
-    """True if all weights are equal to the last bit."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
 def token_logprobs(model, prompt_ids: Sequence[int], reply_ids: Sequence[int]):

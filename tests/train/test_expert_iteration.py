@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from algorithm_settings import EXPERT_ITERATION as SETTINGS
 from contexts import context_for
-from expert_iteration_settings import SETTINGS
 from round_training import learner_of, playing, token_logprobs
 from scripted import say, scripted
 from training_fixtures import compact, make_run, rows, small_model
@@ -68,11 +68,6 @@ def test_a_game_is_learnt_as_sampled_but_for_the_reply_that_broke_a_rule(group, 
     assert f"⟦<guess>{secret}</guess>" in picture
     assert "⟦<guess>zzzzz" not in picture
     assert "zzzzz" in picture
-
-
-def test_in_state_shape_a_turn_is_an_example_and_a_bad_one_is_none(group, sixty, codec) -> None:
-    games = group.games(sixty, codec, Shape.STATE)
-    assert [len(list(examples_of(game))) for game in games[:3]] == [3, 2, 1]
 
 
 def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:

@@ -86,17 +86,6 @@ def test_a_switch_waits_for_compliance(roll) -> None:
     assert [dict(games[0].reward.weights) for games in played.games] == [curriculum.start, curriculum.end]
 
 
-def test_constant_groups_are_counted_and_remembered(roll) -> None:
-    played = roll(pay=lambda transcript, _: transcript.secret < "m")  # the same for all games of a group
-    played()
-    assert played.metrics["zero_variance_share"] == 1.0
-    assert set(played.rollouts.starts.picker.state().values()) == {0.0}
-    mixed = roll(pay=lambda _, turn: len(turn.reply) % 7)
-    mixed()
-    assert mixed.metrics["zero_variance_share"] < 1.0
-    assert max(mixed.rollouts.starts.picker.state().values()) > 0.0
-
-
 def refilling(**changes) -> GRPOTraining:
     return SETTINGS.model_copy(update={"max_refills": 1} | changes)
 

@@ -9,39 +9,11 @@ torch = pytest.importorskip("torch")
 from failing_games import REASON, fail
 from group_games import SETTINGS, Roll
 from grpo_training import outside_fixture, roll_fixture, train_fixture  # noqa: F401  # fixtures
-from reward_games import WORDS, play
+from reward_games import WORDS
 from training_fixtures import compact
 
 from wordle_rl.prompt import Shape
-from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import RunError
-from wordle_rl.train.scored_games import score_group
-
-
-@pytest.mark.parametrize("credit", ["game", "turn", "guess"])
-@pytest.mark.parametrize("scale", [False, True])
-def test_a_failed_game_changes_no_advantage_of_its_group(credit, scale, outside) -> None:
-    settings = outside.settings.model_copy(update={"credit": credit, "scale_advantages": scale})
-    words = [("mamma", "fuzzy", "crane"), ("mamma", "these"), ("these", "crane"), ("mamma",)]
-    sound = [Trajectory(play("crane", *each, budget=True)) for each in words]
-    failed = [Trajectory(play("crane", *each), error=REASON) for each in (("fuzzy",), ())]
-    rubric = outside.rollouts.schedule.rubric()
-    expected = score_group(sound, rubric, outside.setup, settings)
-    found = score_group([failed[0], *sound[:2], failed[1], *sound[2:]], rubric, outside.setup, settings)
-    assert [game.advantages for game in found.games] == [game.advantages for game in expected.games]
-    assert (found.reward_std, found.is_constant) == (expected.reward_std, expected.is_constant)
-    assert found.failed == (REASON, REASON)
-
-
-def test_a_game_that_is_left_alone_teaches_nothing(outside) -> None:
-    sound = Trajectory(play("crane", "crane"))
-    failed = Trajectory(play("crane"), error=REASON)
-    rubric = outside.rollouts.schedule.rubric()
-    alone = score_group([failed, sound, failed], rubric, outside.setup, outside.settings)
-    assert alone.is_constant
-    assert [game.advantages for game in alone.games] == [(0.0,)]
-    none = score_group([failed, failed], rubric, outside.setup, outside.settings)
-    assert (none.games, none.is_constant) == ([], True)
 
 
 @pytest.mark.parametrize("shape", Shape)

@@ -4,8 +4,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from algorithm_settings import EXPERT_ITERATION as SETTINGS
 from contexts import context_for
-from expert_iteration_settings import SETTINGS
 from round_training import fitted, learner_of, playing
 from scripted import say
 from training_fixtures import compact, make_run, rows, small_model

@@ -1,8 +1,5 @@
 """Laws of training by rounds: what was played is stored, what was stopped goes on to the same bits."""
 
-import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,8 +8,8 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from failing_games import REASON, fail
-from round_training import learner_of, same_bits
-from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
+from round_training import learner_of
+from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import (
     ConfigError,
@@ -106,10 +103,6 @@ class Training:
             return self.rounds.train(self.method)
 
 
-def stop() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty, tmp_path) -> None:
     told = []
     training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda *a: told.append(a))
@@ -149,33 +142,6 @@ def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
     assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
 
 
-def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(tokenizer, codec, sixty, tmp_path) -> None:
-    whole = Training(tokenizer, codec, sixty, tmp_path / "whole")
-    whole()
-
-    def stopping(done: int, _total: int, note: str) -> None:
-        if note.startswith("win_rate") and done == 12:
-            stop()
-
-    broken = Training(tokenizer, codec, sixty, tmp_path / "broken", progress=stopping)
-    with pytest.raises(KeyboardInterrupt):
-        broken()
-    checkpoints = tmp_path / "broken" / "practice" / "checkpoints"
-    assert [path.name for path in checkpoints.iterdir()] == ["round-2"]
-    record = json.loads((checkpoints / "round-2" / "wordle_rl_state.json").read_text())
-    assert record == {"rounds": 2, "best_compliance": broken.rounds.record.best_compliance, "cumulative_wins": 0}
-
-    # every weight must come from the checkpoint
-    resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=small_model(tokenizer, seed=5))
-    resumed()
-    assert [played.number for played in resumed.method.played] == [3]
-    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
-    for name in ("secrets.jsonl", "games.jsonl"):
-        assert rows(tmp_path / "whole" / name) == rows(tmp_path / "broken" / name)
-    assert resumed.schedule.asked == whole.schedule.asked[2:]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:
     training = Training(tokenizer, codec, sixty, tmp_path)
 
@@ -190,17 +156,6 @@ def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, 
     assert [played.number for played in again.method.played] == [2, 3]
     assert again.method.fitted[0][0] == [1]
     assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
-
-
-def test_ctrl_c_while_playing_stops_at_once_and_the_round_is_played_again(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda done, *_: done == 1 and stop())
-    with pytest.raises(KeyboardInterrupt):
-        training()
-    assert not training.method.played
-    assert not (tmp_path / "practice" / "checkpoints").exists()
-    again = Training(tokenizer, codec, sixty, tmp_path)
-    again()
-    assert [played.number for played in again.method.played] == [1, 2, 3]
 
 
 def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, tmp_path) -> None:

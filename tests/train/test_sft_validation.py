@@ -7,8 +7,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sft_training import SETTINGS, fine_tune, loss_of, same_bits
-from training_fixtures import compact, make_run, rows, small_model, weights_of
+from sft_training import SETTINGS, fine_tune, loss_of
+from training_fixtures import compact, make_run, rows, same_bits, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.data.dataset import Example, encode_traces

@@ -14,7 +14,7 @@ from verl_games import verl_run
 
 from wordle_rl.runs import read_jsonl
 from wordle_rl.trainers.verl.launch import last_weights
-from wordle_rl.trainers.verl.translate import checkpoints
+from wordle_rl.trainers.verl.settings import checkpoints
 
 pytestmark = pytest.mark.slow
 

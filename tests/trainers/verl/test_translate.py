@@ -13,9 +13,8 @@ from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl_games import verl_run
 
 from wordle_rl.config import RunConfig, load_config
-from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
+from wordle_rl.trainers.verl.settings import VerlSettings, check_settings, translated
 from wordle_rl.trainers.verl.trainer import compose
-from wordle_rl.trainers.verl.translate import translated
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"

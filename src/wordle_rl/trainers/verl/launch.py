@@ -20,8 +20,15 @@ from wordle_rl.prompt import Style
 from wordle_rl.runs import Run, RunError
 from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
 from wordle_rl.trainers.verl.play import RunGames
-from wordle_rl.trainers.verl.settings import VerlSettings
-from wordle_rl.trainers.verl.translate import AGENT, TOOL_AGENT, agent_file, checkpoints, data_file, translated
+from wordle_rl.trainers.verl.settings import (
+    AGENT,
+    TOOL_AGENT,
+    VerlSettings,
+    agent_file,
+    checkpoints,
+    data_file,
+    translated,
+)
 
 
 def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: bool = False) -> None:
