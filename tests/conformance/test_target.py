@@ -10,7 +10,7 @@ from faulty_games import WORDS, RightGame
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.conformance.environment_checks import examine
 from wordle_rl.conformance.examiner import Examiner
-from wordle_rl.conformance.targets import Dialect, ModuleTarget, SessionLostError, TargetError, module_target
+from wordle_rl.conformance.targets import Dialect, ModuleTarget, TargetError, module_target
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
 from wordle_rl.trainers.games import LoopSettings
@@ -46,15 +46,6 @@ def test_every_form_plays_the_same_game(form: type[RightGame]) -> None:
     assert again.refused
     assert "RuntimeError" in again.raw
     session.close()
-
-
-def test_a_step_without_values_is_a_lost_session() -> None:
-    class Broken(RightGame):
-        def step(self, reply: str) -> Any:
-            return None
-
-    with pytest.raises(SessionLostError, match="NoneType"):
-        ModuleTarget("broken", Broken).open(0).send("<guess>crane</guess>")
 
 
 @pytest.mark.parametrize("name", ["nowhere", "no_such_module:make", "json:no_such_name", "builtins:dict"])

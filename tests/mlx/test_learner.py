@@ -159,19 +159,6 @@ def test_weights_between_two_points_are_interpolated(tmp_path) -> None:
     assert np.array_equal(np.array(network.model.norm.weight), before)
 
 
-def test_a_loss_that_mlx_does_not_have_is_refused() -> None:
-    class Other:
-        needs_reference, needs_entropy, dropout = False, False, False
-
-        def token_weights(self, row_tokens, totals):
-            return [1.0] * len(row_tokens)
-
-    learner = on_mlx()
-    learner.start(fast(), 1)
-    with pytest.raises(TypeError, match="Other"):
-        learner.update([table_rows()], Other(), 1)
-
-
 # --- losses ---
 
 COUNT = 40

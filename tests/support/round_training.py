@@ -47,16 +47,6 @@ def token_logprobs(model, prompt_ids: Sequence[int], reply_ids: Sequence[int]):
     return scores.gather(1, ids[0, len(prompt_ids) :, None])[:, 0]
 
 
-def cross_entropy_of(model, examples: Sequence[Example]):
-    """Mean cross-entropy over the trained tokens, one row at a time."""
-    losses = []
-    for example in examples:
-        ids = list(example.token_ids)
-        scores = token_logprobs(model, ids[:1], ids[1:])
-        losses += [-score for score, m in zip(scores, example.loss_mask[1:], strict=True) if m]
-    return torch.stack(losses).mean()
-
-
 def gradient_norm(model, loss) -> float:
     """Norm of the gradient of a loss, which the model then does not keep."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]

@@ -142,13 +142,6 @@ def fast(name: str = "adamw", **settings: object) -> RLOptimizerSettings:
     return RLOptimizerSettings(learning_rate=3e-3, muon_learning_rate=muon, warmup=0.0, schedule="constant", **settings)
 
 
-def log_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the SFT of runs write the metrics of every step."""
-    made = RunConfig.sft_training.fget
-    often = property(lambda config: made(config).model_copy(update={"logging_steps": 1}))
-    monkeypatch.setattr(RunConfig, "sft_training", often)
-
-
 def rows(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 

@@ -9,7 +9,6 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from lora_training import LORA
-from round_training import cross_entropy_of, gradient_norm
 from small_models import small_config
 from training_fixtures import close, fast, same_bits, small_model, weights_of
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -41,18 +40,6 @@ def with_advantages(examples: list[Example]) -> list[Example]:
         Example(e.token_ids, e.loss_mask, [(1.0 - i) * m for m in e.loss_mask], [-2.0 * m for m in e.loss_mask])
         for i, e in enumerate(examples)
     ]
-
-
-def test_a_step_is_the_gradient_worked_out_by_hand(tokenizer, codec, examples) -> None:
-    model, few = small_model(tokenizer), examples[:6]
-    expected = cross_entropy_of(model, few)
-    norm = gradient_norm(model, expected)
-    update = started(model, codec).update([few[:2], few[2:]], CrossEntropy(), 1)
-    assert update.loss == pytest.approx(float(expected.detach()), rel=1e-5)
-    assert update.grad_norm == pytest.approx(norm, rel=1e-4)
-    assert update.num_tokens == sum(len(example.token_ids) for example in few)
-    assert update.is_sound
-    assert set(update.seconds) == {"forward", "backward", "update"}
 
 
 def test_a_long_gradient_is_shortened_and_keeps_its_direction(tokenizer, codec, examples, monkeypatch) -> None:
@@ -94,17 +81,6 @@ def test_comparing_with_the_start_changes_no_bit(tokenizer, codec, examples) -> 
     assert same_bits(*ends)
 
 
-def test_rows_are_measured_without_learning_from_them(tokenizer, codec, examples) -> None:
-    model = small_model(tokenizer).train()
-    before = weights_of(model)
-    learner = started(model, codec)
-    found = learner.evaluate([examples[:1], examples[1:4]], CrossEntropy())
-    assert found["loss"] == pytest.approx(float(cross_entropy_of(model, examples[:4]).detach()), rel=1e-5)
-    assert same_bits(before, weights_of(model))
-    assert model.training
-    assert all(weight.grad is None for weight in model.parameters())
-
-
 # --- dropout ---
 
 
@@ -119,22 +95,6 @@ def dropping(kind: str, codec):
             if "lora" in name:
                 weight.normal_(std=0.3, generator=generator)
     return model
-
-
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("kind", ["attention", "adapters"])
-def test_games_are_scored_as_they_were_sampled_without_dropout(kind, checkpointing, codec, examples) -> None:
-    rows, calls = with_advantages(examples[:4]), []
-    model = dropping(kind, codec).eval()
-    layers = (model.get_base_model() if kind == "adapters" else model).model.layers
-    learner = started(model, codec, gradient_checkpointing=checkpointing)
-    hook = layers[0].mlp.act_fn.register_forward_hook(lambda *_: calls.append(0))
-    found = learner.update([rows], PolicyLoss(), 1)
-    hook.remove()
-    assert len(calls) == (2 if checkpointing else 1)
-    again = started(dropping(kind, codec), codec, seed=7).update([rows], PolicyLoss(), 5)
-    assert (found.loss, found.grad_norm) == pytest.approx((again.loss, again.grad_norm), rel=1e-5)
-    assert not model.training, "the model is left as it was"
 
 
 # --- weights ---

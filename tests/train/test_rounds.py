@@ -8,19 +8,17 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from failing_games import REASON, fail
+from group_games import Schedule
 from round_training import learner_of
 from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import (
     ConfigError,
-    ModelSettings,
     RLOptimizerSettings,
     RoundTraining,
     SamplingSettings,
 )
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.policy.loading import load_model
-from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.train.learner import TorchLearner, Update
@@ -68,21 +66,6 @@ def step(loss: float) -> Update:
     return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=True, num_tokens=7)
 
 
-class Schedule:
-    """Pays by the length of what was said, and remembers the format compliance it was told."""
-
-    def __init__(self) -> None:
-        self.asked: list[float | None] = []
-
-    def rubric(self, format_compliance: float | None = None):
-        self.asked.append(format_compliance)
-        return self
-
-    def score(self, transcript, _solver) -> RewardBreakdown:
-        paid = tuple((len(turn.reply) % 5) / 4 for turn in transcript.own_turns)
-        return RewardBreakdown({"said": paid}, {"said": 1.0}, paid, sum(paid))
-
-
 class Training:
     """One training by rounds with the method above."""
 
@@ -103,28 +86,6 @@ class Training:
             return self.rounds.train(self.method)
 
 
-def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty, tmp_path) -> None:
-    told = []
-    training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda *a: told.append(a))
-    directory = training()
-    assert directory == tmp_path / "practice"
-    saved, _ = load_model(ModelSettings(path=str(directory)), 0)
-    assert same_bits(weights_of(training.model), weights_of(saved))
-    assert not (directory / "checkpoints").exists()
-    found = rows(tmp_path / "metrics.jsonl")
-    assert [(row["stage"], row["step"]) for row in found] == [("practice", 1), ("practice", 2), ("practice", 3)]
-    for row in found:
-        assert {"win_rate", "reward", "reward/said", "format_compliance"} <= set(row)
-        assert {"seconds/play", "seconds/training"} <= set(row)
-        assert (row["loss"], row["chosen"]) == (2.0, 1.0)
-        assert "epoch" not in row
-    assert [row["step"] for row in rows(tmp_path / "secrets.jsonl")] == [0, 1, 2]
-    assert [row["step"] for row in rows(tmp_path / "games.jsonl")] == [0, 0, 1, 1, 2, 2]
-    assert [total for _, total, _ in told] == [18] * len(told)
-    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
-    assert told[-1][0] == 18
-
-
 def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
     tokenizer, codec, sixty, tmp_path
 ) -> None:
@@ -140,22 +101,6 @@ def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
     assert len({played.seed for played in training.method.played}) == 3
     assert training.method.fitted == [([number], f"round-{number}-training", number) for number in (1, 2, 3)]
     assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
-
-
-def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path)
-
-    def die(*_: object, **__: object) -> None:
-        raise RuntimeError("out of memory")
-
-    training.method.fit = die
-    with pytest.raises(RuntimeError, match="out of memory"):
-        training()
-    again = Training(tokenizer, codec, sixty, tmp_path)
-    again()
-    assert [played.number for played in again.method.played] == [2, 3]
-    assert again.method.fitted[0][0] == [1]
-    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, tmp_path) -> None:

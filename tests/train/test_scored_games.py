@@ -7,10 +7,9 @@ torch = pytest.importorskip("torch")
 from group_games import SETTINGS, turns_of
 from grpo_training import outside_fixture, roll_fixture  # noqa: F401  # fixtures
 from reward_games import SOLVER, WORDS, play
-from training_fixtures import compact, small_model
+from training_fixtures import compact
 
-from wordle_rl.config import ConfigError, SamplingSettings, StartSettings
-from wordle_rl.policy.loading import context_budget
+from wordle_rl.config import StartSettings
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, RewardBreakdown
@@ -32,13 +31,6 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
     assert found.means[by_turn[-1]] == found.means["win_rate"]
     counts = dict.fromkeys(("win_rate", *by_turn), 3)
     assert found.denominators == {**counts, "mean_guesses": 2, "format_compliance": 10}
-
-
-def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
-    model = small_model(tokenizer)
-    assert context_budget(model, SamplingSettings(max_completion_tokens=6)) == 1024 - 6
-    with pytest.raises(ConfigError, match="max_completion_tokens"):
-        context_budget(model, SamplingSettings(max_completion_tokens=1024))
 
 
 @pytest.mark.parametrize("shape", Shape)

@@ -18,7 +18,7 @@ from verl_cluster import train
 
 from wordle_rl.env import WordleEnv
 from wordle_rl.runs import read_jsonl
-from wordle_rl.trainers.verl.tool import ToolCodec, ToolPrompter
+from wordle_rl.trainers.verl.play import ToolCodec, ToolPrompter
 from wordle_rl.words import load_words
 
 pytestmark = pytest.mark.slow

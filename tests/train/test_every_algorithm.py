@@ -1,4 +1,4 @@
-"""Law of every algorithm: a training that was stopped or killed, and resumed, ends with the bits of an unbroken one."""
+"""Laws of every algorithm: what a training leaves, and that one that was stopped or killed resumes to the same bits."""
 
 import json
 import signal
@@ -66,12 +66,15 @@ class Scene:
         self.examples, self.tokenizer, self.codec, self.words = examples[:60], tokenizer, codec, words
         self.directory = directory
         self.whole: dict[str, dict] = {}
+        self.told: dict[str, list[tuple[int, int, str]]] = {}
+        """Progress of the unbroken trainings."""
 
     def __call__(self, case: str, name: str, seed: int = 0, **options) -> dict:
         """The weights it ends with, from a model of this seed."""
         settings, _ = CASES[case]
         model = self.adapted(seed) if "adapters" in case else small_model(self.tokenizer, seed)
-        setup = GameSetup(context_for(self.words, compact(max_turns=3), Solver(self.words)), self.words.answers)
+        # Few secrets, so that by `says` some games are won.
+        setup = GameSetup(context_for(self.words, compact(max_turns=3), Solver(self.words)), self.words.answers[:9])
         if "dropout" in case:
             model.config.attention_dropout = model.model.layers[0].self_attn.attention_dropout = 0.3
         if isinstance(settings, RoundTraining):
@@ -102,7 +105,8 @@ class Scene:
 
     def unbroken(self, case: str) -> dict:
         if case not in self.whole:
-            self.whole[case] = self(case, "whole")
+            told = self.told[case] = []
+            self.whole[case] = self(case, "whole", progress=lambda *now: told.append(now))
         return self.whole[case]
 
     def check(self, case: str, name: str, weights: dict) -> None:
@@ -128,6 +132,38 @@ def contents(run: Path) -> dict[str, bytes]:
 @pytest.fixture(scope="module")
 def scene(examples, tokenizer, codec, sixty, tmp_path_factory) -> Scene:
     return Scene(examples, tokenizer, codec, sixty, tmp_path_factory.mktemp("broken"))
+
+
+OF_GAMES = {"loss", "win_rate", "format_compliance", "cumulative_wins", "reward"}
+LINES = {
+    "sft, at its end": {"loss", "grad_norm", "learning_rate", "epoch", "num_tokens", "mean_token_accuracy", "seconds"},
+    "grpo": OF_GAMES
+    | {"grad_norm", "reward_std", "reward/scripted:said", "seconds/rollout", "seconds/update", "step_time"},
+    "expert_iteration": OF_GAMES | {"kept_games", "own_examples", "all_examples", "seconds/play", "seconds/training"},
+    "dpo": OF_GAMES | {"pairs", "margin", "rewards/margins", "rewards/accuracies", "seconds/play", "seconds/training"},
+    "distill": OF_GAMES | {"boards", "labels", "new_boards", "agreement_rate", "seconds/play", "seconds/training"},
+}
+"""What every line of metrics.jsonl holds."""
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_training_leaves_its_model_and_a_line_for_every_step_or_round(case, scene) -> None:
+    weights, stage = scene.unbroken(case), case.partition(",")[0]
+    place, (settings, _) = scene.place(case, "whole"), CASES[case]
+    saved, _ = load_model(ModelSettings(path=str(place / stage)), 0)
+    assert same_bits(weights, weights_of(saved))
+    assert not (place / stage / "checkpoints").exists()
+    count = {"sft": 8, "grpo": 4}.get(stage, 2)
+    lines = rows(place / "metrics.jsonl")
+    assert [(line["stage"], line["step"]) for line in lines] == [(stage, step) for step in range(1, count + 1)]
+    assert LINES[case] - set.intersection(*map(set, lines)) == set()
+    done = [now for now, _, _ in scene.told[case]]
+    assert done == sorted(done)
+    assert {total for _, total, _ in scene.told[case]} == {done[-1]}
+    if stage != "sft":
+        assert [row["step"] for row in rows(place / "secrets.jsonl")] == list(range(count))
+        shown = {row["step"] for row in rows(place / "games.jsonl")}
+        assert shown == set(range(count)) if settings.sample_games else not shown
 
 
 @pytest.mark.parametrize("case", CASES)
