@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_games import WORDS, RightGame
+from faulty_games import RightGame, write_words
 
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.conformance.environment_checks import examine
@@ -68,9 +68,7 @@ def test_an_environment_that_opens_no_game_is_no_target() -> None:
     ("style", "preset"), [(Style.ENGLISH, "sparse"), (Style.TEXTARENA, "notebook"), (Style.COMPACT, "strict_xml")]
 )
 def test_our_own_game_passes_every_check(style: Style, preset: str, tmp_path: Path) -> None:
-    (tmp_path / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
-    (tmp_path / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
-    words, game = WordSettings(source=str(tmp_path)), GameSettings(style=style)
+    words, game = WordSettings(source=write_words(tmp_path)), GameSettings(style=style)
     target = ModuleTarget("own", lambda: OwnGame(LoopSettings(words=words, game=game, reward_preset=preset)))
     dialect = Dialect.BRACKETED if style is Style.TEXTARENA else Dialect.TAGGED
     examiner = Examiner(target, Solver(load_words(str(tmp_path))), dialect, num_games=10)

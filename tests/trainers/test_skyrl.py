@@ -25,7 +25,9 @@ ROW = TASK.model_dump(mode="json")
 
 
 @pytest.fixture(autouse=True)
-def _registered() -> None:
+def _registered(monkeypatch) -> None:
+    if sys.version_info < (3, 12):  # SkyRL's own requirement; pydantic refuses the older TypedDict
+        monkeypatch.setattr(typing, "TypedDict", typing_extensions.TypedDict)
     register()
     register()
 
@@ -74,10 +76,8 @@ class Engine:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_generators_tokens_and_masks_are_the_rollouts(kind: str, monkeypatch) -> None:
+def test_the_generators_tokens_and_masks_are_the_rollouts(kind: str) -> None:
     """Its rewards lie on the last token of each turn."""
-    if sys.version_info < (3, 12):  # SkyRL's own requirement; pydantic refuses the older TypedDict
-        monkeypatch.setattr(typing, "TypedDict", typing_extensions.TypedDict)
     from skyrl.train.config import GeneratorConfig, SkyRLGymConfig
     from skyrl.train.generators.skyrl_gym_generator import SkyRLGymGenerator
 
@@ -105,9 +105,7 @@ FILE = ROOT / "scripts" / "skyrl" / "eight_gpus.yaml"
 
 
 @pytest.fixture
-def module(monkeypatch):
-    if sys.version_info < (3, 12):  # SkyRL's own requirement; pydantic refuses the older TypedDict
-        monkeypatch.setattr(typing, "TypedDict", typing_extensions.TypedDict)
+def module():
     import wordle_rl.trainers.skyrl_train as skyrl_train
 
     return skyrl_train
@@ -118,7 +116,6 @@ def test_the_data_names_games_that_the_environment_opens(module, tmp_path) -> No
     config = module.load_config(FILE, [*files, "trainer.logger=console"])
     assert config.trainer.logger == "console"
     module.write_data(config)
-    register()
     source = game_source(module.loop_settings(config))
     for name, secrets in (("train", source.context.split.train), ("val", source.context.split.val)):
         rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from wordle_rl.config import ALGORITHM_NAMES, LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate.players import make_player, open_model, reply_bound, words_of
+from wordle_rl.evaluate.players import OpenModel, make_player, open_model, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.directory import is_model, weights_mark
@@ -89,12 +89,12 @@ class Players:
             return self._without_weights(name, temperature, seed)
         directory = Path(name)
         with self._lock:
-            opened = self._opened(directory, weights_mark(trained_model(directory) or directory))
+            opened, probabilities, lock = self._opened(directory, weights_mark(trained_model(directory) or directory))
         from wordle_rl.policy.transformers import TransformersSampler
 
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
-        sampler = TransformersSampler(opened.probabilities.model, opened.probabilities.codec, sampling, seed)
-        return Seat(identity, sampler, opened.context, opened.lock, opened.probabilities)
+        sampler = TransformersSampler(opened.model, opened.codec, sampling, seed)
+        return Seat(identity, sampler, opened.context, lock, probabilities)
 
     def solver_of(self, source: str) -> Solver:
         """Return the solver of a word list; each list has only one."""
@@ -122,19 +122,12 @@ class Players:
         return Seat(player.label, player.sampler, replace(context, prompter=player.prompter))
 
 
-@dataclass(frozen=True)
-class _OpenModel:
-    context: GameContext
-    probabilities: GuessProbabilities
-    lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
-
-
-def _load(directory: Path, _mark: str) -> _OpenModel:
+def _load(directory: Path, _mark: str) -> tuple[OpenModel, GuessProbabilities, threading.Lock]:
     opened = open_model(directory)
     from wordle_rl.policy.word_search import GuessProbabilities
 
     found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
-    return _OpenModel(opened.context, found)
+    return opened, found, threading.Lock()
 
 
 Json = dict[str, Any]
