@@ -154,15 +154,6 @@ def outside_fixture(tokenizer, codec, tmp_path) -> Roll:
     return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
 
 
-def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
-    return all(torch.allclose(a[name], b[name], atol=tolerance) for name in a)
-
-
-def same(a: dict, b: dict) -> bool:
-    """True if all weights have the same bits."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
 def assert_scored_as_sampled(row: dict) -> None:
     """Check in the metrics of a step that tokens were scored as the sampler scored them.
 

@@ -11,8 +11,8 @@ torch = pytest.importorskip("torch")
 
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
-from sft_training import fine_tune, same_bits
-from training_fixtures import StopAt, compact, fast, make_run, rows, small_model, weights_of
+from sft_training import fine_tune
+from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import ModelSettings, SFTTraining
 from wordle_rl.data.dataset import encode_traces
@@ -20,7 +20,6 @@ from wordle_rl.policy.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError
 from wordle_rl.train import loop
-from wordle_rl.train.checkpoints import last_checkpoint
 from wordle_rl.train.loss import CrossEntropy
 
 SFT = SFTTraining(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
@@ -99,23 +98,6 @@ def test_too_many_in_a_row_stop_training_and_keep_the_last_good_checkpoint(stage
     assert same_bits(saved_weights(kept), poisoned.after[1])
     assert not (tmp_path / stage / "model.safetensors").exists()
     assert sum(row.get("skipped_steps", 0) for row in rows(tmp_path / "metrics.jsonl")) == 2
-
-
-def test_without_a_checkpoint_yet_the_good_weights_are_saved_before_the_end(poisoned, tmp_path) -> None:
-    with pytest.raises(RunError, match="checkpoint-3"):
-        poisoned("sft", tmp_path, bad={2, 3, 4}, limit=2)
-    kept = last_checkpoint(tmp_path / "sft" / "checkpoints")
-    assert kept is not None
-    assert same_bits(saved_weights(kept), poisoned.after[1])
-
-
-def test_ctrl_c_in_a_bad_step_loses_no_good_one(poisoned, tmp_path) -> None:
-    with pytest.raises(KeyboardInterrupt):
-        poisoned("sft", tmp_path, bad={2}, stop_at=2)
-    kept = last_checkpoint(tmp_path / "sft" / "checkpoints")
-    assert kept is not None
-    assert kept.name == "checkpoint-2"
-    assert same_bits(saved_weights(kept), poisoned.after[1])
 
 
 def test_good_steps_between_bad_ones_begin_the_count_anew(poisoned, tmp_path) -> None:

@@ -16,9 +16,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sft_training import same_bits
 from sharded_training import BATCH, EPOCHS, LAST_BATCH, STEPS_PER_EPOCH, train
-from training_fixtures import compact, rows, small_model, weights_of, write_config
+from training_fixtures import compact, rows, same_bits, small_model, weights_of, write_config
 
 from wordle_rl.config import ModelSettings
 from wordle_rl.data.dataset import encode_traces

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wordle_rl.chat.codec import longest_game
 from wordle_rl.cli import console
@@ -19,8 +17,15 @@ from wordle_rl.prompt import Style
 from wordle_rl.runs import Run, RunError
 from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
 from wordle_rl.trainers.verl.play import RunGames
-from wordle_rl.trainers.verl.settings import VerlSettings
-from wordle_rl.trainers.verl.translate import AGENT, TOOL_AGENT, agent_file, checkpoints, data_file, translated
+from wordle_rl.trainers.verl.settings import (
+    AGENT,
+    TOOL_AGENT,
+    VerlSettings,
+    agent_file,
+    checkpoints,
+    data_file,
+    translated,
+)
 
 
 def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: bool = False) -> None:
@@ -88,27 +93,23 @@ def write_data(config: RunConfig, context: GameContext, run: Path, agent: str = 
 
     train = list(context.split.train[: config.rl.max_secrets or None])
     random.Random(config.seed).shuffle(train)
+    prompt = [dict(message) for message in context.prompter.opening()]  # verl measures it; only our loop reads `secret`
     for split, secrets in (("train", train), ("val", context.split.val)):
+        rows = [
+            {
+                "data_source": f"wordle_{split}",
+                "agent_name": agent,
+                "prompt": prompt,
+                "secret": secret,
+                "split": split,
+                "reward_model": {"style": "rule", "ground_truth": secret},
+                "extra_info": {"index": index, "split": split},
+            }
+            for index, secret in enumerate(secrets)
+        ]
         path = data_file(run, split)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Dataset.from_list(rows_of(context, secrets, split, agent)).to_parquet(path)
-
-
-def rows_of(context: GameContext, secrets: Sequence[str], split: str, agent: str = AGENT) -> list[dict[str, Any]]:
-    """Return a row per secret: the opening prompt, which verl measures, and the secret, which only the loop reads."""
-    prompt = [dict(message) for message in context.prompter.opening()]
-    return [
-        {
-            "data_source": f"wordle_{split}",
-            "agent_name": agent,
-            "prompt": prompt,
-            "secret": secret,
-            "split": split,
-            "reward_model": {"style": "rule", "ground_truth": secret},
-            "extra_info": {"index": index, "split": split},
-        }
-        for index, secret in enumerate(secrets)
-    ]
+        Dataset.from_list(rows).to_parquet(path)
 
 
 def write_agent_file(run: Path) -> None:
