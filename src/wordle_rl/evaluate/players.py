@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -244,10 +246,19 @@ def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
 
 @contextmanager
 def _needing_torch() -> Iterator[None]:
+    # The first import of torch and transformers makes a million objects that stay. Searching them for garbage again and
+    # again would take a sixth of the time until the first guess, so the collector is off, and never looks at them.
+    first = "torch" not in sys.modules and gc.isenabled()
+    if first:
+        gc.disable()
     try:
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(f'this player needs {error.name}: pip install "wordle-rl[train]"') from None
+    finally:
+        if first:
+            gc.freeze()
+            gc.enable()
 
 
 @dataclass(frozen=True)
