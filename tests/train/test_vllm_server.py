@@ -13,16 +13,22 @@ import served_training
 from fake_vllm import fake_vllm
 from fake_vllm_server import INFO, FakeVLLMServer, without_nccl
 from grpo_training import SETTINGS, Training, train_fixture  # noqa: F401  # a fixture
+from rich.console import Console
 from served_training import STEPS, TURNS
 from torchrun import torchrun
-from training_fixtures import rows, small_model, weights_of
+from training_fixtures import rows, small_model, weights_of, write_config
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.train.weight_sync as server_module
-from wordle_rl.config import ConfigError, GRPOTraining
+from wordle_rl.config import ConfigError, GRPOTraining, load_config
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.adapters import is_adapter
+from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import RunError
+from wordle_rl.runs.audit import audit
 from wordle_rl.train.grpo_rollouts import GroupRollouts
+from wordle_rl.words.split import split_secrets
 
 
 @pytest.fixture
@@ -107,6 +113,30 @@ def test_an_error_in_games_ahead_ends_the_training(server, train, tmp_path, monk
     monkeypatch.setattr(GroupRollouts, "_play", fails)
     with pytest.raises(RunError, match="the games stopped"):
         train(tmp_path / "run", on(server, steps=3, batches_ahead=1))
+
+
+def test_adapters_a_secrets_file_a_curriculum_and_turn_credit_go_with_games_ahead(
+    server, train, word_directory, sixty, tmp_path
+) -> None:
+    save_model(small_model(train.tokenizer), train.codec, tmp_path / "base")
+    server.max_model_len = server.llm.llm_engine.model_config.max_model_len = 256
+    wanted = split_secrets(sixty).train[:6]
+    (tmp_path / "train.txt").write_text("\n".join(wanted))
+    settings = {
+        "model__path": f"'{tmp_path / 'base'}'", "model.lora__rank": "4", "sft__epochs": "0", "eval__max_games": "1",
+        "rl.starts__file": f"'{tmp_path / 'train.txt'}'", "rl.reward__preset": "'shaped_curriculum'",
+        "grpo__engine": f"'{server.url}'", "grpo__batches_ahead": "1", "grpo__credit": "'turn'", "grpo__steps": "3",
+    }  # fmt: skip
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **settings))
+    run = tmp_path / "run"
+    Pipeline(config, run, Console(quiet=True))()
+    first, *later = (row for row in rows(run / "metrics.jsonl") if row["stage"] == "grpo")
+    assert first["importance_ratio/mean"] == pytest.approx(1.0, abs=1e-3), "the merged weights are what the server has"
+    assert len(later) == 2
+    assert {secret for row in rows(run / "secrets.jsonl") for secret in row["secrets"]} <= {*wanted}
+    assert server.events.count("update_weights") == 2
+    assert is_adapter(run / "grpo")
+    assert audit(run).clean
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------

@@ -65,7 +65,6 @@ def _not_followed(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "grpo.guesses: games are played to their end; set it to 0": grpo.guesses > 0,
         "rl.outside_rate: secrets are answers; set it to 0": bool(rl.outside_rate),
         "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
-        "rl.starts.file: initial states are random; leave it out": rl.starts.file is not None,
         "grpo.prioritized_fraction: secrets take turns; leave it out": (
             not grpo.is_default("prioritized_fraction") and grpo.prioritized_fraction > 0
         ),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import GRPOTraining, RunConfig
+from wordle_rl.config.rl import IMPORTANCE_CAP
 from wordle_rl.runs.trackers import Tracking
 from wordle_rl.trainers.verl.settings import VerlSettings
 
@@ -77,16 +78,13 @@ def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Pa
 
 
 def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
-    tree: Tree = {
+    return {
         "adv_estimator": "gae" if verl.estimator == "ppo" else CREDIT[training.credit],
         "norm_adv_by_std_in_grpo": training.scale_advantages,
         "use_kl_in_reward": False,
+        # A server never computes quite alike, so ratios are bounded; --overrides may bound them otherwise.
+        "rollout_correction": {"rollout_is": "token", "rollout_is_threshold": IMPORTANCE_CAP},
     }
-    # A server never computes quite alike, so ratios are bounded where grpo.max_importance_ratio names nothing.
-    cap = 2.0 if training.max_importance_ratio is None else training.max_importance_ratio
-    if cap:
-        tree["rollout_correction"] = {"rollout_is": "token", "rollout_is_threshold": cap}
-    return tree
 
 
 def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
