@@ -89,13 +89,13 @@ def test_a_setting_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: P
 
 def test_values_of_every_kind_are_read(read) -> None:
     config = read(
-        "run", "original", "--grpo.validate-every-steps", 5, "--grpo.max-importance-ratio", "None",
+        "run", "original", "--grpo.validate-every-steps", 5, "--rl.beta", "None",
         "--traces.file", "some.jsonl", "--report-to",
         "wandb,trackio", "--model.template-kwargs.enable_thinking", "false", "--model.template_kwargs.depth=5",
         "--rl.reward.weights", "{win = 2}", "--grpo.interpolation-alphas", "[0.5, 1.0]", "--game.system-prompt", "none",
         "--model.gradient-checkpointing", "--traces.pseudo-secrets", "false", "--rl.optimizer.learning-rate", "1e-4",
     )[0]  # fmt: skip
-    assert config.grpo.max_importance_ratio is None
+    assert config.rl.beta is None
     assert (config.traces.file, config.report_to) == (Path("some.jsonl"), ("wandb", "trackio"))
     assert config.model.template_kwargs == {"enable_thinking": False, "depth": 5}
     assert config.rl.reward.weights == {"win": 2.0}

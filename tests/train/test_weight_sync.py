@@ -7,6 +7,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+
+from wordle_rl.config import load_config
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.adapters import is_adapter
+from wordle_rl.runs.lineage import audit
+from wordle_rl.words.split import split_secrets
 
 torch = pytest.importorskip("torch")
 
@@ -283,6 +290,30 @@ def test_an_error_in_games_ahead_ends_the_training(server, train, tmp_path, monk
     monkeypatch.setattr(GroupRollouts, "_play", fails)
     with pytest.raises(RunError, match="the games stopped"):
         train(tmp_path / "run", on(server, steps=3, batches_ahead=1))
+
+
+def test_adapters_a_secrets_file_a_curriculum_and_turn_credit_go_with_games_ahead(
+    server, train, word_directory, sixty, tmp_path
+) -> None:
+    save_model(small_model(train.tokenizer), train.codec, tmp_path / "base")
+    server.max_model_len = server.llm.llm_engine.model_config.max_model_len = 256
+    wanted = split_secrets(sixty).train[:6]
+    (tmp_path / "train.txt").write_text("\n".join(wanted))
+    settings = {
+        "model__path": f"'{tmp_path / 'base'}'", "model.lora__rank": "4", "sft__epochs": "0", "eval__max_games": "1",
+        "rl.starts__file": f"'{tmp_path / 'train.txt'}'", "rl.reward__preset": "'shaped_curriculum'",
+        "grpo__engine": f"'{server.url}'", "grpo__batches_ahead": "1", "grpo__credit": "'turn'", "grpo__steps": "3",
+    }  # fmt: skip
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, **settings))
+    run = tmp_path / "run"
+    Pipeline(config, run, Console(quiet=True))()
+    first, *later = (row for row in rows(run / "metrics.jsonl") if row["stage"] == "grpo")
+    assert first["importance_ratio/mean"] == pytest.approx(1.0, abs=1e-3), "the merged weights are what the server has"
+    assert len(later) == 2
+    assert {secret for row in rows(run / "secrets.jsonl") for secret in row["secrets"]} <= {*wanted}
+    assert server.events.count("update_weights") == 2
+    assert is_adapter(run / "grpo")
+    assert audit(run).clean
 
 
 # --- what is refused ---

@@ -45,7 +45,8 @@ FOLLOWS: dict[Algorithm, frozenset[str]] = {
 """Algorithm -> settings of [rl] that it follows beside those that all of them do."""
 FOLLOWED_BY_SOME = frozenset[str]().union(*FOLLOWS.values())
 
-_VLLM_IMPORTANCE_CAP = 2.0
+IMPORTANCE_CAP = 2.0
+"""Largest weight by importance of a token that another engine than the trainer sampled."""
 _ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
 
@@ -146,9 +147,6 @@ class GRPOSettings(Section):
     batches_ahead: int = Field(0, ge=0, le=1)
     """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
     needs the address of a server as engine."""
-    max_importance_ratio: float | None = Field(None, ge=0)
-    """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
-    at most this. 0: off. None: 2 with vLLM, else 0."""
     prioritized_fraction: float = Field(0.5, ge=0, le=1)
     """Prioritized sampling of secrets: this fraction of the draws goes by priority, the rest is uniform. Priority is
     the within-group reward std or, with probe_every_steps, the greedy cost."""
@@ -185,13 +183,6 @@ class GRPOSettings(Section):
         return self.steps == 0
 
     @property
-    def importance_cap(self) -> float:
-        """Upper bound of a token's importance ratio, training over sampling; 0: advantages are not corrected."""
-        if self.max_importance_ratio is None:
-            return _VLLM_IMPORTANCE_CAP if self.plays_by_vllm else 0.0
-        return self.max_importance_ratio
-
-    @property
     def plays_by_vllm(self) -> bool:
         """True if a vLLM engine plays, here or on a server."""
         return self.engine != "transformers"
@@ -206,8 +197,6 @@ class GRPOSettings(Section):
         super().check()
         self._check_engine()
         self._check_credit()
-        if self.validation_file is not None and not self.validate_every_steps:
-            raise ValueError("validation_file is for checkpoint selection; set validate_every_steps, or leave it out")
         alphas = self.interpolation_alphas
         if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
             raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")
@@ -310,7 +299,17 @@ class GRPOTraining(GRPOSettings, RLTraining):
     that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
     """Clip range of importance ratios above 1 (clip-higher)."""
+    max_importance_ratio: float | None = Field(None, ge=0)
+    """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
+    at most this. 0: off. None: 2 with vLLM, else 0."""
     outside_rate: float = Field(0.0, ge=0, le=1)
+
+    @property
+    def importance_cap(self) -> float:
+        """Upper bound of a token's importance ratio, training over sampling; 0: advantages are not corrected."""
+        if self.max_importance_ratio is None:
+            return IMPORTANCE_CAP if self.plays_by_vllm else 0.0
+        return self.max_importance_ratio
 
     @property
     def learns_without_wins(self) -> bool:

@@ -168,6 +168,11 @@ def _given_games(plan: Plan) -> None:
 
 
 def _given_starts(plan: Plan) -> Iterator[Finding]:
+    grpo = plan.config.grpo
+    if plan.plays and plan.config.algorithm == "grpo" and grpo.validation_file and not grpo.validate_every_steps:
+        yield problem(
+            "grpo.validation_file is for checkpoint selection; set grpo.validate_every_steps, or leave it out"
+        )
     if plan.boards is not None and plan.plays:
         yield note(start_boards_of(plan.config, plan.context, plan.boards).counted())
 

@@ -48,7 +48,6 @@ ARRIVES = [
     ({"grpo": {"beta": 0.0}}, {}, {"actor_rollout_ref.actor.use_kl_loss": False}),
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"loss_type": "grpo"}}, {}, {"actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-mean"}),
-    ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
     ({"rl": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     (
@@ -116,7 +115,6 @@ REFUSED = [
     ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
     ({("rl", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "rl.outside_rate"),
     ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
-    ({("rl", "starts", "file"): Path("boards.jsonl")}, {}, "rl.starts.file"),
     ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),
     ({("grpo", "probe_every_steps"): 5}, {}, "grpo.probe_every_steps"),
     ({("grpo", "max_refills"): 2}, {}, "grpo.max_refills"),

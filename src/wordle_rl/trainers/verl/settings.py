@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, Section
-from wordle_rl.config.rl import CREDIT_NAMES
+from wordle_rl.config.rl import CREDIT_NAMES, IMPORTANCE_CAP
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.trackers import Tracking
 
@@ -72,7 +72,6 @@ def _not_followed(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "grpo.guesses: games are played to their end; set it to 0": grpo.guesses > 0,
         "rl.outside_rate: secrets are answers; set it to 0": bool(rl.outside_rate),
         "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
-        "rl.starts.file: initial states are random; leave it out": rl.starts.file is not None,
         "grpo.prioritized_fraction: secrets take turns; leave it out": (
             not grpo.is_default("prioritized_fraction") and grpo.prioritized_fraction > 0
         ),
@@ -202,16 +201,13 @@ def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Pa
 
 
 def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
-    tree: Tree = {
+    return {
         "adv_estimator": "gae" if verl.estimator == "ppo" else CREDIT[training.credit],
         "norm_adv_by_std_in_grpo": training.scale_advantages,
         "use_kl_in_reward": False,
+        # A server never computes quite alike, so ratios are bounded; --overrides may bound them otherwise.
+        "rollout_correction": {"rollout_is": "token", "rollout_is_threshold": IMPORTANCE_CAP},
     }
-    # A server never computes quite alike, so ratios are bounded where grpo.max_importance_ratio names nothing.
-    cap = 2.0 if training.max_importance_ratio is None else training.max_importance_ratio
-    if cap:
-        tree["rollout_correction"] = {"rollout_is": "token", "rollout_is_threshold": cap}
-    return tree
 
 
 def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
