@@ -139,6 +139,8 @@ class EvalRequest:
     device_map: str | None = None
     """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
     else the CPU."""
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None
+    """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
     max_batch_size: int = 1024
     """Most games played at once. Fewer are played if memory is short."""
     base_url: Address = None
@@ -255,6 +257,7 @@ class EvalRequest:
             engine=self.engine,
             constrained=self.constrain == "words",
             device_map=self.device_map,
+            dtype=self.dtype,
         )
         return replace(who, prompter=replace(who.prompter, lenient=self.reading == "lenient"))
 

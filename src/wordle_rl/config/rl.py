@@ -149,7 +149,7 @@ class GRPOSettings(Section):
     needs the address of a server as engine."""
     prioritized_fraction: float = Field(0.5, ge=0, le=1)
     """Prioritized sampling of secrets: this fraction of the draws goes by priority, the rest is uniform. Priority is
-    the within-group reward std or, with probe_every_steps, the greedy cost."""
+    the within-group reward std or, with probe_every_steps, the greedy cost. 0: secrets take turns, each once a pass."""
     probe_every_steps: int = Field(0, ge=0)
     """Probe every training secret once, greedily, before the first step and every this many steps; its priority is then
     the best probe's reward minus its own. Probes are not trained on. 0: no probes, and a secret that was never trained
