@@ -98,16 +98,6 @@ def test_how_a_step_is_cut_changes_nothing(name, tokenizer, codec, examples) -> 
     assert not close(weights, weights_of(small_model(tokenizer)))
 
 
-def test_a_model_too_large_to_be_remembered_says_that_no_kl_is_measured(
-    tokenizer, codec, examples, monkeypatch, caplog
-) -> None:
-    monkeypatch.setattr(learner_module, "MOST_REMEMBERED", 1_000)
-    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
-    learner.start(fast(), 2, measure_kl=True)
-    assert any("kl_to_start" in record.message for record in caplog.records)
-    assert "kl_to_start" not in learner.update([examples[:4]], CrossEntropy(), 1).figures
-
-
 def test_a_new_start_frees_the_optimizer_of_the_last(tokenizer, codec, examples) -> None:
     learner = started(small_model(tokenizer), codec)
     learner.update([examples[:4]], CrossEntropy(), 1)
@@ -244,6 +234,16 @@ def test_trained_weights_are_kept_and_interpolated(kind, codec, examples, tmp_pa
     assert any(not torch.equal(start[name], end[name]) for name in start)
     learner.load_weights(tmp_path / "start")
     assert same_bits(weights_of(model), start)
+
+
+def test_a_model_too_large_to_be_remembered_says_that_no_kl_is_measured(
+    tokenizer, codec, examples, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(learner_module, "MOST_REMEMBERED", 1_000)
+    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
+    learner.start(fast(), 2, measure_kl=True)
+    assert any("kl_to_start" in record.message for record in caplog.records)
+    assert "kl_to_start" not in learner.update([examples[:4]], CrossEntropy(), 1).figures
 
 
 @pytest.mark.slow  # the compiler takes most of a minute

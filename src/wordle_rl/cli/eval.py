@@ -136,11 +136,11 @@ class EvalRequest:
     filled in. Empty: no system message. Default: the model's own, else the style's."""
     engine: EngineName = "transformers"
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None
+    """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
     device_map: str | None = None
     """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
     else the CPU."""
-    dtype: Literal["auto", "float32", "bfloat16"] | None = None
-    """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
     max_batch_size: int = 1024
     """Most games played at once. Fewer are played if memory is short."""
     base_url: Address = None
