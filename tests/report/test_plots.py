@@ -107,6 +107,14 @@ def test_wins_and_wins_by_turn_are_drawn_from_what_was_counted() -> None:
     assert y2 < y1, "later wins stand higher"
 
 
+def test_a_metrics_file_alone_is_enough_for_its_wins(cli, tmp_path: Path) -> None:
+    rows = [{"stage": stage, **row} for stage, of_stage in METRICS.items() for row in of_stage]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    code, _, err = cli("report", tmp_path / "metrics.jsonl", "--wins", tmp_path / "wins.svg")
+    assert code == 0, err
+    assert curves(ElementTree.parse(tmp_path / "wins.svg").getroot())
+
+
 def test_a_run_without_wins_is_refused() -> None:
     with pytest.raises(ReportError):
         wins_plot({"sft": METRICS["sft"]}, "run")

@@ -70,6 +70,18 @@ def test_only_training_secrets_are_played(split, roll) -> None:
     assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games}
 
 
+def test_without_priorities_every_secret_is_played_once_a_pass(split, roll) -> None:
+    """Six secrets, three groups a step: two steps are a pass. Passes differ in their order."""
+    settings = SETTINGS.model_copy(update={"prioritized_fraction": 0.0, "max_refills": 0, "groups_per_step": 3})
+    played = roll(secrets=split.train[:6], settings=settings)
+    for step in range(8):
+        played(step)
+    drawn = [row["secrets"] for row in rows(played.run.directory / "secrets.jsonl")]
+    passes = [drawn[step] + drawn[step + 1] for step in range(0, 8, 2)]
+    assert all(sorted(once) == sorted(split.train[:6]) for once in passes)
+    assert len({tuple(once) for once in passes}) > 1
+
+
 def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
     rollouts = roll().rollouts
     for compliance in (1.0, 0.0, 0.0, 0.0):

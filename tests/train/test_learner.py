@@ -132,6 +132,16 @@ def test_trained_weights_are_kept_and_interpolated(kind, codec, examples, tmp_pa
     assert same_bits(weights_of(model), start)
 
 
+def test_a_model_too_large_to_be_remembered_says_that_no_kl_is_measured(
+    tokenizer, codec, examples, monkeypatch, caplog
+) -> None:
+    monkeypatch.setattr(learner_module, "MOST_REMEMBERED", 1_000)
+    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
+    learner.start(fast(), 2, measure_kl=True)
+    assert any("kl_to_start" in record.message for record in caplog.records)
+    assert "kl_to_start" not in learner.update([examples[:4]], CrossEntropy(), 1).figures
+
+
 @pytest.mark.slow  # the compiler takes most of a minute
 @pytest.mark.filterwarnings("default")  # the compiler warns of itself
 @pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler")

@@ -146,6 +146,8 @@ class EvalRequest(Section):
     filled in. Empty: no system message. Default: the model's own, else the style's."""
     engine: EngineName = "transformers"
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None
+    """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
     device_map: str | None = None
     """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
     else the CPU."""
@@ -262,6 +264,7 @@ class EvalRequest(Section):
             engine=self.engine,
             constrained=self.constrain == "words",
             device_map=self.device_map,
+            dtype=self.dtype,
         )
         return replace(who, prompter=replace(who.prompter, lenient=self.reading == "lenient"))
 

@@ -149,7 +149,7 @@ class GRPOSettings(Section):
     needs the address of a server as engine."""
     prioritized_fraction: float = Field(0.5, ge=0, le=1)
     """Prioritized sampling of secrets: this fraction of the draws goes by priority, the rest is uniform. Priority is
-    the within-group reward std or, with probe_every_steps, the greedy cost."""
+    the within-group reward std or, with probe_every_steps, the greedy cost. 0: secrets take turns, each once a pass."""
     probe_every_steps: int = Field(0, ge=0)
     """Steps between probes, the first before step 1. A probe plays every training secret once, greedily; the priority
     of a secret is then the best probe's reward minus its own. Probes are not trained on. 0: no probes, and a secret

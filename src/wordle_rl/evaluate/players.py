@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wordle_rl.chat.codec import unwritable
 from wordle_rl.config import (
@@ -109,6 +109,7 @@ def make_player(
     engine: EngineName = "transformers",
     constrained: bool = False,
     device_map: str | None = None,
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None,
 ) -> Player:
     """Make a player.
 
@@ -126,12 +127,14 @@ def make_player(
         engine: Engine that samples a model's tokens.
         constrained: Limit a model's guesses to listed words.
         device_map: Devices of a local model. None: the first GPU, else the CPU.
+        dtype: Type of its weights. None: see `settings_of`.
     """
     check_seed(seed)
     if constrained:
         check_constrainable(name)
-    if device_map is not None and (engine != "transformers" or not is_model(name)):
-        raise ConfigError(f"--device-map {device_map} places a model that transformers plays; leave it out")
+    for option, given in (("--device-map", device_map), ("--dtype", dtype)):
+        if given is not None and (engine != "transformers" or not is_model(name)):
+            raise ConfigError(f"{option} {given} is for a model that transformers plays; leave it out")
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in PLAYER_NAMES or name.startswith("openai:") or is_own_player(name):
@@ -159,6 +162,8 @@ def make_player(
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
+    if dtype is not None:
+        model = model.model_copy(update={"dtype": dtype})
     model_player = model_sampler(
         model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
     )

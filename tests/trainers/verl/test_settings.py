@@ -53,7 +53,12 @@ ARRIVES = [
     (
         {"report_to": ["wandb"], "report_project": "gsm8k/first"},
         {},
-        {"trainer.project_name": "gsm8k", "trainer.experiment_name": "first", "trainer.logger": ["console", "wandb"]},
+        {
+            "trainer.project_name": "gsm8k",
+            "trainer.experiment_name": "first",
+            "trainer.logger": ["console", "wandb"],
+            "trainer.log_val_generations": 8,
+        },
     ),
     ({"seed": 5}, {}, {"data.seed": 5, "actor_rollout_ref.rollout.seed": 5}),
     (
