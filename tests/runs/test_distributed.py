@@ -172,4 +172,4 @@ def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings,
     for name, value in launch.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=named):
-        check_processes(config, ("sft", "grpo"))
+        check_processes(config, ("sft", config.algorithm))
