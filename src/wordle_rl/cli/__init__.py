@@ -74,6 +74,8 @@ GROUPS = {
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
+_EXTRAS = {"openai": "openai", "openenv": "serve", "fastapi": "serve", "uvicorn": "serve", "mlx": "mlx"}
+"""Packages that a command may need -> the extra that brings them; others come with `train`."""
 _ELSEWHERE = {
     "train": "wordle-rl run quickstart",
     "evaluate": "wordle-rl eval --player PLAYER",
@@ -118,6 +120,11 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         return 0
     except SystemExit as stop:  # tyro has printed help, or what is wrong
         return stop.code if isinstance(stop.code, int) else 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "wordle_rl":
+            raise
+        return _refuse(f'{program} needs {error.name}: pip install "wordle-rl[{_EXTRAS.get(package, "train")}]"')
     except (UserError, OSError) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

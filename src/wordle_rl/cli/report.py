@@ -154,10 +154,8 @@ def export(
         console.show({"repo": repo, "sent": not dry_run, "files": files}, [*files, line], as_json)
         return
     assert out is not None
-    try:
-        from wordle_rl.policy import export as torch_export
-    except ModuleNotFoundError as error:
-        raise ConfigError(f'export needs {error.name}: pip install "wordle-rl[train]"') from None
+    from wordle_rl.policy import export as torch_export
+
     source, done = model, dict[str, float]()
     if torch_export.is_sharded(model):
         done["num_weights"] = torch_export.consolidate(model, out)

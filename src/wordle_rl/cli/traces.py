@@ -113,10 +113,8 @@ def _play_llm(
     csv_directory: Path | None,
     as_json: bool,
 ) -> None:
-    try:
-        from wordle_rl.teachers.llm import collect, describe
-    except ModuleNotFoundError:
-        raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
+    from wordle_rl.teachers.llm import collect, describe
+
     found = load_words(source)
     done = collect(path, found, split_secrets(found, split_seed), settings, seed, csv_directory, console.messages)
     tally, before = done.tally, done.spent_before

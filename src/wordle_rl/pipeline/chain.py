@@ -116,10 +116,7 @@ def check_before_run(
         _check_inputs_stay(config, directory)
     ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
-        try:
-            import wordle_rl.policy.loading  # noqa: F401 - imports the packages that a training needs
-        except ModuleNotFoundError as error:
-            raise ConfigError(f'training needs {error.name}: pip install "wordle-rl[train]"') from None
+        import wordle_rl.policy.loading  # noqa: F401 - fails now, not after the teacher's games, if a package is missing
     begins = config.model if "sft" in ahead else config.start_settings(directory)
     boards = config.rl.starts.file
     if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():

@@ -75,10 +75,8 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
     `teachers` counts teacher games by teacher. `proof` is what the audit says about held-out secrets.
     """
-    try:
-        from huggingface_hub import ModelCard
-    except ModuleNotFoundError:
-        raise ConfigError('a model card needs huggingface_hub: pip install "wordle-rl[train]"') from None
+    from huggingface_hub import ModelCard
+
     figures, split = run.results.get(name, {}), run.manifest.get("split", {})
     base, word_list = _base_model(run), _word_list(run)
     is_english = word_list in _ENGLISH
