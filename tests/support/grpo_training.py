@@ -164,19 +164,5 @@ def assert_scored_as_sampled(row: dict) -> None:
     assert abs(row["sampler_kl"]) < 2e-8  # rounding can take it below 0
 
 
-def logprob(model, segments) -> float:
-    """Log-probability of all tokens a policy sampled in a game, one segment at a time and without any trainer."""
-    total = 0.0
-    for segment in segments:
-        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
-        with torch.no_grad():
-            scores = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
-        first = len(segment.prompt_ids)
-        for place, m in enumerate(segment.loss_mask):
-            if m:
-                total += float(scores[first + place - 1, segment.token_ids[place]])
-    return total
-
-
 def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:
     return settings.model_copy(update=changes)

@@ -71,7 +71,7 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
         self._game: NewGame | None = None
         self._episode: dict[str, Any] = {}  # what openenv's `State` tells of it
 
-    def _begin(self, **asked: Any) -> NewGame:
+    def _begin(self, /, **asked: Any) -> NewGame:
         options = checked(ResetOptions, asked)
         self._game = self._games.new_game(options)
         self._episode = {"episode_id": options.episode_id or str(uuid.uuid4()), "step_count": 0}
