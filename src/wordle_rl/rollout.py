@@ -135,10 +135,6 @@ def play(
     """Play one game per start, and return the trajectories in that order.
 
     Args:
-        starts: Initial states.
-        words: The word lists.
-        prompter: Wording, shape, grammar and rules.
-        sampler: The player.
         max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
         on_finished: Called with the index and trajectory of each game as it ends.
         should_stop: Called after each turn with the secret, the board and the number of replies so far. True truncates

@@ -47,10 +47,9 @@ def changed(run: Path, tmp_path: Path, **settings: dict) -> Path:
 
 def test_a_control_run_gives_its_last_models_games_and_what_they_cost(sft_alone: Path) -> None:
     [found] = controls_at(sft_alone)
-    assert found.control is not None
-    assert found.control.of == "alone"
+    assert found.is_control
     seconds = json.loads((sft_alone / "timings.json").read_text())["seconds"]
-    assert found.control.seconds == pytest.approx(
+    assert found.training_seconds == pytest.approx(
         sum(s for name, s in seconds.items() if name not in ("eval", "setup"))
     )
     assert found.records == Evaluation.load(sft_alone / "eval" / "sft.json").records

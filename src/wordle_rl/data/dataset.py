@@ -53,7 +53,6 @@ class Example:
     """One sequence to train on, for every algorithm. All fields have one entry per token, except `soft_targets`.
 
     Attributes:
-        token_ids: The sequence.
         loss_mask: 1 on the tokens to train on, else 0.
         advantages: Per token; empty outside of policy gradients.
         sampler_logprobs: Log-probability with which each token was sampled; empty outside of policy gradients.
@@ -170,7 +169,6 @@ class DatasetLimits:
 
     Attributes:
         max_turns: Most guesses of a game, free refusals not counted. None: no limit.
-        won_only: Reject lost games.
         consistent_only: Reject games in which a taught guess contradicts the marks, such as a deliberate probe.
         max_tokens: Most completion tokens, as counted by the endpoint. Games without a count are then rejected. 0: no
             limit.

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from wordle_rl.config import stored_config
-from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
+from wordle_rl.evaluate.records import Evaluation, EvaluationError
 from wordle_rl.runs import CONTROLS, is_run, read_object
 
 
@@ -30,10 +30,13 @@ def controls_at(path: Path) -> list[Evaluation]:
         raise EvaluationError(
             f"{path} is no control: it keeps words from its teacher; give a run with traces.rl_only_fraction 0"
         )
-    facts = ControlFacts(path.resolve().name, _seconds_of(path))
     found = [path / "eval" / f"{name}.json" for name in ("sft", "sft-constrained")]
     name = f"sft alone ({path.resolve().name})"
-    loaded = [replace(Evaluation.load(file), name=name, control=facts) for file in found if file.is_file()]
+    loaded = [
+        replace(Evaluation.load(file), name=name, is_control=True, training_seconds=_seconds_of(path))
+        for file in found
+        if file.is_file()
+    ]
     if not loaded:
         raise EvaluationError(f"{path} has no evaluation of its model; finish the run, or name another")
     return loaded
@@ -67,8 +70,8 @@ def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Ev
         model: Greedy play of the trained model.
         stored: Controls, and other evaluations of the model.
     """
-    own = [model, *(each for each in stored if each.control is None and each.player == model.player)]
-    controls = [each for each in stored if each.control is not None]
+    own = [model, *(each for each in stored if not each.is_control and each.player == model.player)]
+    controls = [each for each in stored if each.is_control]
     pairs = ((control, next((mine for mine in own if _is_alike(control, mine)), None)) for control in controls)
     return [(control, mine) for control, mine in pairs if mine is not None]
 

@@ -17,7 +17,7 @@ from rich.text import Text
 from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.controls import controlled
-from wordle_rl.evaluate.records import STRATA, ControlFacts, Evaluation, EvaluationError, quoted_parts
+from wordle_rl.evaluate.records import STRATA, Evaluation, EvaluationError, quoted_parts
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.evaluate.strata import Strata
 from wordle_rl.report.run_record import RunRecord
@@ -127,11 +127,10 @@ def _how(evaluation: Evaluation) -> str:
 
 
 def _label(run: RunRecord, control: Evaluation) -> str:
-    facts = control.control
-    assert isinstance(facts, ControlFacts)  # `controlled` takes no others
+    seconds = control.training_seconds
     own = run.facts.get("seconds", {})
     spent = sum(float(s) for stage, s in own.items() if stage not in ("total", "eval", "setup") and is_number(s))
-    times = f" (training took {elapsed(facts.seconds)}, not {elapsed(spent)})" if facts.seconds and spent else ""
+    times = f" (training took {elapsed(seconds)}, not {elapsed(spent)})" if seconds and spent else ""
     return f"SFT alone, nothing kept, {_how(control)}{times if control.constrain == 'none' else ''}"
 
 
