@@ -60,29 +60,33 @@ def test_a_run_that_learnt_by_play_or_withheld_words_is_no_control(run: Path, sf
         controls_at(run)
     with pytest.raises(EvaluationError, match="keeps words from its teacher"):
         controls_at(changed(sft_alone, tmp_path, traces={"rl_only_fraction": 0.2}))
-    with pytest.raises(EvaluationError, match="neither a control run nor a file"):
+    with pytest.raises(EvaluationError, match="no control run"):
         controls_at(tmp_path / "nothing")
 
 
 def test_a_control_of_other_words_is_refused(run: Path, sft_alone: Path, tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match="holds out other words"):
         keep_controls(run, [changed(sft_alone, tmp_path, words={"strict_fraction": 0.05})])
-    other = replace(controls_at(sft_alone)[0], fingerprint="0" * 64)
-    other.save(tmp_path / "other.json")
+    other = Path(shutil.copytree(sft_alone, tmp_path / "other"))
+    replace(controls_at(sft_alone)[0], fingerprint="0" * 64).save(other / "eval" / "sft.json")
     with pytest.raises(EvaluationError, match="other words or rules"):
-        keep_controls(run, [tmp_path / "other.json"])
+        keep_controls(run, [other])
     assert not (run / "controls").exists()
 
 
-def test_figures_stand_beside_controls_that_played_alike(run: Path, sft_alone: Path) -> None:
+def sampled(evaluation: Evaluation) -> Evaluation:
+    return replace(evaluation, conditions=replace(evaluation.conditions, temperature=1.0, seed=1))
+
+
+def test_figures_stand_beside_controls_that_played_alike(run: Path, sft_alone: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copytree(sft_alone, tmp_path / "sampled_too"))
+    sampled(Evaluation.load(other / "eval" / "sft.json")).save(other / "eval" / "sft-sampled.json")
+    keep_controls(run, [other])
+    greedy, drawn = (Evaluation.load(run / "controls" / f"sampled_too{suffix}.json") for suffix in ("", "-sampled"))
     model = Evaluation.load(run / "eval" / "grpo.json")
-    alone = controls_at(sft_alone)[0]
-    drawn, other = (
-        replace(each, conditions=replace(each.conditions, temperature=1.0, seed=1)) for each in (model, alone)
-    )
-    assert controlled(model, [alone, drawn, other]) == [(alone, model), (other, drawn)]
-    assert controlled(model, [alone, other]) == [(alone, model)], "nothing is played like the other"
-    assert controlled(model, [replace(alone, constrain="words")]) == []
+    assert controlled(model, [greedy, sampled(model), drawn]) == [(greedy, model), (drawn, sampled(model))]
+    assert controlled(model, [greedy, drawn]) == [(greedy, model)], "nothing is played like the other"
+    assert controlled(model, [replace(greedy, constrain="words")]) == []
 
 
 def test_report_quotes_a_control_and_says_that_it_is_missing(cli, run: Path, sft_alone: Path) -> None:

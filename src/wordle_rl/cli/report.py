@@ -47,9 +47,8 @@ def report(
 
     Args:
         run: A run directory; with --cards also a single model directory in it.
-        control: Control runs (SFT alone, with nothing kept from the teacher) and control evaluations (`eval
-            --match-entropy-of`). They are copied into the run, and its page, cards and tables show them beside the
-            gain by play.
+        control: Control runs (SFT alone, with nothing kept from the teacher). Their evaluations are copied into the
+            run, and its page, cards and tables show them beside the gain by play.
         cards: Instead write the model cards (README.md) of its trained models. Existing cards are replaced.
         audit: Instead prove that no held-out secret was trained on, and count what training showed of them.
         wins: Instead plot the training games won and the win rate by turn to this file (SVG).

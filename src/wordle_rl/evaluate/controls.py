@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
-from wordle_rl.config import stored_config
+from wordle_rl.config import Variant, evaluation_name, stored_config
 from wordle_rl.evaluate.records import Evaluation, EvaluationError
 from wordle_rl.runs import CONTROLS, is_run, read_object
 
 
 def controls_at(path: Path) -> list[Evaluation]:
-    """Load the control evaluations of a path: those of a control run's last model, or one evaluation file."""
-    if path.is_file():
-        return [Evaluation.load(path)]
+    """Load the evaluations of a control run's model: greedy, and constrained and sampled ones if there are any."""
     if not is_run(path):
-        raise EvaluationError(f"{path} is neither a control run nor a file of `wordle-rl eval`; name one of these")
+        raise EvaluationError(f"{path} is no control run; name the directory of a run of SFT alone")
     config = stored_config(path / "config.json")
     if not config.training.is_skipped:
         raise EvaluationError(
@@ -30,7 +29,7 @@ def controls_at(path: Path) -> list[Evaluation]:
         raise EvaluationError(
             f"{path} is no control: it keeps words from its teacher; give a run with traces.rl_only_fraction 0"
         )
-    found = [path / "eval" / f"{name}.json" for name in ("sft", "sft-constrained")]
+    found = [path / "eval" / f"{evaluation_name('sft', variant)}.json" for variant in get_args(Variant)]
     name = f"sft alone ({path.resolve().name})"
     loaded = [
         replace(Evaluation.load(file), name=name, is_control=True, training_seconds=_seconds_of(path))
@@ -51,9 +50,9 @@ def keep_controls(run: Path, paths: Sequence[Path]) -> None:
                 if mine.fingerprint != control.fingerprint or mine.rules.in_effect != control.rules.in_effect:
                     raise EvaluationError(f"{path} is no control of {run}: it was played with other words or rules")
             _check_split(run, path)
-            stem = path.stem if path.is_file() else path.resolve().name
             suffix = "" if control.constrain == "none" else "-constrained"
-            control.save(run / CONTROLS / f"{stem}{suffix}.json")
+            suffix += "-sampled" if control.conditions.temperature else ""
+            control.save(run / CONTROLS / f"{path.resolve().name}{suffix}.json")
 
 
 def evaluations_in(directory: Path) -> dict[str, Evaluation]:
@@ -64,7 +63,7 @@ def evaluations_in(directory: Path) -> dict[str, Evaluation]:
 def controlled(model: Evaluation, stored: Sequence[Evaluation]) -> list[tuple[Evaluation, Evaluation]]:
     """Pair each control with the evaluation of the trained model that was played alike, over common secrets.
 
-    A greedy control pairs with greedy play, and constrained guesses with constrained ones.
+    Greedy play pairs with greedy, constrained with constrained, sampled with sampled at the same temperature.
 
     Args:
         model: Greedy play of the trained model.
@@ -83,8 +82,6 @@ def _is_alike(control: Evaluation, model: Evaluation) -> bool:
 
 def _check_split(run: Path, path: Path) -> None:
     # A control must hold out the same words.
-    if not is_run(path):
-        return
     own, other = (stored_config(directory / "config.json").words for directory in (run, path))
     fingerprints = {str(read_object(directory / "manifest.json").get("fingerprint")) for directory in (run, path)}
     if (own.split_seed, own.strict_fraction) != (other.split_seed, other.strict_fraction) or len(fingerprints) > 1:

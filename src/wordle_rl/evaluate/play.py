@@ -147,6 +147,7 @@ def evaluate(
         # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.
         longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
         size = min(size, room_for(longest))
+    # Batches follow the order of the secrets, so a stopped evaluation has finished the first ones.
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
         starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
         play(starts, words, prompter, sampler, on_finished=partial(finish, batch))

@@ -216,6 +216,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     wins, num_games = won_in.total(), len(played)
     losses = num_games - wins
     guesses_on_wins = sum(used * count for used, count in won_in.items())
+    # By secret, since games of one secret are no independent observations.
     games_of = Counter(record.secret for record in played)
     wins_of = Counter(record.secret for record in played if record.won)
     low, high = (
