@@ -190,7 +190,7 @@ def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, tr
     for trace in traces:
         texts[all(turn.taught for turn in trace.turns)].add(str(conversation(trace, prompter)))
     disowned = texts[False] - texts[True]  # by chance a stray guess is the one that another game teaches
-    write_dataset(traces, sixty, split, prompter, DatasetLimits(won_only=False), tmp_path / "set")
+    write_dataset(traces, sixty, split, prompter, DatasetLimits(), tmp_path / "set")
     written = {str(row["messages"]) for row in rows(tmp_path / "set_sft_train.jsonl")}
     assert disowned
     assert written

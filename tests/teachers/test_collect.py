@@ -121,15 +121,14 @@ def test_a_budget_counts_games_that_failed(serve, buy) -> None:
 
 def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directory, split) -> None:
     endpoint = serve(guesser(split.test[0]))
-    Path("words.txt").write_text(f"{split.train[0]}\n{split.test[0].upper()}\n")
-    for arguments in (("--split", "test"), ("--split", "all"), ("--words-file", "words.txt")):
+    for arguments in (("--split", "test"), ("--split", "all")):
         code, _, err = buy(endpoint, *arguments)
         assert code == 2
         assert "--allow-test-secrets" in err
     assert not endpoint.requests
     assert not Path("t.jsonl").exists()
-    assert buy(endpoint, "--words-file", "words.txt", "--allow-test-secrets")[0] == 0
-    assert {row["secret"] for row in rows(Path("t.jsonl"))} == {split.train[0], split.test[0]}
+    assert buy(endpoint, "--split", "test", "--max-secrets", 1, "--allow-test-secrets")[0] == 0
+    assert {row["secret"] for row in rows(Path("t.jsonl"))} == {split.test[0]}
     _, out, _ = cli("dataset", "t.jsonl", "--out", "set", "--words", word_directory, "--json")
     assert json.loads(out)["rejected"]["test_secret"] == 1
     assert json.loads(out)["rows"]["sft_train"] == 0
@@ -139,11 +138,9 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
     ("arguments", "named"),
     [
         (["--model", "solver"], "--model solver"),
-        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file"),
         (["--provider", "grok"], "'grok'"),
         (["--provider", "together"], "TOGETHER_API_KEY"),
         (["--provider", "http://127.0.0.1:9/v1"], "no response from"),
-        (["--words-file", "odd.txt"], "not in word list"),
         (["--budget-money", 1], "price_in"),
         (["--num-games", 5], "num_games is a setting of --teacher solver"),
         (["--teacher", "solver"], "provider is a setting of --teacher openai"),
@@ -152,7 +149,6 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
 )
 def test_a_wrong_input_is_one_line_before_anything_is_asked(arguments, named, serve, buy, monkeypatch) -> None:
     monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
-    Path("odd.txt").write_text("klingon\n")
     Path("diary").write_text("dear diary")
     endpoint = serve(guesser())
     code, out, err = buy(endpoint, *arguments)

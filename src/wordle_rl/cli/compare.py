@@ -53,7 +53,14 @@ def compare(
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
     evaluations = [Evaluation.load(path) for path in runs]
-    controls = [found for path in control for found in controls_at(path) if found.constrain == evaluations[0].constrain]
+    first = evaluations[0]
+    controls = [
+        found
+        for path in control
+        for found in controls_at(path)
+        if found.constrain == first.constrain
+        and (found.conditions.temperature or 0) == (first.conditions.temperature or 0)
+    ]
     own = [evaluation.name for evaluation in evaluations]
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]

@@ -21,7 +21,6 @@ from wordle_rl.config import (
     EngineName,
     GameSettings,
     PatienceSettings,
-    PrefixChoice,
     SamplingSettings,
     Section,
     WordSettings,
@@ -50,7 +49,6 @@ from wordle_rl.evaluate.records import (
     Figures,
     RewardFigures,
     check_table,
-    commonest_guesses,
     measure,
     occurrences,
     reward_figures,
@@ -66,7 +64,7 @@ from wordle_rl.policy.scripted import PLAYER_NAMES, RANDOM_PLAYERS, is_own_playe
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
-from wordle_rl.report.terminal import guesses_line, reward_table
+from wordle_rl.report.terminal import reward_table
 from wordle_rl.reward import named_schedule
 from wordle_rl.runs import STEPS, is_run, trained_model
 from wordle_rl.runs.store import repaired
@@ -105,9 +103,8 @@ class EvalRequest(Section):
     games_per_secret: int = Field(1, ge=1)
     """Games per secret. More games give more power to compare players that sample."""
     prefix_turns: int = Field(0, ge=0)
-    """Begin each game on a board with 0 to this many earlier turns. Figures are shown by their number."""
-    prefix_choice: PrefixChoice = "consistent"
-    """Earlier guesses of --prefix-turns: answers that fit all marks before them, or `random` ones, as in training."""
+    """Begin each game on a board with 0 to this many earlier turns: answers that fit all marks before them. Figures are
+    shown by their number."""
     temperature: float | None = 0.0
     """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
     models require."""
@@ -126,8 +123,6 @@ class EvalRequest(Section):
     """Do not measure regret against the solver."""
     reward: str | None = None
     """Also score the games with this reward preset, and show mean, range, fraction below zero and histogram."""
-    top_guesses: int = 5
-    """Number of most frequent guesses to show."""
     reading: Literal["strict", "lenient"] = "strict"
     """`lenient` accepts any text around a tagged guess, and shows malformed turns by both readings. For models not
     trained here; results are quoted for `strict`."""
@@ -167,8 +162,6 @@ class EvalRequest(Section):
                 f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
                 "sample with --temperature above 0",
             )
-        if self.prefix_choice != "consistent" and not self.prefix_turns:
-            raise ConfigError("--prefix-choice needs --prefix-turns, usually 4")
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
 
@@ -226,13 +219,11 @@ class EvalRequest(Section):
             return None
         if self.prefix_turns >= rules.max_turns:
             raise ConfigError(f"--prefix-turns {self.prefix_turns} leaves no turn of {rules.max_turns}; lower it")
-        return prefix_boards(
-            secrets, solver, self.prefix_turns, self.prefix_choice, self.seed, hard_mode=rules.hard_mode
-        )
+        return prefix_boards(secrets, solver, self.prefix_turns, self.seed)
 
     def conditions(self, prompter: Prompter) -> EvalConditions:
         """Return the prompting and sampling conditions that the evaluation records."""
-        boards = f"0 to {self.prefix_turns} {self.prefix_choice} turns, seed {self.seed}" if self.prefix_turns else None
+        boards = f"0 to {self.prefix_turns} consistent turns, seed {self.seed}" if self.prefix_turns else None
         seed = self.seed if self.draws else None
         worded = replace(EvalConditions.of(prompter), boards=boards, seed=seed)
         if self.player in PLAYER_NAMES or is_own_player(self.player):
@@ -501,7 +492,6 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, engli
     by_turns: dict[str, Figures] = {}
     if evaluation.conditions.boards is not None:
         by_turns = {f"{n}": measure(found, turns) for n, found in by_earlier_turns(evaluation.records).items()}
-    guesses = commonest_guesses(evaluation.records, asked.top_guesses)
     rewards = _rewards(asked, evaluation, split)
     if asked.as_json:
         shown = {part: asdict(found) for part, found in figures.items()}
@@ -515,7 +505,6 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, engli
             told["reward"] = {name: asdict(found) for name, found in rewards.items()}
         if english is not None:
             told["english"] = asdict(english)
-        told["commonest_guesses"] = [asdict(guess) for guess in guesses]
         console.print_json({"player": evaluation.player, "split": part, "constrain": evaluation.constrain, **told})
         return
     console.out.print(terminal.results_table({evaluation.label: figures}, title=_title(evaluation)))
@@ -525,8 +514,6 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, engli
         )
     if rewards:
         console.out.print(reward_table(rewards))
-    if guesses:
-        console.out.print(guesses_line(guesses))
     if english is not None:
         console.out.print(f"English: {english}")
     if line := power_line(figures):

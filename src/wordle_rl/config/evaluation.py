@@ -20,9 +20,6 @@ Constrain = Literal["none", "words"]
 Variant = Literal["greedy", "constrained", "sampled"]
 """How a run evaluates a model: greedy, with guesses limited to listed words, or sampled at temperature 1."""
 
-PrefixChoice = Literal["consistent", "random"]
-"""Earlier guesses on a board: answers that fit all marks before them, or any answers."""
-
 
 class EvalSettings(Section):
     """Evaluation in a run."""

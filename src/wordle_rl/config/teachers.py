@@ -131,8 +131,6 @@ class LLMTeacherSettings(Section):
     """Model name at the endpoint. `ALIAS=MODEL` requests MODEL and stores ALIAS as the teacher's name."""
     split: SplitName = "train"
     """Part of the split whose secrets to play."""
-    words_file: Path | None = None
-    """Play the words of this file instead, one per line."""
     max_secrets: int = Field(0, ge=0)
     """Play at most this many secrets. 0: all."""
     games_per_word: Count = Field(1, ge=1)

@@ -126,6 +126,7 @@ def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
         if role not in _ROLES or not isinstance(content, str):
             raise OddRowError("unreadable_messages")
         messages.append(Message(role=role, content=_ENDS.sub("", content) if role == "assistant" else content))
+    # A codec can only append: after the opening, replies and user messages must alternate.
     talk = messages[1:] if messages and messages[0]["role"] == "system" else messages
     if not talk or len(talk) % 2 or any(m["role"] != ("user", "assistant")[i % 2] for i, m in enumerate(talk)):
         raise OddRowError("unreadable_messages")

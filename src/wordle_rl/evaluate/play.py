@@ -109,9 +109,6 @@ def evaluate(
     Args:
         planned: The evaluation without its games.
         secrets: The words to find, in any order; repeats are played again.
-        words: The word list.
-        prompter: Wording and rules.
-        sampler: The player.
         solver: Measures regret, if given. Games that share turns share the work, so thousands of games from one
             opener take seconds. Every further opener takes about half a second on the default list.
         regret_games: Measure regret in this many games, evenly spaced in `secrets`. None: in all. For players that
@@ -120,9 +117,6 @@ def evaluate(
         journal: Stores games as they end. Games it already holds are not played again.
         drawn: True if the player samples. Its games are then stored by whole batches. Games that end first are mostly
             quick wins; storing them while the rest is sampled again would bias the figures in the player's favour.
-        on_finished: Called with the record of each newly played game.
-        prefixes: Prefix guesses of each secret's game, if any.
-        scorer: Gives each game its reward, if given.
     """
     if not secrets:
         raise EvaluationError("no secrets to play; give at least one")
@@ -153,6 +147,7 @@ def evaluate(
         # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.
         longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
         size = min(size, room_for(longest))
+    # Batches follow the order of the secrets, so a stopped evaluation has finished the first ones.
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
         starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
         play(starts, words, prompter, sampler, on_finished=partial(finish, batch))

@@ -85,9 +85,7 @@ class Figures:
 
     Attributes:
         num_games: Games won or lost, without errors.
-        win_rate_low: Lower end of its 95 % Wilson interval. Repeated games of a secret form a cluster (see
-            `clustered_wilson_interval`).
-        mean_guesses_on_wins: Mean turns used, over won games.
+        win_rate_low: Lower end of its 95 % Wilson interval, see `clustered_wilson_interval`.
         mean_guesses_with_losses: Mean turns used; a loss counts as one more than the game has turns (7 of 6).
         invalid_rate: Fraction of turns with a readable guess that was not scored: unlisted, of the wrong length, or
             against hard mode.
@@ -96,7 +94,6 @@ class Figures:
         malformed_rate: Fraction of turns without a readable guess.
         strictly_malformed_rate: The same by the strict reading, if replies were read leniently.
         mean_regret: Expected guesses lost per turn, over turns where it was measured.
-        num_errors: Games that could not be finished.
         guess_distribution: Won games by turns used, from "1", and "loss".
         pass_at: If each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
             games is won, with the ends of its 95 % interval for secrets like these.
@@ -148,7 +145,6 @@ class Evaluation:
         name: Name in tables: `sft`, `grpo`, `solver`.
         player: Identity: a model directory, an endpoint's model, a built-in player.
         parts: Parts of the split that were played, e.g. `("held_out",)`; empty for other secrets.
-        records: The games, in the order of the secrets.
         constrain: Limit on the player's tokens. Figures of limited and free play never mix.
         control: What it controls for; None if it is no control.
     """
@@ -239,6 +235,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     wins, num_games = won_in.total(), len(played)
     losses = num_games - wins
     guesses_on_wins = sum(used * count for used, count in won_in.items())
+    # By secret, since games of one secret are no independent observations.
     games_of = Counter(record.secret for record in played)
     wins_of = Counter(record.secret for record in played if record.won)
     low, high = (
@@ -329,15 +326,6 @@ class RewardFigures:
     bin_counts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class GuessCount:
-    """A word, how often it was guessed, and the fraction of games in which it was guessed."""
-
-    word: str
-    times: int
-    games_fraction: float
-
-
 def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures | None:
     """Summarise the games' rewards; None if no game has one."""
     rewards = [record.reward for record in records if record.reward is not None]
@@ -355,15 +343,6 @@ def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures 
         bin_edges=tuple(edges.tolist()),
         bin_counts=tuple(counts.tolist()),
     )
-
-
-def commonest_guesses(records: Sequence[GameRecord], count: int) -> list[GuessCount]:
-    """Return the most frequent guesses, without prefix guesses; ties in alphabetical order."""
-    played = [record for record in records if not record.failed]
-    times = Counter(turn.guess for record in played for turn in record.own_turns if turn.guess is not None)
-    games = Counter(word for record in played for word in {turn.guess for turn in record.own_turns})
-    first = sorted(times.items(), key=lambda item: (-item[1], item[0]))[:count]
-    return [GuessCount(word, times[word], games[word] / len(played)) for word, _ in first]
 
 
 # --- tables for spreadsheets --------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     for game in games:
         board: list[tuple[str, str]] = []
         for message in game.get("messages", ()):
-            complete = False
+            complete = False  # a conversation in words of its own: its boards cannot be compared
             named.update(wanted.intersection(words_of_text(message.get("content", ""))))
         if game.get("secret") in wanted:
             named.add(str(game["secret"]))
@@ -154,6 +154,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
             guess = turn.get("guess") or ""
             if guess in wanted:
                 named.add(guess)
+                # The label stands on the board before the turn, so it is added before the board grows.
                 if turn.get("taught", not turn.get("given", False)):
                     labels.add((tuple(board), guess))
             for other in wanted.intersection(turn.get("others", ())):

@@ -146,7 +146,7 @@ class Prompter:
         object.__setattr__(self, "style", style_named(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
-        if self.style is Style.SPELLED:
+        if self.style is Style.SPELLED:  # letters and spaces alone leave no sign that could end a thought
             if self.thinking is Thinking.REQUIRED:
                 raise ValueError('style "spelled" has no form for thinking: set thinking to "off"')
             object.__setattr__(self, "thinking", Thinking.OFF)

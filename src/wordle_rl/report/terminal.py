@@ -21,7 +21,6 @@ from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     STRICT_CONSTRAINED_PART,
     Figures,
-    GuessCount,
     RewardFigures,
     is_sampled_part,
     sampled_part,
@@ -309,17 +308,6 @@ _REWARD_ROWS: tuple[tuple[str, Callable[[RewardFigures], str]], ...] = (
     ("highest", lambda r: number_text(r.highest)),
     ("below zero, %", lambda r: percent_text(r.below_zero)),
 )
-
-
-def guesses_line(guesses: Sequence[GuessCount]) -> str:
-    """List the most frequent guesses with their number and the fraction of games.
-
-    Examples:
-        >>> guesses_line([GuessCount("salet", 9, 0.9), GuessCount("think", 6, 0.2)])
-        'commonest guesses, and in how many games: salet 9 (90.0 %), think 6 (20.0 %)'
-    """
-    shown = [f"{guess.word} {guess.times} ({percent_text(guess.games_fraction)} %)" for guess in guesses]
-    return f"commonest guesses, and in how many games: {', '.join(shown)}"
 
 
 def verbose_lines(

@@ -80,7 +80,7 @@ def _chunk_of(
     start: int,
     max_turns: int,
 ) -> Iterator[GameRecord]:
-    # A chunk depends on no other chunk, so a run can resume at any of them.
+    # A chunk depends on no other chunk, so a run can resume at any of them. Each draws from streams of its own.
     drawn = list(secrets[start : start + _CHUNK])
     slips = random.Random(f"slips {seed} {start}")
     if not settings.pseudo_secrets:

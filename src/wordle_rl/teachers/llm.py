@@ -266,16 +266,8 @@ class Collected(NamedTuple):
     num_missing: int
 
 
-def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) -> list[str]:
-    """Return the secrets to play, each once: a part of the split, or the words of a file."""
-    secrets = list(split.named(settings.split))
-    if settings.words_file is not None:
-        if settings.split != LLMTeacherSettings.model_fields["split"].default:
-            raise ConfigError(
-                f"--split {settings.split} and --words-file both choose the secrets; leave out one of them"
-            )
-        secrets = _words_in(settings.words_file, words)
-    secrets = secrets[: settings.max_secrets] if settings.max_secrets else secrets
+def _choose_secrets(split: Split, settings: LLMTeacherSettings) -> list[str]:
+    secrets = list(split.named(settings.split))[: settings.max_secrets or None]
     test = set(split.test)
     if not settings.allow_test_secrets and (among := [secret for secret in secrets if secret in test]):
         raise ConfigError(
@@ -283,21 +275,6 @@ def choose_secrets(words: WordList, split: Split, settings: LLMTeacherSettings) 
             "trained on; choose others, or pass --allow-test-secrets if you only look at the games"
         )
     return secrets
-
-
-def _words_in(path: Path, words: WordList) -> list[str]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split()
-    except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not a text file; write one word per line") from None
-    found = list(dict.fromkeys(line.lower() for line in lines))
-    if not found:
-        raise ConfigError(f"{path} has no words; write one word per line")
-    if missing := [word for word in found if word not in words]:
-        raise ConfigError(
-            f"{path}: {missing[0]!r} is not in word list {words.name!r} ({len(missing)} such words); remove them"
-        )
-    return found
 
 
 def collect(
@@ -319,7 +296,7 @@ def collect(
     teacher_name, served = served_name(settings.model)
     if teacher_name == "solver":
         raise ConfigError("games of --model solver would pass for the solver teacher's; serve it under another name")
-    secrets = choose_secrets(words, split, settings)
+    secrets = _choose_secrets(split, settings)
     endpoint = find_endpoint(settings.provider or "local", Path.cwd())
     with closing(Store(path, begins=b'{"secret":')) as store:
         if store.num_bytes_cut:
