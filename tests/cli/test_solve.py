@@ -1,4 +1,4 @@
-"""Laws of `solve --entropies`: every listed guess once, figures as by counting, nothing else written over."""
+"""Laws of `solve`: the entropy table is as by counting, and the printed tree finds every secret."""
 
 import csv
 import math
@@ -28,3 +28,22 @@ def test_the_entropy_table_agrees_with_counting_marks(cli, word_directory: Path,
             sum(p * size for p, size in zip(parts, sizes, strict=True))
         )
         assert int(row["largest_class"]) == max(sizes)
+
+
+def test_the_printed_tree_finds_every_secret_by_its_marks(cli, word_directory: Path) -> None:
+    code, out, _ = cli("solve", "--words", word_directory, "--tree")
+    assert code == 0
+    root: dict[str, tuple[str, dict]] = {}  # marks -> the guess to make, and its branches
+    open_branches = [root]
+    for line in out.split("\n\n")[0].splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        marks, _, guess = f" {line.strip()}".rpartition(" ")
+        del open_branches[depth + 1 :]
+        open_branches[depth][marks.strip()] = (guess, {})
+        open_branches.append(open_branches[depth][marks.strip()][1])
+    for secret in load_words(str(word_directory)).answers:
+        guess, branches = root[""]
+        for _ in range(5):
+            if guess != secret:
+                guess, branches = branches[score_guess(secret, guess)]
+        assert guess == secret

@@ -75,23 +75,25 @@ def play(
         return
     # None leaves a model the dictionary and the mode of its training.
     game = game_for(player, {"dictionary": dictionary, "hard_mode": hard_mode or None})
-    who = make_player(
-        player,
-        found,
-        game,
-        sampling,
-        solver=Solver(found),
-        base_url=base_url,
-        endpoint_default_sampling=temperature is None,
-        seed=seed,
-        constrained=constrain == "words",
-    )
+    with console.messages.status(f"{player} gets ready…"):
+        who = make_player(
+            player,
+            found,
+            game,
+            sampling,
+            solver=Solver(found),
+            base_url=base_url,
+            endpoint_default_sampling=temperature is None,
+            seed=seed,
+            constrained=constrain == "words",
+        )
     rubric = named_schedule(reward).rubric() if verbose else None
     _watch(who, chosen, found, rubric, reward)
 
 
 def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, preset: str) -> None:
-    trajectory = play_games([InitialState(secret)], words, who.prompter, who.sampler)[0]
+    with console.messages.status(f"{who.label} plays…"):
+        trajectory = play_games([InitialState(secret)], words, who.prompter, who.sampler)[0]
     if trajectory.error is not None:
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
     if rubric is not None:

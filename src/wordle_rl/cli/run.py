@@ -61,8 +61,9 @@ def run_chain(
     private: bool = False,
 ) -> None:
     """Run the chain, then print figures, two games and the path of the report."""
-    from wordle_rl.pipeline import HubPusher, Pipeline
-    from wordle_rl.runs.distributed import is_first
+    with console.messages.status("loading torch…"):  # takes seconds
+        from wordle_rl.pipeline import HubPusher, Pipeline
+        from wordle_rl.runs.distributed import is_first
 
     pusher = None
     if push_to is not None and is_first():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os.path
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Words
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate.records import write_rows
-from wordle_rl.solver import Solver
+from wordle_rl.game import score_guess
+from wordle_rl.solver import Solver, Tree
 from wordle_rl.words import WordList, WordListError, import_words, load_words
 from wordle_rl.words.split import split_secrets
 
@@ -33,7 +36,7 @@ def solve(
 
     Args:
         opener: First guess of the tree. Default: the best one found.
-        tree: Build the whole tree and print its totals.
+        tree: Print the whole tree, a line per guess under the marks that lead to it, then its totals.
         secret: Show the tree's guesses for this secret.
         top: Number of openers to list. 0: only describe the list.
         entropies: Also write every listed guess as an opener to this CSV file, most informative first: its expected
@@ -50,7 +53,9 @@ def solve(
     if tree or secret is not None or opener:
         if entropies is not None:
             raise ConfigError("--entropies is for the openers; drop --tree, --secret and --opener")
-        _show_tree(solver, opener, secret, as_json)
+        with console.messages.status("solving…"):
+            grown = solver.tree(opener)
+        _show_tree(grown, found.name, secret, as_json, whole=tree)
         return
     if entropies is not None:
         scored_all = solver.best_openers(len(solver.words.guesses))
@@ -102,9 +107,30 @@ def _facts(found: WordList) -> dict[str, Any]:
     }
 
 
-def _show_tree(solver: Solver, opener: str | None, secret: str | None, as_json: bool) -> None:
-    tree = solver.tree(opener)
-    summary: dict[str, Any] = {"words": solver.words.name, **tree.summary()}
+def _show_tree(tree: Tree, words: str, secret: str | None, as_json: bool, *, whole: bool) -> None:
+    summary: dict[str, Any] = {"words": words, **tree.summary()}
     if secret is not None:
         summary["path"] = list(tree.paths[secret])
-    console.show(summary, (f"{name:<15} {value}" for name, value in summary.items()), as_json)
+    if as_json:
+        console.print_json(summary)
+        return
+    if whole:
+        console.out.print("\n".join(_branches(tree)) + "\n")
+    told = summary | {"mean_guesses": f"{tree.total_guesses / len(tree.paths):.3f}"}
+    told["distribution"] = ", ".join(f"{count:,} in {turn}" for turn, count in enumerate(summary["distribution"], 1))
+    if secret is not None:
+        told["path"] = ", ".join(tree.paths[secret])
+    for name, value in told.items():
+        console.out.print(f"{name.replace('_', ' '):<15} {value}")
+
+
+def _branches(tree: Tree) -> Iterator[str]:
+    nodes = []
+    for secret, guesses in tree.paths.items():
+        marks = ["", *(f"{score_guess(secret, guess)} " for guess in guesses)]
+        nodes.append([f"{marks[turn]}{guess}" for turn, guess in enumerate(guesses)])
+    before: list[str] = []
+    for path in sorted(nodes):
+        shared = len(os.path.commonprefix([before, path]))  # noqa: RUF071  # of lists of guesses
+        yield from (f"{'  ' * turn}{path[turn]}" for turn in range(shared, len(path)))
+        before = path
