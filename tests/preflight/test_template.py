@@ -25,15 +25,6 @@ def test_published_families_pass(name: str, style: Style, shape: Shape, small_wo
     assert levels(notes) == (["note"] if FAMILIES[name].eos != FAMILIES[name].end else [])
 
 
-def test_the_sample_game_is_a_game_by_the_rules(small_words) -> None:
-    game = sample_game(small_words, Prompter())
-    assert [message["role"] for message in game] == ["system", *["user", "assistant"] * 3]
-    for message in game[2::2]:
-        assert Prompter(thinking=Thinking.REQUIRED).parse(message["content"]).word in small_words
-    alone = sample_game(small_words, Prompter(shape=Shape.STATE))
-    assert [message["role"] for message in alone] == ["system", "user", "assistant"]
-
-
 @pytest.mark.parametrize(
     ("name", "variables", "thinking", "found"),
     [
