@@ -171,14 +171,3 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     assert audit(directory).clean
     assert find_model(directory) == directory / name
     assert f"{ALGORITHM_NAMES[name]} minus SFT" in (directory / "report.html").read_text()
-
-
-def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    (run / "notes.txt").write_text("mine")
-    pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, overwrite=True)
-    pipeline("traces")
-    made = {"config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
-    assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
-    assert (run / "notes.txt").read_text() == "mine"

@@ -39,15 +39,6 @@ def test_every_template_that_trl_has_is_read(name: str, small_words) -> None:
     assert codec.rendered_ids(game[:-1]) == ids[: len(codec.rendered_ids(game[:-1]))], "what a server would render"
 
 
-def test_the_sample_game_is_a_game_by_the_rules(small_words) -> None:
-    game = sample_game(small_words, Prompter())
-    assert [message["role"] for message in game] == ["system", *["user", "assistant"] * 3]
-    for message in game[2::2]:
-        assert Prompter(thinking=Thinking.REQUIRED).parse(message["content"]).word in small_words
-    alone = sample_game(small_words, Prompter(shape=Shape.STATE))
-    assert [message["role"] for message in alone] == ["system", "user", "assistant"]
-
-
 @pytest.mark.parametrize(
     ("name", "variables", "thinking", "found"),
     [
