@@ -329,6 +329,7 @@ def evaluate_checkpoints(asked: EvalRequest) -> None:
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
     """Play the secrets, keep the games and show the figures."""
+    # Everything that can be refused is refused before the first game, which may cost money.
     asked.refuse_contradictions()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
     settings = asked.word_settings

@@ -117,6 +117,7 @@ def check_before_run(
     ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
         import wordle_rl.policy.loading  # noqa: F401 - fails now, not after the teacher's games, if a package is missing
+    # A resumed run trains on from its own SFT model, and draws from the boards that it kept when it began.
     begins = config.model if "sft" in ahead else config.start_settings(directory)
     boards = config.rl.starts.file
     if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():

@@ -245,6 +245,7 @@ def findings_of(plan: Plan) -> list[Finding]:
     """Return the findings of all checks, each message once."""
     found: dict[str, Finding] = {}
     for check in CHECKS:
+        # An error of one check must not hide what the others find, or you would mend one line a call.
         try:
             for finding in check(plan) or ():
                 found.setdefault(finding.message, finding)
@@ -401,7 +402,7 @@ _OWN_TEACHER_GAMES = 16
 
 def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Example]:
     """Encode a few teacher games as sequences to train on."""
-    context = context.for_training
+    context = context.for_training  # a strict word is no answer to a teacher
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[GameRecord]
     if settings.file is not None:

@@ -228,7 +228,7 @@ def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord])
 
 def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[RenderableType]:
     def apart(game: SharedGame) -> int:
-        used = [guesses or 99 for guesses in game.guesses]
+        used = [guesses or 99 for guesses in game.guesses]  # a loss is further from any win than two wins can be
         return max(used) - min(used)
 
     rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))

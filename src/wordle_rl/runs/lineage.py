@@ -194,7 +194,7 @@ def audit(directory: Path) -> Audit:
     split = config.words.split_of(words)
     never_trained = split.never_trained
     counts: Counter[str] = Counter()
-    leaks: dict[tuple[str, str], None] = {}
+    leaks: dict[tuple[str, str], None] = {}  # each word once a file, in the order of the records
     for name, secret in _training_secrets(directory, frozenset(split.val)):
         counts[name] += 1
         if secret in never_trained:
