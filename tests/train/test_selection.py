@@ -1,5 +1,7 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
+import os
+import signal
 from contextlib import contextmanager
 from functools import partial
 
@@ -7,7 +9,6 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from checkpoint_choice import Choosing
 from contexts import context_for
 from grpo_training import SETTINGS, train_fixture, update  # noqa: F401  # a fixture
 from reward_games import SOLVER
@@ -24,6 +25,8 @@ from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoint_selection import BestWeights, Validated, Validation
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.starts import GameSetup
+
+THIRDS = (1 / 3, 2 / 3, 1.0)
 
 
 def fill(model: torch.nn.Module, value: float) -> None:
@@ -151,6 +154,32 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(train, split, tmp_pa
     rubric = SETTINGS.reward.schedule().rubric()
     assert all(set(turn["components"]) == set(rubric.effective_weights) for row in shown for turn in row["turns"])
     assert all(row["reward"] == pytest.approx(sum(t["reward"] for t in row["turns"]), abs=1e-3) for row in shown)
+
+
+class Choosing:
+    """Two steps of GRPO with a validation after each and two blends; Ctrl-C within one of its validations.
+
+    `pressing` says how often Ctrl-C is pressed in which validation, counted from 0.
+    """
+
+    def __init__(self, training, split, monkeypatch) -> None:
+        self.training, self.split = training, split
+        self.played, self.pressing = 0, {}
+        validate = Validation.__call__
+
+        def listen(validation, step, alpha, number):
+            for _ in range(self.pressing.get(self.played, 0)):
+                os.kill(os.getpid(), signal.SIGINT)
+            self.played += 1
+            return validate(validation, step, alpha, number)
+
+        monkeypatch.setattr(Validation, "__call__", listen)
+
+    def __call__(self, directory, model=None, pressing=None, **changes):
+        settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "interpolation_alphas": THIRDS, **changes})
+        self.played, self.pressing = 0, pressing or {}
+        setup = self.training.setup(secrets=self.split.train, validation=self.split.val)
+        return self.training(directory, settings, model=model, setup=setup)
 
 
 @pytest.fixture

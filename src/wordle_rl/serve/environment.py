@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any, TypeVar
+from typing import Any
 
 from openenv.core.env_server.interfaces import Environment
-from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
+from openenv.core.env_server.types import EnvironmentMetadata
 from openenv.core.rubrics import Rubric as OpenEnvRubric
 
 import wordle_rl
 from wordle_rl.reward import Rubric, TurnRewards
-from wordle_rl.serve.openenv_client import ResetOptions, WordleAction, WordleObservation, WordleState
+from wordle_rl.serve.openenv_client import (
+    ActionT,
+    ObservationT,
+    ResetOptions,
+    StateT,
+    WordleAction,
+    WordleObservation,
+    WordleState,
+)
 from wordle_rl.serve.protocol import Reason, Refusal, checked
 from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import NewGame, ServedGames, WordTasks
-
-ActionT = TypeVar("ActionT", bound=Action)
-ObservationT = TypeVar("ObservationT", bound=Observation)
-StateT = TypeVar("StateT", bound=State)
 
 NAME = "wordle_rl"
 """Name of the environment in OpenEnv's routes."""

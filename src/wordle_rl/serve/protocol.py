@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.serialization import serialize_observation
-from openenv.core.env_server.types import Action, Observation, WSErrorCode
+from openenv.core.env_server.types import Observation, WSErrorCode
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
-from wordle_rl.serve.openenv_client import ResetOptions
+from wordle_rl.serve.openenv_client import ActionT, ResetOptions
 
 if TYPE_CHECKING:
     from wordle_rl.serve.sessions import Metrics
@@ -90,7 +90,6 @@ class Refusal(Exception):
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-ActionT = TypeVar("ActionT", bound=Action)
 
 
 def checked(kind: type[ModelT], values: dict[str, Any]) -> ModelT:

@@ -10,8 +10,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from openenv.core.client_types import StepResult
-from openenv.core.env_client import EnvClient
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 from openenv.core.rubrics import Rubric
 from pydantic import BaseModel, Field
@@ -22,6 +20,7 @@ from wordle_rl.game import Turn
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.textarena_texts import ENV_ID
 from wordle_rl.serve.environment import GameSession, Leaf
+from wordle_rl.serve.openenv_client import MessageClient
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import ServedGames
@@ -34,7 +33,6 @@ class TextArenaMessage(BaseModel):
     """Number of the sender; -1 is the game."""
     content: str
     category: str
-    """`MESSAGE`."""
 
 
 class TextArenaAction(Action):
@@ -50,11 +48,9 @@ class TextArenaObservation(Observation):
     prompt: str
     """The opening before the first turn, `Wordle-v0` afterwards."""
     messages: list[TextArenaMessage] = Field(default_factory=list)
-    """The history so far."""
     current_player_id: int = 0
     """Always 0: there is one player."""
     legal_players: list[int] = Field(default_factory=list)
-    """Always the one player."""
     info: dict[str, Any] = Field(default_factory=dict)
     """Always empty; the rubric of the environment has the components of the reward."""
 
@@ -63,15 +59,10 @@ class TextArenaState(State):
     """State of the session."""
 
     env_id: str
-    """`Wordle-v0`."""
     num_players: int
-    """Always 1."""
     max_turns: int | None = None
-    """Guesses a game has."""
     turn: int = 0
-    """Guesses used."""
     last_reward: float = 0.0
-    """Reward of the last step."""
     last_info: dict[str, Any] = Field(default_factory=dict)
     """Reason why the game ended, once it has."""
     raw_state: dict[str, Any] = Field(default_factory=dict)
@@ -248,20 +239,11 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         )
 
 
-class TextArenaEnv(EnvClient[TextArenaAction, TextArenaObservation, TextArenaState]):
+class TextArenaEnv(MessageClient[TextArenaAction, TextArenaObservation, TextArenaState]):
     """One session on a server of the TextArena protocol, ours or openenv's.
 
     `TextArenaEnv(base_url=...)` is asynchronous; `.sync()` returns a synchronous one. A client plays one game at a
     time; `new_session()` opens another.
     """
 
-    def _step_payload(self, action: TextArenaAction) -> dict[str, Any]:
-        return {"message": action.message}
-
-    def _parse_result(self, payload: dict[str, Any]) -> StepResult[TextArenaObservation]:
-        observed = {**payload["observation"], "reward": payload.get("reward"), "done": payload.get("done", False)}
-        observation = TextArenaObservation.model_validate(observed)
-        return StepResult(observation=observation, reward=observation.reward, done=observation.done)
-
-    def _parse_state(self, payload: dict[str, Any]) -> TextArenaState:
-        return TextArenaState.model_validate(payload)
+    types = TextArenaObservation, TextArenaState
