@@ -8,7 +8,9 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chat_families import family_config, family_tokenizer
+from rich.console import Console
 from safetensors.torch import load_file, save_file
+from training_fixtures import rows, write_config
 from transformers import (
     AutoModelForCausalLM,
     Gemma3Config,
@@ -20,7 +22,8 @@ from transformers import (
     Qwen2_5_VLConfig,
 )
 
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
+from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.preflight.memory import Work, estimate
 
@@ -121,6 +124,30 @@ def test_what_is_counted_is_what_is_loaded(lora: LoraSettings, published: Path) 
     adapters = sum(parameter.nbytes for _, parameter in trained) if lora.rank else 0
     assert estimate(numbers, Work(0, 10, 4)).weights - adapters < 2 * stored
     assert load_codec(settings)[1] == 4096
+
+
+def run_of(tmp_path: Path, word_directory: Path, model: Path, **changes: str) -> Pipeline:
+    small = {
+        "traces__num_games": "48", "sft__batch_size": "8", "model__max_length": "1024", "eval__max_games": "3",
+        "max_completion_tokens": "24", "grpo__steps": "1",
+        "model__path": json.dumps(str(model)), "model__dtype": '"auto"',
+    }  # fmt: skip
+    config = load_config(write_config(tmp_path / "gemma.toml", word_directory, **{**small, **changes}))
+    return Pipeline(config, tmp_path / "run", Console(quiet=True))
+
+
+def test_it_goes_through_sft_grpo_and_evaluation(published: Path, word_directory: Path, tmp_path: Path) -> None:
+    """With a KL penalty too, whose reference is the text part as SFT left it."""
+    results = run_of(tmp_path, word_directory, published, grpo__beta="0.1")()
+    assert results is not None
+    assert [row["kl"] for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"] == [
+        pytest.approx(0, abs=1e-3)
+    ]
+    for name in ("sft", "grpo"):
+        assert results[name]["held_out"]["num_games"] == 3
+        stored = load_file(tmp_path / "run" / name / "model.safetensors")
+        assert not [weight for weight in stored if not weight.startswith("model.")]
+        assert json.loads((tmp_path / "run" / name / "config.json").read_text())["model_type"] == "gemma3_text"
 
 
 @torch.no_grad()
