@@ -5,10 +5,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from reward_games import ANSWERS, SOLVER, WORDS
+from reward_games import ANSWERS, SIX_TURNS, SOLVER, WORDS
 
 from wordle_rl.config import load_config
-from wordle_rl.env import WordleEnv
+from wordle_rl.env import StopReason, WordleEnv
+from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.reward.attack import (
@@ -16,6 +17,8 @@ from wordle_rl.reward.attack import (
     REPLIES,
     Effort,
     Gameability,
+    Move,
+    Policy,
     Search,
     View,
     attack,
@@ -103,3 +106,14 @@ def test_no_way_to_choose_names_the_secret(choice: str) -> None:
             assert word in WORDS
             assert word != secret
             env.step(Prompter().reply(word))
+
+
+@pytest.mark.parametrize("dictionary", Dictionary)
+def test_no_adversary_wins_under_any_dictionary(dictionary: Dictionary) -> None:
+    rules = Rules(dictionary=dictionary)
+    search = Search(PRESETS["sparse"], SOLVER, Prompter(rules=rules), random.Random(0))
+    for move in (Move(reply, choice) for reply in REPLIES for choice in CHOICES):
+        transcript = search.play(Policy((move,)), "crane")
+        assert transcript.stop_reason is StopReason.OUT_OF_TURNS, move
+        assert transcript.turns_used == SIX_TURNS.max_turns
+        assert len(transcript.turns) <= rules.max_replies

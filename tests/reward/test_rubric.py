@@ -16,9 +16,11 @@ from reward_games import (
     wins,
 )
 
-from wordle_rl.env import Transcript
+from wordle_rl.env import StopReason, Transcript
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.reward import COMPONENTS, PRESETS, Rubric
+from wordle_rl.solver import Solver
+from wordle_rl.words import WordList
 
 TOLERANCE = 1e-9
 COSTS = ("regret", "quick_regret", "repeat", "overlong", "rule_break")
@@ -126,6 +128,21 @@ def test_overlong_rises_from_free_to_full_and_a_cut_reply_pays_in_full() -> None
     assert value("overlong", play("crane", rambling, rules=one_turn, num_tokens=None)) == pytest.approx(0.5, abs=0.01)
 
 
+@pytest.mark.parametrize("name", [*sorted(set(PRESETS) - {"sparse"}), "repeat alone"])
+def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
+    family = WordList(
+        "family", tuple(f"{letter}ills" for letter in "bfhkmpt"), tuple(f"{letter}ills" for letter in "bfhkmpt")
+    )
+    solver = Solver(family)
+    rubric = PRESETS.get(name) or Rubric({"repeat": -1.0})
+    repeated = play("mills", *["bills"] * 6, words=family)
+    varied = play("mills", "bills", "fills", "hills", "kills", "pills", "tills", words=family)
+    assert honest(repeated)
+    assert honest(varied)
+    assert math.fsum(COMPONENTS["consistency"].compute(varied, solver)) == pytest.approx(1.0)
+    assert rubric.score(repeated, solver).total < rubric.score(varied, solver).total - 0.1
+
+
 SIX_DIFFERENT = st.lists(st.sampled_from(GUESSES), min_size=7, max_size=7, unique=True)
 """A secret, and six different words to lose with."""
 
@@ -158,6 +175,17 @@ def test_a_repeat_costs_one_under_the_shaped_presets() -> None:
     for name in ("shaped", "shaped_strategy"):
         weight = PRESETS[name].weights["repeat"]
         assert weight * (value("repeat", again) - value("repeat", once)) == pytest.approx(-1.0)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.sampled_from(GUESSES[1:]), min_size=5, max_size=5), st.integers(1, 4))
+def test_running_out_of_tokens_never_pays(words: list[str], stop_after: int) -> None:
+    rules = Rules(max_turns=5)
+    played_on, cut = play("crane", *words, rules=rules), play("crane", *words[:stop_after], rules=rules, budget=True)
+    assert cut.stop_reason is StopReason.TOKEN_BUDGET
+    for name in set(COMPONENTS) - {"rule_break"}:
+        sign = -1 if name in COSTS else 1
+        assert sign * value(name, cut) <= sign * value(name, played_on) + TOLERANCE, name
 
 
 @settings(max_examples=100, deadline=None)
