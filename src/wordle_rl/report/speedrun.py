@@ -3,7 +3,7 @@
     play       80 % of all secrets, greedily, from at most 2,000 teacher games; nobody asks a solver
     imitation  99 % of the words whose decisive board was shown, greedily; the solver teaches
 
-Seconds are those of all threads for all stages before the evaluation. Three seeds must reach the goal.
+Seconds are those of all threads from the first teacher game to the last step. Three seeds must reach the goal.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def attempt(run: Path, goal: Goal) -> Attempt:
         config.seed,
         manifest.get("git_commit"),
         "{processor}, {cores} cores".format_map(manifest["hardware"]),
-        round(sum(seconds for stage, seconds in spent.items() if stage not in ("eval", "report")), 1),
+        round(sum(seconds for stage, seconds in spent.items() if stage not in ("setup", "eval")), 1),
         games_per_point(config),
         wins,
         curve_of(run, config),
