@@ -4,6 +4,7 @@ import math
 import re
 from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
@@ -17,18 +18,30 @@ from round_training import fitted, gradient_norm, learner_of, playing, token_log
 from scripted import say, scripted
 from training_fixtures import compact, fast, make_run, rows, small_model
 
-from wordle_rl.config import DistillTraining, SamplingSettings, TeacherSettings
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, DistillTraining, SamplingSettings, TeacherSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.game import Rules, score_guess, violates_clues
+from wordle_rl.policy.loading import save_model
+from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.reward import PRESETS
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.runs.lineage import Lineage, lineage_of
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.distribution import SolverDistribution
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.distill import Label, Labeller, examples_of, next_token_targets
+from wordle_rl.train.distill import (
+    Label,
+    Labeller,
+    ModelTeacher,
+    directory_of,
+    examples_of,
+    next_token_targets,
+    rows_up_to,
+)
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.micro_batches import Batch
@@ -373,3 +386,57 @@ def test_agreement_entropy_and_record_are_those_of_the_distribution(sixty, codec
         named = row["turns"][-1]
         assert say(named["guess"]) == codec.text_of(label.reply_ids)
         assert sorted([named["guess"], *named.get("others", ())]) == sorted(ask(board.turns).words)
+
+
+# --- another model as the teacher --------------------------------------------------------------------------------
+
+
+def test_a_teachers_targets_are_its_own_next_tokens_at_every_token_of_the_replies(sixty, codec, tokenizer, tmp_path):
+    teacher = small_model(tokenizer, seed=5)
+    save_model(teacher, codec, tmp_path / "teacher")
+    [game] = games_of(sixty, codec, [sixty.answers[7]], Stumbling(sixty))
+    rows = [row for row in rows_up_to(game, 2) if any(row.loss_mask)]
+    [taught], agreement = ModelTeacher(tmp_path / "teacher", codec)(rows)
+    ids = torch.tensor([taught.token_ids])
+    wanted = teacher.eval()(input_ids=ids).logits[0].softmax(-1)
+    places = [place for place, trained in enumerate(taught.loss_mask) if trained]
+    assert len(taught.soft_targets) == len(places)
+    for place, pairs in zip(places, taught.soft_targets, strict=True):
+        kept = [token for token, _ in pairs]
+        exact = wanted[place - 1, kept] / wanted[place - 1, kept].sum()
+        torch.testing.assert_close(torch.tensor([chance for _, chance in pairs]), exact, atol=1e-5, rtol=1e-4)
+        assert kept[0] == int(wanted[place - 1].argmax())
+    assert agreement == sum(
+        p[0][0] == taught.token_ids[i] for i, p in zip(places, taught.soft_targets, strict=True)
+    ) / len(places)
+    replies = codec.text_of([taught.token_ids[place] for place in places])
+    assert replies.count(sixty.answers[4]) == 0, "the third reply is not learnt"
+
+
+def test_a_policy_comes_to_play_as_its_teacher_model(sixty, codec, tokenizer, tmp_path) -> None:
+    settings = change(rounds=6, groups_per_round=32, targets="bundled", batch_size=16, optimizer=fast())
+    setup = GameSetup(context_for(sixty, compact(), Solver(sixty)), sixty.answers)
+    learner = learner_of(small_model(tokenizer), codec)
+    train_by(settings, learner, setup, make_run(tmp_path, sixty), traces=PURE)
+    found = rows(tmp_path / "metrics.jsonl")
+    assert found[-1]["loss"] < found[0]["loss"] - 1, "nats a token, on replies of its own each time"
+    assert found[-1]["agreement_rate"] > 2 * found[0]["agreement_rate"]
+
+
+def test_a_teacher_model_is_refused_if_it_is_not_there_or_has_other_tokens(tmp_path, codec, tokenizer) -> None:
+    with pytest.raises(ValueError, match="targets"):
+        DistillTraining(targets=str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match="no trained model"):
+        ModelTeacher(tmp_path, codec)
+    other = ChatCodec(make_tokenizer())
+    other.tokenizer.add_tokens(["crane"])
+    save_model(small_model(other.tokenizer), other, tmp_path / "other")
+    with pytest.raises(ConfigError, match="other tokens"):
+        ModelTeacher(tmp_path / "other", codec)
+
+
+def test_what_a_teacher_model_has_met_counts_as_met_by_its_pupil() -> None:
+    bundled = directory_of(Path("bundled"))
+    known = lineage_of(bundled)
+    own = Lineage(game=known.game, lessons=(known.lessons[0].model_copy(update={"split_seed": 9}),))
+    assert own.taught_by(bundled).lessons == (*known.lessons, *own.lessons)

@@ -250,15 +250,28 @@ class DPOSettings(Section):
 
 
 class DistillSettings(Section):
-    """Distillation: learning what the solver teacher says at the boards of the policy's own games.
+    """Distillation: learning what a teacher says at the boards of the policy's own games.
 
-    The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`. With
-    targets `distribution`, regret takes the place of its settings, except for the opener.
+    The solver teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`.
+    With targets `distribution`, regret takes the place of its settings, except for the opener.
     """
 
-    targets: Literal["guess", "distribution"] = "guess"
-    """What is learnt at a board. `guess`: the teacher's guess (DAgger). `distribution`: how good each word is, as a
-    distribution by the expected guesses that it gives away."""
+    targets: str = "guess"
+    """What is learnt at a board. `guess`: the solver teacher's guess (DAgger). `distribution`: how good each word is,
+    as a distribution by the expected guesses that it gives away. A run, a model directory or `bundled`: what that model
+    would write at each token of the policy's own replies; it needs the policy's tokenizer."""
+
+    @property
+    def teacher_model(self) -> Path | None:
+        """The model that teaches; None if the solver does."""
+        return None if self.targets in ("guess", "distribution") else Path(self.targets)
+
+    def check(self) -> None:
+        """Refuse a teacher that is not there."""
+        super().check()
+        path = self.teacher_model
+        if path is not None and self.targets != "bundled" and not path.expanduser().is_dir():
+            raise ValueError(f"targets {self.targets!r} is none of guess, distribution, bundled and a directory")
 
 
 class RLTraining(FittingSettings):

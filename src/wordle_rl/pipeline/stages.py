@@ -185,6 +185,10 @@ def learn_by_play(work: RunWork) -> None:
     )
     title = ALGORITHM_NAMES[name]
     lineage = work.lineage_from(Path(start.path))
+    if name == "distill" and (teacher := work.config.distill.teacher_model) is not None:
+        from wordle_rl.train.distill import directory_of
+
+        lineage = lineage.taught_by(directory_of(teacher))
     # Each module has a function of its algorithm's name; all take the same arguments, but for their settings.
     train: Callable[..., Path] = getattr(import_module(f"wordle_rl.train.{name}"), f"train_{name}")
     further: dict[str, Any] = {"traces": work.config.traces} if name == "distill" else {}

@@ -84,6 +84,12 @@ class Lineage(Section):
     game: GameSettings
     lessons: tuple[TrainedSecrets, ...] = Field(min_length=1)
 
+    def taught_by(self, model_directory: Path) -> Lineage:
+        """Return this lineage after distillation from a model: what that model met may come through its replies."""
+        teacher = lineage_of(model_directory)
+        learnt = tuple(each for each in teacher.lessons if each not in self.lessons) if teacher is not None else ()
+        return self.model_copy(update={"lessons": (*learnt, *self.lessons)})
+
     def leaks(self, split: Split) -> list[str]:
         """Return the validation and test secrets of a split that can have been a secret in the past, sorted.
 
