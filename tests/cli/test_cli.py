@@ -53,10 +53,12 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, caps
     [
         ("train", "wordle-rl run"),
         ("evaluate", "wordle-rl eval"),
+        ("trian", "wordle-rl run"),
         ("sft", "--until sft"),
         ("run quickstart --lr 1", "--rl.optimizer.learning-rate"),
         ("run quickstart --output_dir x", "--out"),
         ("run quickstart --sft.epoch 2", "--sft.epochs"),
+        ("run quickstart --grpo.learning-rate 1", "--rl.optimizer.learning-rate"),
     ],
 )
 def test_what_people_type_from_elsewhere_is_told_what_it_is_here(typed: str, meant: str, cli) -> None:

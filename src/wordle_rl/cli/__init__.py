@@ -155,8 +155,8 @@ def _hint(name: str) -> str:
         return f" (did you mean: {_ELSEWHERE[name]})"
     if name in ("sft", *ALGORITHM_NAMES):
         return f", a stage of a run (did you mean: wordle-rl run CONFIG --until {name})"
-    close = difflib.get_close_matches(name, COMMANDS, n=1)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = difflib.get_close_matches(name, [*COMMANDS, *_ELSEWHERE], n=1)
+    return f" (did you mean: {_ELSEWHERE.get(close[0], f'wordle-rl {close[0]}')})" if close else ""
 
 
 def _stopped(command: Command, arguments: Sequence[str]) -> str:

@@ -109,8 +109,8 @@ def _setting_of(name: str) -> tuple[Setting, FieldInfo, bool]:
             fields = {**fields, **RLSettings.model_fields}
         if key not in fields:
             near = nearest_setting(tuple(parts[: place + 1]))
-            hint = f" (did you mean --{near.replace('_', '-')}?)" if near else ""
-            raise ConfigError(f"unknown setting --{name}{hint}")
+            meant = f"--{near.replace('_', '-')}" if near else _ELSEWHERE.get(key)
+            raise ConfigError(f"unknown setting --{name}" + (f" (did you mean {meant}?)" if meant else ""))
         field = fields[key]
         if section := section_of(field.annotation):
             fields = section.model_fields

@@ -77,6 +77,8 @@ class Diagnosis:
 
 def diagnose(run_dir: Path) -> Diagnosis:
     """Check a run for all patterns."""
+    if not run_dir.is_dir():
+        raise ReportError(f"no run directory {run_dir}; give one that `wordle-rl run` wrote")
     rows = _rows(run_dir / "metrics.jsonl")
     stage = next((name for name in STAGES if any(row.values.get("stage") == name for row in rows)), "")
     if not stage:
