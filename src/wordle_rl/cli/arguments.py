@@ -13,7 +13,7 @@ import tyro
 from pydantic import ValidationError
 
 from wordle_rl.cli.settings import show_settings, take_settings
-from wordle_rl.config import ConfigError, describe
+from wordle_rl.config import ConfigError
 
 _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
@@ -74,7 +74,10 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
             with_arguments, prog=program, args=["--help"] if helps else given, config=flags
         )
     except ValidationError as error:
-        raise ConfigError(describe(error)) from None
+        # A rule across options has no place, and names them itself.
+        faults = [(".".join(map(str, each["loc"])).replace("_", "-"), each["msg"]) for each in error.errors()]
+        told = [f"--{name}: {text}" if name else text for name, text in faults]
+        raise ConfigError("; ".join(told).replace("Value error, ", "")) from None
     except SystemExit:
         if takes_settings and helps:
             source = next((word for word in given if not word.startswith("-")), None)
