@@ -74,9 +74,10 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
             with_arguments, prog=program, args=["--help"] if helps else given, config=flags
         )
     except ValidationError as error:
-        faults = ((".".join(map(str, each["loc"])), each) for each in error.errors())
-        named = (f"--{place.replace('_', '-')} {each['input']}: {each['msg']}" for place, each in faults)
-        raise ConfigError("; ".join(named)) from None
+        # A rule across options has no place, and names them itself.
+        faults = [(".".join(map(str, each["loc"])).replace("_", "-"), each) for each in error.errors()]
+        told = [f"--{name} {each['input']}: {each['msg']}" if name else each["msg"] for name, each in faults]
+        raise ConfigError("; ".join(told).replace("Value error, ", "")) from None
     except SystemExit:
         if takes_settings and helps:
             source = next((word for word in given if not word.startswith("-")), None)
