@@ -88,8 +88,8 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """All bytes at once, since the cache of the last games can still be there when training begins."""
-        return self.counted + self.activations + self.logits + self.cache
+        """The most bytes at once: games are over, and their cache is freed, before they are learnt from."""
+        return self.counted + max(self.activations + self.logits, self.cache)
 
 
 def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:

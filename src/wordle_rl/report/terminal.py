@@ -169,7 +169,7 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
     ("logits (rough)", lambda e: e.logits),
     ("key/value cache", lambda e: e.cache),
     ("  of one group", lambda e: e.cache_of_a_group),
-    ("all at once", lambda e: e.total),
+    ("most at once", lambda e: e.total),
 )
 
 
