@@ -8,8 +8,16 @@ import pytest
 from wordle_rl.cli import main
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
-from wordle_rl.report.speedrun import SpeedrunError, against_reference, attempt, check_speedrun, record_of, row_of
-from wordle_rl.runs import Run, write_json
+from wordle_rl.report.speedrun import (
+    SpeedrunError,
+    against_reference,
+    attempt,
+    check_speedrun,
+    record_of,
+    reference_for,
+    row_of,
+)
+from wordle_rl.runs import Run, read_object, write_json
 
 CURVE = (0.1, 0.5, 0.9)
 
@@ -98,3 +106,11 @@ def test_the_commands_tell_a_row_and_a_record(
     assert len(json.loads(out.read_text())["attempts"]) == 3
     assert main(["speedrun", str(tmp_path)]) == 2
     assert main(["compare", "--reference", str(plant(tmp_path / "other", rl__rounds=3))]) == 2
+
+
+def test_the_quickstart_has_a_reference_and_a_run_that_learns_nothing_leaves_its_band(tmp_path: Path) -> None:
+    record = read_object(reference_for(plant(tmp_path / "mine")))
+    curves = [attempt["curve"] for attempt in record["attempts"]]
+    for number, curve in enumerate(curves):
+        assert main(["compare", "--reference", str(plant(tmp_path / str(number), curve=tuple(curve)))]) == 0
+    assert main(["compare", "--reference", str(plant(tmp_path / "flat", curve=(0.05,) * 12))]) == 1

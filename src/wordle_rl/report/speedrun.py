@@ -8,12 +8,13 @@ Seconds are those of all threads from the first teacher game to the last step. T
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from wordle_rl.config import GRPOTraining, RunConfig, stored_config
 from wordle_rl.config.files import PRESETS_DIRECTORY, load_config
@@ -76,6 +77,7 @@ def attempt(run: Path, goal: Goal) -> Attempt:
     if not audit(run).clean:
         raise SpeedrunError(f"{run} trained on secrets that it is judged by; see wordle-rl report {run} --audit")
     part, target = TARGETS[goal]
+    cores = manifest["hardware"]["cores"]
     name = next(name for name in (config.algorithm, "sft") if name in results)
     wins = results[name].get(part, {}).get("win_rate")
     if wins is None or wins < target:
@@ -84,7 +86,7 @@ def attempt(run: Path, goal: Goal) -> Attempt:
     return Attempt(
         config.seed,
         manifest.get("git_commit"),
-        "{processor}, {cores} cores".format_map(manifest["hardware"]),
+        "{processor}, {cores} core{s}".format_map({"s": "s"[: cores != 1], **manifest["hardware"]}),
         round(sum(seconds for stage, seconds in spent.items() if stage not in ("setup", "eval")), 1),
         games_per_point(config),
         wins,
@@ -165,16 +167,14 @@ class BandPoint:
 def against_reference(run: Path, record: Mapping[str, Any]) -> list[BandPoint]:
     """Compare a run's curve with those of a record.
 
-    The band is the mean of the record's seeds, and three standard deviations to both sides: theirs, or that of a win
-    rate of as many games if that is larger.
+    The band is the mean of the record's seeds, and three standard deviations to both sides: those between seeds, pooled
+    over the whole curve since three seeds say little about one place of it, and those of a win rate of so many games.
     """
     attempts = record["attempts"]
-    own = curve_of(run, config_of(run))
-    found = []
-    for number, (rate, *others) in enumerate(zip(own, *(each["curve"] for each in attempts), strict=False), start=1):
-        mean = statistics.fmean(others)
-        clipped = min(max(mean, 0.01), 0.99)
-        sampling = math.sqrt(clipped * (1 - clipped) / attempts[0]["games_per_point"])
-        wide = BAND * max(statistics.stdev(others), sampling)
-        found.append(BandPoint(number, rate, max(0.0, mean - wide), min(1.0, mean + wide)))
-    return found
+    curves = np.array([each["curve"] for each in attempts])  # (seeds, points)
+    means = curves.mean(axis=0)
+    clipped = means.clip(0.01, 0.99)
+    variance = curves.var(axis=0, ddof=1).mean() + clipped * (1 - clipped) / attempts[0]["games_per_point"]
+    low, high = (means - BAND * variance**0.5).clip(0, 1), (means + BAND * variance**0.5).clip(0, 1)
+    points = zip(curve_of(run, config_of(run)), low.tolist(), high.tolist(), strict=False)
+    return [BandPoint(number, *point) for number, point in enumerate(points, start=1)]
