@@ -1,4 +1,4 @@
-"""One process of a GRPO training whose games a vLLM server plays; `test_vllm_server` starts two of them.
+"""One process of a GRPO training whose games a vLLM server plays; `test_weight_sync` starts two of them.
 
 Games of the first process end after one turn, those of the second after three: they ask different numbers of times.
 

@@ -1,6 +1,8 @@
 """Laws of every algorithm: what a training leaves, and that one that was stopped or killed resumes to the same bits."""
 
+import itertools
 import json
+import math
 import signal
 from pathlib import Path
 
@@ -11,6 +13,7 @@ torch = pytest.importorskip("torch")
 from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, GRPO, SFT, Settings, train_by
 from contexts import context_for
 from grpo_by_hand import Player
+from grpo_training import Training
 from lora_training import LORA, save_base
 from round_training import playing
 from scripted import say
@@ -18,10 +21,13 @@ from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits, 
 
 from wordle_rl.config import ModelSettings, RoundTraining, SFTTraining
 from wordle_rl.policy.loading import load_model
-from wordle_rl.runs import read_object
+from wordle_rl.report.curves import stage_curves
+from wordle_rl.runs import RunError, read_object
 from wordle_rl.solver import Solver
+from wordle_rl.train import loop
 from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.starts import GameSetup
 
 UNLIKE = ("seconds", "step_time", "resident_memory_gib", "kl_to_start")
@@ -69,8 +75,8 @@ class Scene:
         self.told: dict[str, list[tuple[int, int, str]]] = {}
         """Progress of the unbroken trainings."""
 
-    def __call__(self, case: str, name: str, seed: int = 0, **options) -> dict:
-        """The weights it ends with, from a model of this seed."""
+    def __call__(self, case: str, name: str, seed: int = 0, prepare=None, **options) -> dict:
+        """The weights it ends with, from a model of this seed, to which `prepare` did something."""
         settings, _ = CASES[case]
         model = self.adapted(seed) if "adapters" in case else small_model(self.tokenizer, seed)
         # Few secrets, so that by `says` some games are won.
@@ -84,6 +90,8 @@ class Scene:
             options["engine"] = Player(self.codec, script)
         if "validated" in case:
             options["validation"] = self.examples[:6]
+        if prepare is not None:
+            prepare(model)
         learner = TorchLearner(model, self.codec, precision="fp32")
         run = make_run(self.place(case, name), self.words)
         train_by(settings.model_copy(update=options.pop("changes", {})), learner, setup, run, self.examples, **options)
@@ -256,3 +264,111 @@ def test_the_state_of_a_checkpoint_is_taken_over(scene) -> None:
     (checkpoint / STATE_FILE).write_text(json.dumps(state | {"cumulative_wins": 41}))
     scene("grpo", "state")
     assert rows(place / "metrics.jsonl")[-1]["cumulative_wins"] == 41
+
+
+# --- steps that are not finite: they change nothing, they are counted, and too many of them end the training ---
+
+
+class Poisoned:
+    """Trains a model whose gradient is not a number in given steps, and keeps its weights after each step."""
+
+    def __init__(self, scene, monkeypatch) -> None:
+        self.scene, self.patch = scene, monkeypatch
+        self.after: dict[int, dict] = {}
+
+    def __call__(self, case: str, bad: set[int], limit=5, **changes) -> None:
+        calls = itertools.count(1)
+
+        def prepare(model) -> None:
+            self.model, self.after[0] = model, weights_of(model)
+            weight = model.model.layers[0].mlp.up_proj.weight
+            weight.register_hook(lambda g: torch.full_like(g, float("nan")) if next(calls) in bad else g)
+
+        def keep(done: int, _total: int, _note: str) -> None:
+            self.after[done] = weights_of(self.model)
+
+        self.patch.setattr(loop, "MAX_BAD_STEPS", limit)
+        once = {"epochs": 1.0} if case.startswith("sft") else {}
+        self.scene(case, "run", prepare=prepare, progress=keep, changes=once | changes)
+
+
+@pytest.fixture
+def poisoned(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> Poisoned:
+    return Poisoned(Scene(examples, tokenizer, codec, sixty, tmp_path), monkeypatch)
+
+
+def finite(weights: dict) -> bool:
+    return all(bool(weight.isfinite().all()) for weight in weights.values())
+
+
+def saved_weights(directory: Path) -> dict:
+    return weights_of(load_model(ModelSettings(path=str(directory)), 0)[0])
+
+
+ONE_BATCH_A_STEP = pytest.mark.parametrize("case", ["sft, at its end", "grpo"])
+
+
+@ONE_BATCH_A_STEP
+def test_a_bad_step_changes_no_weight_and_is_counted(case, poisoned) -> None:
+    poisoned(case, bad={2})
+    place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
+    after = poisoned.after
+    assert not same_bits(after[0], after[1])
+    assert same_bits(after[1], after[2])
+    assert not same_bits(after[2], after[3])
+    assert finite(after[4])
+    found = rows(place / "metrics.jsonl")
+    assert [row["step"] for row in found] == [1, 2, 3, 4]
+    assert [row.get("skipped_steps", 0) for row in found] == [0, 1, 0, 0]
+    assert "grad_norm" in found[1]["not_finite"]
+    assert "grad_norm" not in found[1]
+    assert "not_finite" not in found[2]
+    assert [stage_curves({stage: some}, stage).num_skipped for some in (found, found[2:])] == [1, 0]
+    assert finite(saved_weights(place / stage))
+
+
+@ONE_BATCH_A_STEP
+def test_too_many_in_a_row_stop_training_and_keep_the_last_good_checkpoint(case, poisoned) -> None:
+    place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
+    with pytest.raises(RunError, match=rf"{stage} stopped at step 3: .*checkpoint-1;"):
+        poisoned(case, bad={2, 3, 4}, limit=2, save_steps=1)
+    [kept] = (place / stage / "checkpoints").glob("checkpoint-*")
+    assert kept.name == "checkpoint-1"
+    assert same_bits(saved_weights(kept), poisoned.after[1])
+    assert not (place / stage / "model.safetensors").exists()
+    assert sum(row.get("skipped_steps", 0) for row in rows(place / "metrics.jsonl")) == 2
+
+
+def test_good_steps_between_bad_ones_begin_the_count_anew(poisoned) -> None:
+    poisoned("sft, at its end", bad={1, 3}, limit=2)
+    assert same_bits(poisoned.after[0], poisoned.after[1])
+    assert not same_bits(poisoned.after[3], poisoned.after[4])
+
+
+def test_a_loss_that_is_not_finite_is_bad_though_its_gradient_is_finite(poisoned, monkeypatch) -> None:
+    compute, calls = CrossEntropy.__call__, itertools.count(1)
+
+    def infinite_once(self, *args):
+        loss, figures = compute(self, *args)
+        return loss + (float("inf") if next(calls) == 2 else 0.0), figures
+
+    monkeypatch.setattr(CrossEntropy, "__call__", infinite_once)
+    poisoned("sft, at its end", bad=set())
+    assert same_bits(poisoned.after[1], poisoned.after[2])
+    found = rows(poisoned.scene.place("sft, at its end", "run") / "metrics.jsonl")
+    assert found[1]["skipped_steps"] == 1
+    assert "loss" in found[1]["not_finite"]
+    assert "loss" not in found[1], "no other step's loss is written in its place"
+    assert json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("amount", [math.inf, -math.inf, math.nan])
+def test_a_game_whose_reward_is_not_finite_is_no_sample(amount, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    training, model, calls = Training(tokenizer, codec, sixty, monkeypatch), small_model(tokenizer), itertools.count()
+    training.pay = lambda *_: amount if (call := next(calls)) == 20 else call % 3 / 2
+    training(tmp_path, GRPO.model_copy(update={"steps": 2}), model=model)
+    found = rows(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in found] == [1, 2]
+    assert sum(row.get("failed_games", 0) for row in found) == 1
+    assert not any(row.get("skipped_steps") or row.get("not_finite") for row in found)
+    assert finite(weights_of(model))
