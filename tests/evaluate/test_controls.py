@@ -94,12 +94,12 @@ def test_report_quotes_controls_and_says_which_are_missing(cli, run: Path, sft_a
     assert code == 0, err
     page = (run / "report.html").read_text()
     assert "GRPO and its controls" in page
-    assert "Without SFT alone with nothing kept from the teacher and the start drawn at equal entropy" in page
+    assert "compare it with SFT alone for as long and with its start, sampled at equal entropy." in page
     code, out, err = cli("report", run, "--control", sft_alone)
     assert code == 0, err
     page = (run / "report.html").read_text()
     assert "SFT alone, nothing kept, greedy" in page
-    assert "Without the start drawn at equal entropy, nothing shows" in page
+    assert "compare it with its start, sampled at equal entropy." in page
     assert "GRPO and its controls" in out
     facts = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
     sampled(run, "grpo", 1.0).save(run / "controls" / "grpo-sampled.json")
@@ -108,4 +108,4 @@ def test_report_quotes_controls_and_says_which_are_missing(cli, run: Path, sft_a
     page = (run / "report.html").read_text()
     assert "its start, temperature 0.9: 5.00 nats a game, not 5.01" in page
     assert "GRPO, temperature 1" in page
-    assert "nothing shows that a gain of GRPO" not in page
+    assert "To show that a gain of GRPO" not in page

@@ -64,8 +64,8 @@ _PARTS = ("strict", "held_out", *STRATA, "train", "all")
 _TESTED = ("strict", "held_out", "all")
 _SHORT = {"train": "training", "held_out": "held out"}
 _KINDS = {
-    "sft_alone": "SFT alone with nothing kept from the teacher",
-    "equal_entropy": "the start drawn at equal entropy",
+    "sft_alone": "SFT alone for as long",
+    "equal_entropy": "its start, sampled at equal entropy",
 }
 _MISSING = "–"
 
@@ -90,8 +90,8 @@ class ControlTable:
         if not self.missing:
             return ""
         return (
-            f"Without {' and '.join(self.missing)}, nothing shows that a gain of {self.model} comes from learning by "
-            "play: docs/evaluation.md says how to make these controls."
+            f"To show that a gain of {self.model} comes from play, compare it with {' and with '.join(self.missing)}. "
+            "docs/evaluation.md says how."
         )
 
 
