@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 import torch
-from algorithm_settings import SAID
 from contexts import context_for
 from fake_vllm import fake_vllm
 from fake_vllm_server import without_nccl
+from group_games import Schedule
 from torchrun import leave, shared_run
 from training_fixtures import compact, fast, small_model
 
+import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.policy.tiny import make_tokenizer
@@ -33,6 +34,18 @@ from wordle_rl.words import load_words
 STEPS, TURNS = 3, 3
 
 
+def by_length(_transcript, turn) -> float:
+    return len(turn.reply) % 5 / 4
+
+
+class Paying(GroupRollouts):
+    """Rewards that differ within a group of games that nobody wins."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.schedule = Schedule(by_length)
+
+
 def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int]]:
     """Train a model from nothing; it, and the number of requests of each call to the sampler."""
     asked: list[int] = []
@@ -45,11 +58,12 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
     ServerSampler.sample = counted  # type: ignore[method-assign]
     if is_first():
         GroupRollouts._is_enough = lambda *_: True  # type: ignore[method-assign]
+    grpo_module.GroupRollouts = Paying  # type: ignore[misc]
     tokenizer, word_list = make_tokenizer(), load_words(words)
     model, run = small_model(tokenizer), shared_run(out, word_list)
     settings = GRPOTraining(
         steps=STEPS, groups_per_step=1, group_size=4, precision="fp32", optimizer=fast(), max_refills=0,
-        sampling=SamplingSettings(max_completion_tokens=6), engine=server, reward=SAID,
+        sampling=SamplingSettings(max_completion_tokens=6), engine=server,
     )  # fmt: skip
     context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list))
     learner, setup = TorchLearner(model, ChatCodec(tokenizer), precision="fp32"), GameSetup(context, word_list.answers)
