@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.env import Observation, StopReason, WordleEnv
+from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Outcome, Rules, hard_mode_fault, score_guess
 from wordle_rl.prompt import (
     Guess,
@@ -219,21 +219,3 @@ def test_random_starts_are_playable_and_of_every_length(small_words: WordList, h
         if hard_mode:
             assert all(hard_mode_fault(turn.guess or "", env.turns[:i]) is None for i, turn in enumerate(env.turns))
     assert lengths >= ({0, 1, 2, 3} if hard_mode else {0, 1, 2, 3, 4})
-
-
-# --- repetition and speed -------------------------------------------------------------------------------------------
-
-
-def playthrough(words: WordList, seed: int) -> list[Observation]:
-    rng = random.Random(seed)
-    _, env = drawn(words, words.answers, Prompter(), seed, max_given=4)
-    seen = [env.observation]
-    while env.stop_reason is None:
-        seen.append(env.step(tag(rng.choice(words.guesses))))
-    return seen
-
-
-def test_a_seed_gives_the_same_game_again_and_seeds_differ(small_words: WordList) -> None:
-    games = [playthrough(small_words, seed) for seed in range(20)]
-    assert games == [playthrough(small_words, seed) for seed in range(20)]
-    assert len({repr(game) for game in games}) > 15

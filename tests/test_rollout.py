@@ -175,15 +175,6 @@ def test_solved_games_leave_the_batch_at_once(codec: ChatCodec, small_words: Wor
         check_tokens(codec, trajectory)
 
 
-def test_a_sampler_that_skips_a_game_is_caught(codec: ChatCodec, small_words: WordList) -> None:
-    class Skipping(TokenScript):
-        def sample(self, requests: Sequence[Request]) -> list[Completion]:
-            return super().sample(requests)[1:]
-
-    with pytest.raises(ValueError, match="zip"):
-        play([InitialState("crane")] * 2, small_words, COMPACT, Skipping(codec, {0: [tag("crane")], 1: [tag("crane")]}))
-
-
 def test_free_refusals_are_turns_of_the_tape(codec: ChatCodec, small_words: WordList) -> None:
     prompter = Prompter(style=Style.COMPACT, rules=Rules(max_turns=1, dictionary="app", max_refusals=1))
     sampler = TokenScript(codec, {0: [tag("qqqqq"), tag("crane")]})

@@ -95,8 +95,6 @@ class WordleEnv:
 
     Args:
         secret: The word to find. It must be listed.
-        words: The word lists. Guesses outside them are unlisted.
-        prompter: Wording, conversation shape, grammar and rules.
         given: Prefix guesses, on the board when play begins. All must be listed, none may be the secret, and at least
             one turn must remain.
     """

@@ -203,6 +203,7 @@ class Game:
         return twin.play(guess)
 
     def _outcome(self, guess: str | None) -> Outcome:
+        # From the plainest fault to the finest, so that each reply has one outcome.
         if guess is None:
             return Outcome.MALFORMED
         if len(guess) != len(self._secret):

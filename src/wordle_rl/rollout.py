@@ -135,16 +135,12 @@ def play(
     """Play one game per start, and return the trajectories in that order.
 
     Args:
-        starts: Initial states.
-        words: The word lists.
-        prompter: Wording, shape, grammar and rules.
-        sampler: The player.
         max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
         on_finished: Called with the index and trajectory of each game as it ends.
         should_stop: Called after each turn with the secret, the board and the number of replies so far. True truncates
             the game (`NOT_NEEDED`).
     """
-    sampler.begin()
+    sampler.begin()  # ids start at 0 again, so a cache of earlier games must go
     trajectories: dict[int, Trajectory] = {}
     active = [open_game(game_id, start, words, prompter, sampler.codec) for game_id, start in enumerate(starts)]
     while active:
@@ -270,7 +266,7 @@ def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None
     if observation.stop_reason is not None:
         return
     if running.env.prompter.shape is Shape.STATE:
-        running.close_segment()
+        running.close_segment()  # the next turn is a fresh prompt, which no sequence continues
         running.prompt_ids = codec.prompt_ids(observation.messages)
     else:
         # A reply cut at its budget gets its closing token from us, outside the loss.

@@ -10,11 +10,10 @@ import pytest
 pytest.importorskip("torch")
 
 from chat_families import family_tokenizer
-from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError
-from wordle_rl.game import Dictionary, Outcome, Turn, score_guess
+from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 
 
@@ -123,16 +122,6 @@ def test_the_words_of_a_completion_lose_only_its_end(codec: ChatCodec, text: str
     assert codec.text_of(codec.encode(text)) == text
 
 
-def test_warming_changes_nothing_but_time(codec: ChatCodec, tokenizer: PreTrainedTokenizerFast) -> None:
-    messages = dialogue(Prompter(), "so")
-    warmed = ChatCodec(tokenizer)
-    warmed.warm(
-        [m["content"] for m in messages if m["role"] == "assistant"],
-        [m["content"] for m in messages[2:] if m["role"] == "user"],
-    )
-    assert warmed.encode_game(messages) == codec.encode_game(messages)
-
-
 def test_conversations_must_alternate_and_prompts_end_with_the_user(codec: ChatCodec) -> None:
     user, reply = Message(role="user", content="a"), Message(role="assistant", content="b")
     with pytest.raises(ValueError, match="must alternate"):
@@ -159,10 +148,3 @@ def test_the_longest_game_by_hand(sixty, codec) -> None:
     assert longest_game(sixty, compact, codec, 12) == 4 + 5 * (12 + 1 + 6) + 12
     state = Prompter(Style.COMPACT, Shape.STATE, Thinking.OFF)
     assert longest_game(sixty, state, codec, 12) == 3 + 5 * 6 + 1 + 12
-
-
-def test_free_refusals_make_the_longest_game_longer(sixty, codec) -> None:
-    strict = Prompter(Style.COMPACT, thinking=Thinking.OFF)
-    rules = type(strict.rules)(dictionary=Dictionary.APP, max_refusals=2)
-    app = Prompter(Style.COMPACT, thinking=Thinking.OFF, rules=rules)
-    assert longest_game(sixty, app, codec, 12) == longest_game(sixty, strict, codec, 12) + 2 * 19

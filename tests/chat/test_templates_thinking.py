@@ -14,7 +14,7 @@ from wordle_rl.chat.codec import ChatCodec, longest_reply, mask_picture
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
+from wordle_rl.prompt import Message, Prompter, Style, Thinking
 from wordle_rl.words import WordList
 
 THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
@@ -132,20 +132,6 @@ def test_where_the_prompt_closes_the_thought_only_the_guess_is_taught(template: 
     assert example.token_ids[: len(opening)] == opening
     closed = codec.encode("<think>\n\n</think>\n\n")
     assert opening[-len(closed) :] == closed
-
-
-@pytest.mark.parametrize("template", THINKERS)
-@pytest.mark.parametrize("thinking", [Thinking.OPTIONAL, Thinking.REQUIRED])
-@pytest.mark.parametrize("style", STYLES)
-def test_taught_replies_are_read_as_the_guess_and_the_thought(style: Style, thinking, template: str) -> None:
-    prompter, codec = Prompter(style=style, thinking=thinking), trained_codec(template, {})
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
-    said = [codec.text_of(reply) for reply in sampled_runs(example.token_ids, example.loss_mask)]
-    assert [prompter.parse(text) for text in said] == [
-        Guess(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)
-    ]
-    assert codec.frame.opened == ("<think>\n" if THINKERS[template] else "")
-    assert all(text.startswith("<think>\n") for text in said)
 
 
 def test_a_server_given_the_thinking_apart_reads_what_was_trained() -> None:

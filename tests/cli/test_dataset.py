@@ -92,7 +92,7 @@ def test_prompts_state_how_many_guesses_the_rules_allowed(call, games: Path, tmp
     [
         (("--max-turns", 7), "--max-turns 7"),
         (("--max-turns", 5, "--game-turns", 4), "--max-turns 5"),
-        (("--game-turns", 0), "--game-turns 0"),
+        (("--game-turns", 0), "--game-turns"),
     ],
 )
 def test_a_bound_on_the_guesses_fits_the_games(given: tuple, named: str, call, tmp_path: Path) -> None:

@@ -1,35 +1,17 @@
 """Laws of `wordle-rl eval`: which secrets it plays, how often, and which files it leaves alone."""
 
 import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from scripted_evaluations import play_script
 
-from wordle_rl.cli.eval import EvalRequest, power_line
-from wordle_rl.config import WordSettings
+from wordle_rl.cli.eval import power_line
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
-from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
-
-
-@pytest.mark.parametrize(
-    ("player", "temperature", "draws"),
-    [
-        ("solver", 0.0, False),
-        ("random", 0.0, True),
-        ("runs/a", 0.5, True),
-        ("openai:m", 0.5, True),
-        ("openai:m", None, True),
-    ],
-)
-def test_games_are_repeated_only_by_players_that_draw(player: str, temperature: float | None, draws: bool) -> None:
-    assert EvalRequest(player, temperature=temperature).draws == draws
 
 
 def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:
@@ -145,28 +127,6 @@ def test_a_player_that_draws_by_chance_plays_every_secret_anew(
     code, out, _ = cli("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
     assert code == 0
     assert json.loads(out)["num_games"] == len(secrets)
-    code, _, err = cli(*command, "--games-per-secret", 0)
-    assert code == 2
-    assert "games-per-secret" in err or "games_per_secret" in err
-
-
-def test_a_model_of_a_run_is_tested_on_what_its_run_held_out(cli, word_directory, finished_run, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    settings = WordSettings(source=str(word_directory), split_seed=5)
-    split = split_secrets(load_words(settings.source), 5)
-    known = lineage_of(run / "grpo")
-    assert known is not None
-    save_lineage(run / "grpo", Lineage(game=known.game, lessons=(lesson_of(settings, split),)))
-    held_out = set(split.test)
-    out = tmp_path / "model.json"
-    assert cli("eval", "--player", run, "--out", out, "--no-regret")[0] == 0
-    assert {record.secret for record in Evaluation.load(out).records} == held_out
-    asked = ("eval", "--player", run, "--split-seed", 0, "--out", tmp_path / "asked.json", "--no-regret")
-    assert cli(*asked)[0] == 0
-    assert {record.secret for record in Evaluation.load(tmp_path / "asked.json").records} != held_out
-    secret = sorted(held_out)[0]
-    assert cli("play", "--player", run, "--secret", secret)[0] == 0
 
 
 def test_two_rates_are_compared_and_an_evaluation_says_what_its_largest_part_can_show(cli) -> None:

@@ -69,12 +69,6 @@ def test_a_preset_is_found_by_its_bare_name_and_a_file_of_that_name_comes_first(
         load_config("quikstart")
 
 
-def test_a_file_is_validated_together_with_the_settings_that_complete_it(read, file: Path) -> None:
-    assert "sft.epochs is 0 and model.path 'tiny'" in read("run", file)[1]
-    assert read("run", file, "--model.path", "/some/model")[0].start == "base"
-    assert read("run", "--sft.epochs", 2, file)[0].start == "sft"
-
-
 def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(read, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text("seed = -1\n[grpo]\ngroupsize = 4\n[sft]\nbatch_size = 0\n")
@@ -95,13 +89,13 @@ def test_a_setting_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: P
 
 def test_values_of_every_kind_are_read(read) -> None:
     config = read(
-        "run", "original", "--grpo.validate-every-steps", 5, "--grpo.max-importance-ratio", "None",
+        "run", "original", "--grpo.validate-every-steps", 5, "--rl.beta", "None",
         "--traces.file", "some.jsonl", "--report-to",
         "wandb,trackio", "--model.template-kwargs.enable_thinking", "false", "--model.template_kwargs.depth=5",
         "--rl.reward.weights", "{win = 2}", "--grpo.interpolation-alphas", "[0.5, 1.0]", "--game.system-prompt", "none",
         "--model.gradient-checkpointing", "--traces.pseudo-secrets", "false", "--rl.optimizer.learning-rate", "1e-4",
     )[0]  # fmt: skip
-    assert config.grpo.max_importance_ratio is None
+    assert config.rl.beta is None
     assert (config.traces.file, config.report_to) == (Path("some.jsonl"), ("wandb", "trackio"))
     assert config.model.template_kwargs == {"enable_thinking": False, "depth": 5}
     assert config.rl.reward.weights == {"win": 2.0}

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from faulty_games import WORDS
+from faulty_games import write_words
 
 from wordle_rl.cli import main
 from wordle_rl.conformance.environment_checks import CHECKS
@@ -12,11 +12,7 @@ from wordle_rl.conformance.environment_checks import CHECKS
 
 @pytest.fixture
 def words(tmp_path: Path) -> str:
-    directory = tmp_path / "words"
-    directory.mkdir()
-    (directory / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
-    (directory / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
-    return str(directory)
+    return write_words(tmp_path / "words")
 
 
 def test_a_target_that_conforms_gives_0_and_a_report(words: str, tmp_path: Path, capsys) -> None:

@@ -1,13 +1,12 @@
 """Laws of OpenEnv targets: a server is examined by address alone, and ours passes every check."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("openenv")
 
-from faulty_games import WORDS
+from faulty_games import WORDS, write_words
 from wordle_server import RunningServer, secret_of, wordle_server
 
 from wordle_rl.config import WordSettings
@@ -21,10 +20,8 @@ from wordle_rl.solver import Solver
 
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory) -> ServeSettings:
-    directory: Path = tmp_path_factory.mktemp("some-words")
-    (directory / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
-    (directory / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
-    return ServeSettings(words=WordSettings(source=str(directory)), reward_preset="notebook")
+    words = write_words(tmp_path_factory.mktemp("some-words"))
+    return ServeSettings(words=WordSettings(source=words), reward_preset="notebook")
 
 
 @pytest.fixture(scope="module")

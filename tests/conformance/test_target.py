@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from faulty_games import WORDS, RightGame
+from faulty_games import RightGame, write_words
 
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.conformance.environment_checks import examine
 from wordle_rl.conformance.examiner import Examiner
-from wordle_rl.conformance.targets import Dialect, ModuleTarget, SessionLostError, TargetError, module_target
+from wordle_rl.conformance.targets import Dialect, ModuleTarget, TargetError, module_target
 from wordle_rl.prompt import Style
 from wordle_rl.solver import Solver
 from wordle_rl.trainers.games import LoopSettings
@@ -48,15 +48,6 @@ def test_every_form_plays_the_same_game(form: type[RightGame]) -> None:
     session.close()
 
 
-def test_a_step_without_values_is_a_lost_session() -> None:
-    class Broken(RightGame):
-        def step(self, reply: str) -> Any:
-            return None
-
-    with pytest.raises(SessionLostError, match="NoneType"):
-        ModuleTarget("broken", Broken).open(0).send("<guess>crane</guess>")
-
-
 @pytest.mark.parametrize("name", ["nowhere", "no_such_module:make", "json:no_such_name", "builtins:dict"])
 def test_what_is_no_target_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(TargetError, match=name) as refusal:
@@ -77,9 +68,7 @@ def test_an_environment_that_opens_no_game_is_no_target() -> None:
     ("style", "preset"), [(Style.ENGLISH, "sparse"), (Style.TEXTARENA, "notebook"), (Style.COMPACT, "strict_xml")]
 )
 def test_our_own_game_passes_every_check(style: Style, preset: str, tmp_path: Path) -> None:
-    (tmp_path / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
-    (tmp_path / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
-    words, game = WordSettings(source=str(tmp_path)), GameSettings(style=style)
+    words, game = WordSettings(source=write_words(tmp_path)), GameSettings(style=style)
     target = ModuleTarget("own", lambda: OwnGame(LoopSettings(words=words, game=game, reward_preset=preset)))
     dialect = Dialect.BRACKETED if style is Style.TEXTARENA else Dialect.TAGGED
     examiner = Examiner(target, Solver(load_words(str(tmp_path))), dialect, num_games=10)

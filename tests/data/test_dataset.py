@@ -75,7 +75,6 @@ SOUND = game("crane", "crate", "crane")
 FAULTS = {
     "not_won": game("crane", "crate"),
     "too_many_turns": game("crane", "abbey", "civic", "fuzzy", "crane"),
-    "too_long": game("crane", "crate", "crane", thinking="many words " * 20),
     "unlisted_guess": game("crane", "zzzzz", "crane"),
     "unlisted_secret": game("zzzzz", "zzzzz"),
     "wrong_marks": replace(SOUND, turns=(replace(SOUND.turns[0], marks="GGGYG"), SOUND.turns[1])),
@@ -87,11 +86,9 @@ FAULTS = {
     "too_many_tokens": replace(SOUND, completion_tokens=101),
     "unknown_tokens": replace(SOUND, completion_tokens=0),
     "tags_in_thinking": game("crane", "crane", thinking="<guess>crane</guess>"),
-    "thinking_announces_another_guess": game("crane", "crane", thinking="I'll play crate."),
-    "thinking_calls_a_ruled_out_word_possible": game("crane", "crate", "crane", thinking="crate fits"),
     "plays_on_after_win": game("crane", "crane", "crane"),
 }
-LIMITS = DatasetLimits(max_turns=3, max_words=30, max_tokens=100)
+LIMITS = DatasetLimits(max_turns=3, max_tokens=100)
 
 
 @pytest.mark.parametrize("reason", FAULTS)
@@ -193,7 +190,7 @@ def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, tr
     for trace in traces:
         texts[all(turn.taught for turn in trace.turns)].add(str(conversation(trace, prompter)))
     disowned = texts[False] - texts[True]  # by chance a stray guess is the one that another game teaches
-    write_dataset(traces, sixty, split, prompter, DatasetLimits(won_only=False), tmp_path / "set")
+    write_dataset(traces, sixty, split, prompter, DatasetLimits(), tmp_path / "set")
     written = {str(row["messages"]) for row in rows(tmp_path / "set_sft_train.jsonl")}
     assert disowned
     assert written

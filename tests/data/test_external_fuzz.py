@@ -1,19 +1,20 @@
 """Laws of reading other people's rows: whatever the bytes, rows that are counted, or one line that names the file."""
 
-import csv
+from collections import Counter
 from pathlib import Path
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refused import refusal
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data import trace_files
-from wordle_rl.data.external import import_rows
+from wordle_rl.data.external import chat_rows
 from wordle_rl.data.trace_files import read_games
+from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs import RunError, files
+from wordle_rl.runs import RunError
+from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words.split import split_secrets
 
 PIECES = [
@@ -27,8 +28,11 @@ CONTENT = st.one_of(st.lists(st.sampled_from(PIECES), max_size=8).map(b"".join),
 SUFFIXES = st.sampled_from([".csv", ".jsonl", ".parquet"])
 
 
-def taken(path: Path, small_words, form: str = "grpo") -> dict:
-    return import_rows(path, path.with_name("out.jsonl"), form, small_words, split_secrets(small_words), Prompter())
+def taken(path: Path, small_words, form: str = "grpo") -> object:
+    split = split_secrets(small_words)
+    if form == "grpo":
+        return read_start_boards(path, small_words, split, Rules(), outside=True)
+    return list(chat_rows(path, small_words, split, Prompter(), Counter()))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -50,15 +54,3 @@ def test_any_bytes_are_teacher_games_or_one_line(content: bytes, headed: bool, t
     if told := refusal(lambda: list(read_games(tmp_path)), RunError):
         assert len(told.splitlines()) == 1
         assert path.name in told
-
-
-def test_a_line_or_field_without_an_end_is_refused(tmp_path: Path, small_words, monkeypatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 50)
-    monkeypatch.setattr(trace_files, "MAX_FIELD_CHARACTERS", 50)
-    (tmp_path / "data.jsonl").write_text('{"secret": "' + "x" * 60)
-    with pytest.raises(RunError, match=r"data.jsonl:1 is longer than 50 bytes"):
-        taken(tmp_path / "data.jsonl", small_words)
-    (tmp_path / "data.csv").write_text('secret\n"' + "x\n" * 60)
-    with pytest.raises(ConfigError, match=r"data.csv is no CSV \(field"):
-        taken(tmp_path / "data.csv", small_words)
-    csv.field_size_limit(131_072)

@@ -78,16 +78,16 @@ def test_a_file_without_a_usable_game_is_refused_with_the_reasons(given, sixty, 
 
 
 def test_thinking_is_looked_at_only_where_it_is_learnt(given, sixty) -> None:
-    secret, other = split_secrets(sixty).train[:2]
-    false, silent = game(secret, secret, thinking=f"I'll play {other}."), game(secret, secret)
+    secret = split_secrets(sixty).train[0]
+    leaking, silent = game(secret, secret, thinking="so <guess>"), game(secret, secret)
     long = game(secret, secret, thinking="many words " * 3000)
     kept = {
-        Thinking.OFF: ([false, silent, long], {}),
-        Thinking.OPTIONAL: ([silent, long], {"thinking_announces_another_guess": 1}),
-        Thinking.REQUIRED: ([long], {"thinking_announces_another_guess": 1, "no_thinking": 1}),
+        Thinking.OFF: ([leaking, silent, long], {}),
+        Thinking.OPTIONAL: ([silent, long], {"tags_in_thinking": 1}),
+        Thinking.REQUIRED: ([long], {"tags_in_thinking": 1, "no_thinking": 1}),
     }
     for thinking, (sound, rejected) in kept.items():
-        games = given(false, silent, long, rules=GameSettings(thinking=thinking))
+        games = given(leaking, silent, long, rules=GameSettings(thinking=thinking))
         assert (list(games), games.rejected) == (sound, rejected)
 
 
@@ -153,7 +153,7 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     from training_fixtures import rows, write_config
 
     from wordle_rl.pipeline import Pipeline
-    from wordle_rl.runs.audit import audit
+    from wordle_rl.runs.lineage import audit
 
     split = split_secrets(sixty)
     bought = tmp_path / "bought.jsonl"

@@ -1,6 +1,5 @@
-"""Laws of commands that the guides show and no test can start: their parsers read them, and they go together."""
+"""Law of commands that a guide shows and no test can start: their parsers read them, and they go together."""
 
-import re
 import shlex
 import shutil
 from itertools import takewhile
@@ -56,25 +55,3 @@ def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, m
     assert [len(place) for place in places] == [
         int(serve[serve.index("--tensor-parallel-size") + 1]), launched.num_processes,
     ]  # fmt: skip
-
-
-def trainings(path: Path) -> list[str]:
-    """The commands of a document that train by a preset, each on one line."""
-    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    within = re.findall(r"`(wordle-rl run [a-z][^`]*)`", text)
-    alone = re.findall(r"^(wordle-rl run [a-z].*)$", text, flags=re.MULTILINE)
-    return [" ".join(command.split()) for command in (*within, *alone)]
-
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-
-
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_the_settings_of_documented_trainings_go_together(path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(ROOT)
-    asked = []
-    monkeypatch.setattr(run_command, "run_chain", lambda config, *_: asked.append(config))
-    commands = trainings(path)
-    for command in commands:
-        assert main(shlex.split(command)[1:]) == 0, command
-    assert len(asked) == len(commands)

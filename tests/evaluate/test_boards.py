@@ -1,6 +1,5 @@
 """Laws of boards with earlier turns: they never hold the secret, depend on seed and secret alone, and count apart."""
 
-import pytest
 from scripted_evaluations import ANSWERS, WORDS, play_script
 
 from wordle_rl.evaluate.eval_secrets import by_earlier_turns, prefix_boards
@@ -13,9 +12,8 @@ from wordle_rl.solver import Solver
 SOLVER = Solver(WORDS)
 
 
-@pytest.mark.parametrize("choice", ["consistent", "random"])
-def test_no_board_holds_its_secret_or_a_word_twice(choice) -> None:
-    boards = prefix_boards(ANSWERS * 20, SOLVER, 4, choice, seed=0)
+def test_no_board_holds_its_secret_or_a_word_twice() -> None:
+    boards = prefix_boards(ANSWERS * 20, SOLVER, 4, seed=0)
     for secret, board in zip(ANSWERS * 20, boards, strict=True):
         assert secret not in board
         assert len(set(board)) == len(board) <= 4
@@ -23,18 +21,18 @@ def test_no_board_holds_its_secret_or_a_word_twice(choice) -> None:
 
 
 def test_a_consistent_guess_fits_all_marks_before_it() -> None:
-    boards = prefix_boards(ANSWERS * 20, SOLVER, 4, "consistent", seed=3)
+    boards = prefix_boards(ANSWERS * 20, SOLVER, 4, seed=3)
     for secret, board in zip(ANSWERS * 20, boards, strict=True):
         for place, word in enumerate(board):
             assert all(score_guess(word, earlier) == score_guess(secret, earlier) for earlier in board[:place])
 
 
 def test_a_board_depends_on_seed_secret_and_occurrence_alone() -> None:
-    forward = prefix_boards(ANSWERS, SOLVER, 3, "consistent", seed=1)
-    backward = prefix_boards(ANSWERS[::-1], SOLVER, 3, "consistent", seed=1)
+    forward = prefix_boards(ANSWERS, SOLVER, 3, seed=1)
+    backward = prefix_boards(ANSWERS[::-1], SOLVER, 3, seed=1)
     assert forward == backward[::-1]
-    assert forward != prefix_boards(ANSWERS, SOLVER, 3, "consistent", seed=2)
-    twice = prefix_boards(["crane"] * 12, SOLVER, 3, "random", seed=1)
+    assert forward != prefix_boards(ANSWERS, SOLVER, 3, seed=2)
+    twice = prefix_boards(["crane"] * 12, SOLVER, 3, seed=1)
     assert len(set(twice)) > 1
 
 

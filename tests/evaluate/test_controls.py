@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import write_config
+from training_fixtures import begun, write_config
 
 from wordle_rl.config import load_config
 from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
@@ -22,11 +22,8 @@ from wordle_rl.pipeline import Pipeline
 def sft_alone(finished_run, word_directory, tmp_path_factory) -> Path:
     """The run's SFT alone, whose teacher keeps nothing, on the same games."""
     directory = tmp_path_factory.mktemp("controls") / "alone"
-    directory.mkdir()
-    for name in ("traces.jsonl", "validation_traces.jsonl"):
-        shutil.copy(finished_run / name, directory)
-    shutil.copytree(finished_run / "sft", directory / "sft")
     config = load_config(write_config(directory.with_suffix(".toml"), word_directory, grpo__steps="0"))
+    begun(config, directory, finished_run)
     Pipeline(config, directory, Console(quiet=True))()
     return directory
 

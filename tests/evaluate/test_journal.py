@@ -10,8 +10,7 @@ pytest.importorskip("torch")
 
 from scripted import planned
 
-from wordle_rl.evaluate.journal import Journal, journal_of, num_kept
-from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.play import Journal, evaluate, journal_of, num_kept
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.scripted import SolverSampler

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
 from training_fixtures import small_model
 
@@ -32,19 +32,6 @@ def run_directory(tokenizer, codec, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
-def test_the_solver_wins_and_the_random_player_plays(sixty, solver) -> None:
-    starts = [InitialState(secret) for secret in sixty.answers[:20]]
-    won = {}
-    for name in ("solver", "consistent", "random"):
-        player = make_player(name, sixty, None, SAMPLING, solver=solver)
-        assert player.label == name
-        games = play(starts, sixty, player.prompter, player.sampler)
-        assert all(game.error is None for game in games)
-        won[name] = sum(game.transcript.won for game in games)
-    assert won["solver"] == 20
-    assert won["random"] < 20
-
-
 def test_a_model_plays_with_the_prompts_it_was_trained_with(run_directory, sixty, solver) -> None:
     player = make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
     assert player.label == str(run_directory / "sft")
@@ -62,6 +49,17 @@ def test_a_model_is_held_as_its_run_held_it(run_directory) -> None:
     write_json(run_directory / "config.json", config.stored())
     write_json(run_directory / "manifest.json", {})
     assert settings_of(run_directory / "sft") == ModelSettings(path=model, dtype="bfloat16")
+
+
+def test_a_model_is_held_in_the_type_asked_for(run_directory, sixty, solver) -> None:
+    model = str(run_directory)
+    types = [
+        make_player(model, sixty, None, SAMPLING, solver=solver, dtype=d).sampler.model.dtype
+        for d in (None, "bfloat16")
+    ]
+    assert types == [torch.float32, torch.bfloat16]
+    with pytest.raises(ConfigError, match="--dtype"):
+        make_player("solver", sixty, None, SAMPLING, solver=solver, dtype="bfloat16")
 
 
 def test_a_missing_package_is_named_with_its_extra(sixty, solver, run_directory, monkeypatch) -> None:

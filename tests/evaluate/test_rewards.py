@@ -5,7 +5,7 @@ from scripted import planned
 from scripted_evaluations import NOT_SENT, WORDS, FlakySampler, tag
 
 from wordle_rl.evaluate.play import Scorer, evaluate
-from wordle_rl.evaluate.records import commonest_guesses, reward_figures
+from wordle_rl.evaluate.records import reward_figures
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.solver import Solver
@@ -39,10 +39,3 @@ def test_the_distribution_adds_up(records) -> None:
     assert sum(found.bin_counts) == 3
     assert len(found.bin_edges) == len(found.bin_counts) + 1
     assert (found.bin_edges[0], found.bin_edges[-1]) == (found.lowest, found.highest)
-
-
-def test_the_commonest_guesses_are_counted_over_games(records) -> None:
-    first, second = commonest_guesses(records, 2)
-    assert (first.word, first.times, first.games_fraction) == ("speed", 5, pytest.approx(2 / 3))
-    assert second.word == "abide"
-    assert commonest_guesses(records, 0) == []

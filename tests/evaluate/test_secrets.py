@@ -63,13 +63,13 @@ def test_a_public_list_has_a_column_for_the_words_of_training(evaluated, word_di
 
 
 def test_boards_with_earlier_turns_have_figures_by_their_number_and_a_name(evaluated, tmp_path: Path) -> None:
-    found = evaluated("--split", "all", "--prefix-turns", 3, "--prefix-choice", "random", "--out", tmp_path / "x.json")
+    found = evaluated("--split", "all", "--prefix-turns", 3, "--out", tmp_path / "x.json")
     by_turns = found["by_earlier_turns"]
     assert set(by_turns) <= {"0", "1", "2", "3"}
     assert len(by_turns) > 1
     assert sum(part["num_games"] for part in by_turns.values()) == found["num_games"]
     stored = Evaluation.load(tmp_path / "x.json")
-    assert stored.conditions.boards == "0 to 3 random turns, seed 0"
+    assert stored.conditions.boards == "0 to 3 consistent turns, seed 0"
     assert {record.num_prefix for record in stored.records} == {int(count) for count in by_turns}
 
 
@@ -77,9 +77,8 @@ def test_boards_with_earlier_turns_have_figures_by_their_number_and_a_name(evalu
     ("options", "named"),
     [
         (("--hard-mode",), "the solver does not keep to hard mode"),
-        (("--prefix-choice", "random"), "--prefix-choice"),
         (("--secrets", "nowhere.txt"), "no file of words"),
-        (("--device-map", "auto"), "places a model that transformers plays"),
+        (("--device-map", "auto"), "--device-map auto"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_one_line(options, named: str, cli, word_directory: Path) -> None:

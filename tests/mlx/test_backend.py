@@ -53,20 +53,6 @@ def test_either_library_evaluates_it(run, cli, engine, tmp_path) -> None:
     assert json.loads(out.read_text())["conditions"]["engine"] == engine
 
 
-def test_the_same_command_finds_nothing_left_to_do(run, cli) -> None:
-    before = (run / "metrics.jsonl").read_text()
-    code, out, _ = cli("run", run.parent / "mini.toml", "--out", run)
-    assert code == 0
-    assert "report:" in out
-    assert (run / "metrics.jsonl").read_text() == before
-
-
-def test_a_run_of_the_other_backend_is_not_continued(run, cli) -> None:
-    code, _, err = cli("run", run.parent / "mini.toml", "--out", run, "--backend", "torch")
-    assert code == 2
-    assert "holds a run with other settings (backend: mlx, now torch)" in err
-
-
 def test_the_quickstart_can_be_trained_on_mlx() -> None:
     quickstart = Path(__file__).parents[2] / "src" / "wordle_rl" / "config" / "presets" / "quickstart.toml"
     MLXBackend().check(load_config(quickstart, {("backend",): "mlx"}))

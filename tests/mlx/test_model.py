@@ -15,7 +15,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaConf
 from transformers.models.gemma3 import Gemma3TextConfig
 
 from wordle_rl.config import ConfigError, ModelSettings
-from wordle_rl.mlx.model import check_names, from_torch, load_model, save_model
+from wordle_rl.mlx.model import check_names, load_model, save_model
 from wordle_rl.policy import loading
 
 
@@ -71,14 +71,6 @@ def test_weights_come_back_bit_for_bit(tokenizer, codec, tmp_path, dtype) -> Non
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert all(weight.dtype == getattr(torch, dtype) for weight in after.values())
-
-
-def test_a_tensor_of_any_type_is_an_array() -> None:
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
-        tensor = torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).to(dtype)
-        array = from_torch(tensor)
-        assert str(array.dtype).removeprefix("mlx.core.") == str(dtype).removeprefix("torch.")
-        assert array.tolist() == tensor.tolist()
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -145,17 +145,6 @@ def test_limited_guesses_are_listed_words(both, codec, sixty) -> None:
     assert all(guess in sixty.guesses for guess in guesses if guess is not None)
 
 
-def test_a_stream_of_random_numbers_is_the_seed_s(both, codec, sixty) -> None:
-    _, model = both
-    starts = [InitialState(word) for word in sixty.answers[:3]]
-
-    def drawn(seed: int):
-        sampler = MLXSampler(model, codec, SamplingSettings(max_completion_tokens=6), seed)
-        return [game.segments[0].token_ids for game in play(starts, sixty, compact(max_turns=2), sampler)]
-
-    assert drawn(1) == drawn(1) != drawn(2)
-
-
 def test_top_p_keeps_the_smallest_set_that_reaches_it() -> None:
     logprobs = mx.log(mx.array([[0.1, 0.5, 0.25, 0.15]]))
     kept = np.exp(np.array(distribution(logprobs, SamplingSettings(top_p=0.7))))

@@ -40,7 +40,7 @@ def test_a_step_of_grpo_moves_the_weights(word_directory, tmp_path: Path) -> Non
         "sft.epochs": 0,
         "algorithm": "grpo",
         "rl.group-size": 4,
-        "rl.reward.weights": '{"mlx_models:said" = 1.0}',
+        "rl.reward.weights": '{"scripted:said" = 1.0}',
         "rl.reward.keep-order": "false",
         "grpo.credit": "turn",
         "grpo.steps": 1,

@@ -9,17 +9,15 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import NUM_ANSWERS, rows, write_config
+from training_fixtures import NUM_ANSWERS, begun, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
-from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.policy.directory import find_model
-from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.report.run_record import read_run
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -158,14 +156,10 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
-    directory, stored = tmp_path / "run", load_config(finished_run / "config.json")
-    directory.mkdir()
-    shutil.copy(finished_run / "traces.jsonl", directory / "traces.jsonl")
-    shutil.copytree(finished_run / "sft", directory / "sft")
-    shutil.copytree(finished_run / "eval", directory / "eval")
-    (directory / "eval" / "grpo.json").unlink()
+    stored = load_config(finished_run / "config.json")
     shared = stored.rl.model_copy(update={"rounds": 2, "groups_per_round": 8, "group_size": None})
     config = stored.model_copy(update={"algorithm": name, "rl": shared})
+    directory = begun(config, tmp_path / "run", finished_run)
     results = Pipeline(config, directory, QUIET)()
     assert results is not None
     assert set(results) == {"sft", name, "seconds", "peak_memory_gib", "memory"}
@@ -177,36 +171,3 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     assert audit(directory).clean
     assert find_model(directory) == directory / name
     assert f"{ALGORITHM_NAMES[name]} minus SFT" in (directory / "report.html").read_text()
-
-
-LAUNCHES = {
-    "distill": ({"WORLD_SIZE": "2"}, "distill trains in one process"),
-    "grpo": ({"WORLD_SIZE": "2", "ACCELERATE_USE_FSDP": "true"}, "GRPO plays with the whole model on every process"),
-}
-
-
-@pytest.mark.parametrize("algorithm", LAUNCHES)
-def test_processes_that_the_algorithm_cannot_use_are_refused_before_its_teacher_plays(
-    algorithm, word_directory, tmp_path: Path, monkeypatch
-) -> None:
-    """SFT itself trains on them."""
-    launch, message = LAUNCHES[algorithm]
-    for name, value in launch.items():
-        monkeypatch.setenv(name, value)
-    config = mini(tmp_path, word_directory, algorithm=f"'{algorithm}'")
-    with pytest.raises(ConfigError, match=message):
-        Pipeline(config, tmp_path / "run", QUIET)()
-    assert not (tmp_path / "run").exists()
-    ahead, _ = check_before_run(config, GameContext.of(config), tmp_path / "run", ("traces", "sft"), overwrite=False)
-    assert "sft" in ahead
-
-
-def test_overwriting_removes_the_run_and_nothing_else(finished_run, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
-    (run / "notes.txt").write_text("mine")
-    pipeline = Pipeline(load_config(run / "config.json"), run, QUIET, overwrite=True)
-    pipeline("traces")
-    made = {"config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
-    assert {path.name for path in run.iterdir()} == made | {"notes.txt"}
-    assert (run / "notes.txt").read_text() == "mine"

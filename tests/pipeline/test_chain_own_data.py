@@ -15,7 +15,7 @@ from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
@@ -73,9 +73,10 @@ def test_a_validation_file_without_a_secret_to_select_by_is_refused(word_directo
         for look in (lambda: preflight(config, 0), lambda: Pipeline(config, tmp_path / "run", QUIET)()):
             with pytest.raises(ConfigError, match=told):
                 look()
+    path.write_text(split.val[0])
+    with pytest.raises(ConfigError, match=r"set grpo\.validate_every_steps"):
+        Pipeline(settings(tmp_path, word_directory, grpo__validation_file=f"'{path}'"), tmp_path / "run", QUIET)()
     assert not (tmp_path / "run").exists()
-    with pytest.raises(ConfigError, match="set validate_every_steps"):
-        settings(tmp_path, word_directory, grpo__validation_file=f"'{path}'")
 
 
 @pytest.mark.parametrize("form", ["messages", pytest.param("instruction", marks=pytest.mark.slow)])

@@ -1,7 +1,6 @@
 """Laws of runs that start groups from the boards of a file: played as given, resumed as begun, nothing held out."""
 
 import os
-import shutil
 import signal
 from pathlib import Path
 
@@ -10,14 +9,14 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import rows, write_config
+from training_fixtures import begun, rows, write_config
 
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.game import score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.preflight.report import preflight
 from wordle_rl.runs import Run, write_jsonl
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.train import starts_file
 from wordle_rl.words.split import split_secrets
 
@@ -54,14 +53,6 @@ def all_from_boards(monkeypatch) -> None:
     monkeypatch.setattr(starts_file, "_BOARD_FRACTION", 1.0)
 
 
-def begun(finished_run: Path, directory: Path) -> Path:
-    """A directory with the teacher games and the SFT model of another run."""
-    directory.mkdir()
-    shutil.copy(finished_run / "traces.jsonl", directory)
-    shutil.copytree(finished_run / "sft", directory / "sft")
-    return directory
-
-
 def given_in(game: dict) -> tuple[tuple[str, str], ...]:
     return tuple((turn["guess"], turn["marks"]) for turn in game["turns"] if turn.get("given"))
 
@@ -74,8 +65,8 @@ def training_games(run: Path, stage: str) -> list[dict]:
 def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
     algorithm, finished_run, word_directory, sixty, file, tmp_path, capsys
 ) -> None:
-    run, split = begun(finished_run, tmp_path / "run"), split_secrets(sixty)
-    config = settings(tmp_path, word_directory, file, algorithm)
+    config, split = settings(tmp_path, word_directory, file, algorithm), split_secrets(sixty)
+    run = begun(config, tmp_path / "run", finished_run)
     Pipeline(config, run, Console(width=300, force_terminal=False))(algorithm)
     outside = int(algorithm in ("dpo", "distill"))  # these learn without a win, GRPO for wins alone
     left_out = [f"{len(split.val)} val_secret", "2 test_secret", "1 already_won", "1 unlisted_guess"]
@@ -105,8 +96,9 @@ def test_groups_of_every_algorithm_start_at_the_boards_of_a_file(
     ids=["candidates", "kept from the teacher", "outside"],
 )
 def test_boards_go_with_other_settings(changes, finished_run, word_directory, sixty, file, tmp_path) -> None:
-    run = begun(finished_run, tmp_path / "run")
-    Pipeline(settings(tmp_path, word_directory, file, **changes), run, QUIET)("grpo")
+    config = settings(tmp_path, word_directory, file, **changes)
+    run = begun(config, tmp_path / "run", finished_run)
+    Pipeline(config, run, QUIET)("grpo")
     games = training_games(run, "grpo")
     assert {len(given_in(game)) for game in games} <= {0, 1, 2}
     assert any(given_in(game) for game in games)
@@ -133,7 +125,7 @@ def test_a_resumed_run_draws_the_same_groups_even_if_the_file_is_gone(
     algorithm, finished_run, word_directory, file, tmp_path, monkeypatch
 ) -> None:
     config = settings(tmp_path, word_directory, file, algorithm, grpo__steps="3")
-    whole, parts = begun(finished_run, tmp_path / "whole"), begun(finished_run, tmp_path / "parts")
+    whole, parts = (begun(config, tmp_path / name, finished_run) for name in ("whole", "parts"))
     Pipeline(config, whole, QUIET)(algorithm)
     interrupted(parts, config, monkeypatch)
     file.unlink()

@@ -10,15 +10,15 @@ import pytest
 pytest.importorskip("torch")
 
 from rich.console import Console
-from training_fixtures import compact, rows, write_config
+from training_fixtures import begun, compact, rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.runs import append_jsonl, write_jsonl
-from wordle_rl.runs.audit import audit
+from wordle_rl.runs.lineage import audit
 from wordle_rl.solver import Solver
 from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words import WordList
@@ -84,12 +84,8 @@ def taught(word_directory, tmp_path_factory) -> Path:
 def test_no_record_of_any_stage_names_a_strict_word(
     algorithm: str, taught: Path, word_directory, strict_split, tmp_path: Path
 ) -> None:
-    directory = tmp_path / "run"
-    directory.mkdir()
-    for name in ("traces.jsonl", "validation_traces.jsonl"):
-        shutil.copy(taught / name, directory)
-    shutil.copytree(taught / "sft", directory / "sft")
     config = settings(tmp_path / "run.toml", word_directory, algorithm)
+    directory = begun(config, tmp_path / "run", taught)
     results = Pipeline(config, directory, QUIET)()
     strict = set(strict_split.strict)
     for record in RECORDS:
@@ -156,20 +152,6 @@ def test_a_model_that_learnt_the_words_elsewhere_is_not_called_strict(
     Pipeline(config, tmp_path / "run", messages)("grpo")
     assert "3 strict words" in messages.file.getvalue()
     assert {name for name, _ in audit(tmp_path / "run").strict_leaks} == {"grpo/wordle_rl.json"}
-
-
-@pytest.mark.parametrize("taken", ["traces.jsonl", "sft"])
-def test_games_or_a_model_of_a_run_without_strict_words_are_not_taken_over(
-    taken: str, finished_run, word_directory, tmp_path: Path
-) -> None:
-    directory = tmp_path / "run"
-    directory.mkdir()
-    shutil.copy(finished_run / "traces.jsonl", directory)
-    if taken == "sft":
-        (directory / "traces.jsonl").write_text("")
-        shutil.copytree(finished_run / "sft", directory / "sft")
-    with pytest.raises(ConfigError, match=rf"{taken} .*3 strict words"):
-        Pipeline(settings(tmp_path / "run.toml", word_directory, "grpo"), directory, QUIET)()
 
 
 def test_given_games_that_name_a_strict_word_are_left_out(

@@ -8,15 +8,14 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from chat_families import FAMILIES
 from fake_endpoint import chat
-from template_checks import codec_of, levels
+from template_checks import levels
 from training_fixtures import rows
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import score_guess
-from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
+from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Style
 from wordle_rl.runs import read_object, write_json, write_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE
@@ -26,17 +25,6 @@ TOLD = "Find 5 letters in 6 guesses. Reply: <guess>xylyl</guess>"
 
 
 # --- models -----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", [TEXT, ""])
-@pytest.mark.parametrize("name", FAMILIES)
-def test_published_families_take_a_text_and_none(name: str, text: str, small_words) -> None:
-    codec, prompter = codec_of(name), Prompter(system_prompt=text)
-    game = sample_game(small_words, prompter)
-    assert levels(check_template(codec, game, prompter.thinking)) == []
-    assert "problem" not in levels(check_stops(codec, game, len(codec.tokenizer)))
-    prompt = codec.tokenizer.decode(codec.prompt_ids(prompter.opening()))
-    assert prompt.count(TOLD) == (1 if text else 0)
 
 
 @pytest.mark.parametrize(

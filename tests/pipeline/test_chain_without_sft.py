@@ -16,8 +16,7 @@ from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.adapters import is_adapter
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.runs.audit import audit
-from wordle_rl.runs.lineage import lineage_of
+from wordle_rl.runs.lineage import audit, lineage_of
 
 QUIET = Console(quiet=True)
 

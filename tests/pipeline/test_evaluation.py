@@ -12,7 +12,7 @@ from rich.console import Console
 from training_fixtures import NUM_ANSWERS
 
 from wordle_rl.config import load_config
-from wordle_rl.evaluate.journal import num_kept
+from wordle_rl.evaluate.play import num_kept
 from wordle_rl.evaluate.records import Evaluation, figures_by_split, is_sampled_part, sampled_part
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.pipeline import Pipeline, evaluation

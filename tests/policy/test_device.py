@@ -4,6 +4,7 @@ No Mac is here: torch is told that it is on one, and what would run there is loo
 """
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -15,10 +16,10 @@ from training_fixtures import write_config
 
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config import ConfigError, ModelSettings
-from wordle_rl.policy.device import check_bf16, device_kind, device_memory, device_of_process
+from wordle_rl.policy.device import check_bf16, device_kind, device_memory, device_of_process, release_memory
 from wordle_rl.policy.loading import attention_of, check_packages
 from wordle_rl.preflight.memory import unified_memory
-from wordle_rl.runs.provenance import hardware
+from wordle_rl.runs.provenance import hardware, resident_memory_gib
 from wordle_rl.train.optimizer import wants_bf16
 
 
@@ -107,3 +108,12 @@ def test_a_run_that_would_swap_is_refused_before_it_begins(mac, monkeypatch, tmp
     assert code == 2
     assert "it would swap" in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators give memory back by themselves")
+def test_freed_memory_below_what_is_in_use_goes_back_to_the_system() -> None:
+    blocks = [bytearray(100_000) for _ in range(3000)]  # small enough for the heap, 0.28 GiB
+    del blocks[:-1]
+    before = resident_memory_gib()
+    release_memory()
+    assert before - resident_memory_gib() > 0.15

@@ -12,18 +12,9 @@ from transformers import PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.drawing import keep_top_p, pick
-from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.transformers import TransformersSampler, pick
 
 TOLERANCE = 1e-4
-
-
-def test_top_p_keeps_the_fewest_tokens_that_reach_it() -> None:
-    logprobs = torch.tensor([[0.5, 0.3, 0.15, 0.05], [0.12, 0.15, 0.13, 0.6]]).log()
-    kept = keep_top_p(logprobs, 0.7).exp()
-    assert torch.allclose(kept, torch.tensor([[0.625, 0.375, 0.0, 0.0], [0.0, 0.2, 0.0, 0.8]]), atol=1e-6)
-    assert keep_top_p(torch.tensor([[0.25, 0.5, 0.25]]).log(), 0.5).exp().tolist() == [[0.0, 1.0, 0.0]], "it is reached"
-    assert torch.allclose(keep_top_p(logprobs, 1e-6).exp().max(-1).values, torch.ones(2))
 
 
 def test_top_p_draws_inside_the_kept_set_and_scores_by_it(tiny_model: PreTrainedModel, codec: ChatCodec) -> None:

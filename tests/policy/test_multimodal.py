@@ -25,6 +25,7 @@ from transformers import (
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.preflight.memory import Work, estimate
 
 VISION = {
@@ -170,6 +171,7 @@ def test_the_text_part_of_gemma_4_says_what_the_whole_says(tmp_path: Path) -> No
     assert torch.allclose(logits(part), logits(whole), atol=1e-5)
     assert codec.frame.turn_end == "<turn|>"
     assert load_numbers(settings).num_parameters == sum(weight.numel() for weight in part.parameters())
+    assert TransformersSampler(part, codec).room_for(100) > 1, "its layers differ in the size of a head"
     save_model(part, codec, tmp_path / "saved")
     assert torch.equal(logits(load_model(ModelSettings(path=str(tmp_path / "saved")), 0)[0]), logits(part))
 

@@ -1,8 +1,6 @@
 """Laws of OpenAI-compatible endpoints, against a small server on this machine: trouble is an error, never a loss."""
 
 import asyncio
-import json
-import logging
 import time
 from collections.abc import Awaitable, Callable
 from email.utils import formatdate
@@ -28,8 +26,7 @@ from wordle_rl.policy.openai import (
     read_answer,
 )
 from wordle_rl.policy.providers import Endpoint, find_endpoint
-from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.prompt import Thinking
 
 
 def sampler(
@@ -109,33 +106,12 @@ def test_thinking_sent_apart_is_read_where_a_reply_must_think(serve) -> None:
         assert asked.sample(requests())[0].text == f"{before}<guess>crane</guess>"
 
 
-def test_a_game_is_played_to_its_end_over_the_wire(serve, small_words) -> None:
-    guesses = iter(["crate", "grape", "crane"])
-    endpoint = serve(lambda *_: chat(f"<guess>{next(guesses)}</guess>"))
-    [trajectory] = play([InitialState("crane")], small_words, Prompter(), sampler(endpoint))
-    assert trajectory.transcript.won
-    assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6]
-    assert "crane" not in json.dumps(endpoint.requests[1]["messages"][1:])
-
-
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
 def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str) -> None:
     with pytest.raises(ConfigError, match=r"no response from .*base-url") as caught:
         OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), "m", SamplingSettings(), PatienceSettings())
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
-
-
-def test_the_key_is_never_shown(serve, caplog) -> None:
-    caplog.set_level(logging.DEBUG)
-    endpoint = serve(lambda *_: (400, {"error": {"message": f"bad key {KEY}"}}))
-    asked = sampler(endpoint, max_retries=0)
-    [completion] = asked.sample(requests())
-    assert "bad key" in (completion.error or "")
-    [echoed] = sampler(serve(lambda *_: chat(f"is it {KEY}?"))).sample(requests())
-    assert echoed.text == "is it (key)?"
-    for text in (repr(asked), str(asked), repr(asked._endpoint), completion.error or "", caplog.text):
-        assert KEY not in text
 
 
 def ask(
@@ -171,16 +147,6 @@ def test_every_try_waits_its_turn_and_for_as_long_as_the_server_asks(serve) -> N
     assert paused[0] == 0.0
     assert 0.05 <= paused[1] < 0.06
     assert len(endpoint.requests) == 2
-
-
-def test_what_a_wait_raises_ends_the_request(serve) -> None:
-    async def over(seconds: float) -> None:
-        raise KeyError("over")
-
-    endpoint = serve(lambda *_: chat("ok"))
-    with pytest.raises(KeyError, match="over"):
-        ask(endpoint, wait=over)
-    assert not endpoint.requests
 
 
 @pytest.mark.parametrize(
@@ -234,9 +200,9 @@ def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
     ],
 )
 def test_a_thought_that_came_apart_stands_where_one_is_required_and_none_is_said(said: Said, reply: str | None) -> None:
-    assert as_reply(said, Thinking.REQUIRED) == (reply or said.text, reply is not None)
+    assert as_reply(said, Thinking.REQUIRED) == (reply or said.text)
     for thinking in (Thinking.OFF, Thinking.OPTIONAL):
-        assert as_reply(said, thinking) == (said.text, False)
+        assert as_reply(said, thinking) == said.text
 
 
 def test_the_pause_before_a_retry_is_what_the_server_asks_for() -> None:

@@ -25,6 +25,7 @@ from transformers import (
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3_5TextConfig,
+    Qwen3NextConfig,
 )
 
 import wordle_rl.policy.transformers as sampler_module
@@ -278,6 +279,11 @@ HYBRID: dict[str, Callable[[dict[str, object]], PreTrainedConfig]] = {
     "qwen3.5": lambda size: Qwen3_5TextConfig(
         **size, head_dim=16, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
         linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8,
+    ),
+    "qwen3-next": lambda size: Qwen3NextConfig(
+        **size, head_dim=16, layer_types=["linear_attention", "full_attention"], linear_num_key_heads=2,
+        linear_num_value_heads=2, linear_key_head_dim=8, linear_value_head_dim=8, num_experts=4, num_experts_per_tok=2,
+        moe_intermediate_size=16, shared_expert_intermediate_size=16,
     ),
     "lfm2": lambda size: Lfm2Config(**size, layer_types=["conv", "full_attention"], block_multiple_of=8),
     "granite4": lambda size: GraniteMoeHybridConfig(

@@ -77,13 +77,6 @@ def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_ask
     assert [short, other] == alone
 
 
-def test_an_engine_without_log_probabilities_is_refused(tiny_model, codec) -> None:
-    engine = FakeLLM(tiny_model)
-    engine.generate = lambda *_, **__: [SimpleNamespace(outputs=[SimpleNamespace(token_ids=[5], logprobs=None)])]
-    with pytest.raises(RuntimeError, match="log-probability"):
-        VLLMSampler(engine, codec, GREEDY).sample(requests_of(codec, ["5x6"]))
-
-
 @pytest.mark.parametrize("family", [None, "deepseek-r1"])
 def test_a_follower_forbids_what_the_constraint_forbids_and_reads_each_token_once(family, codec, small_words) -> None:
     """Also of a family whose prompts open the thought."""

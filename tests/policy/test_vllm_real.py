@@ -19,9 +19,8 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.drawing import keep_top_p
 from wordle_rl.policy.loading import load_model, save_model
-from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.policy.transformers import TransformersSampler, keep_top_p
 from wordle_rl.policy.vllm import VLLMSampler, make_engine
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import InitialState, play

@@ -5,10 +5,9 @@ from fake_vllm_server import FakeVLLMServer
 from training_fixtures import compact, small_model
 
 from wordle_rl.config import GRPOSettings, SamplingSettings
-from wordle_rl.policy import vllm_server as module
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.policy.vllm_server import ServedModel, ServerSampler, served_models
+from wordle_rl.policy.vllm_server import ServedModel, ServerSampler
 from wordle_rl.rollout import InitialState, play
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=6)
@@ -110,20 +109,3 @@ def test_an_answer_without_a_log_probability_for_each_token_is_no_completion(
     [said] = sampler(server, codec).sample(asked(codec, 1))
     assert said.error is not None
     assert said.error
-
-
-def test_a_server_that_comes_up_late_is_waited_for(server, monkeypatch) -> None:
-    tries = []
-
-    def later(url: str):
-        tries.append(url)
-        if len(tries) < 3:
-            raise ConnectionRefusedError
-        return {"data": [{"id": "alias", "max_model_len": 128}]}
-
-    monkeypatch.setattr(module, "_json_of", later)
-    monkeypatch.setattr(module, "_LOOK_EVERY_S", 0.0)
-    assert served_models("http://box:8000/", wait_s=60) == [ServedModel("alias", 128)]
-    assert tries == ["http://box:8000/v1/models"] * 3
-    tries.clear()
-    assert served_models("http://box:8000") is None

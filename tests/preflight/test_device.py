@@ -16,9 +16,9 @@ import wordle_rl.policy.device as device_module
 from wordle_rl.config import ConfigError, RunConfig, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.pipeline.chain import check_before_run
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.numbers import Device
-from wordle_rl.preflight.before_run import check_before_run
 from wordle_rl.preflight.checks import Plan
 from wordle_rl.preflight.memory import MemoryEstimate, Work, check_memory, estimate
 from wordle_rl.runs.distributed import Sharding, sharding

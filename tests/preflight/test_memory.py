@@ -1,5 +1,6 @@
 """Laws of memory estimates: hand arithmetic where it is exact, autograd's own account where it is rough."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -188,8 +189,16 @@ def test_gemma_4b_trained_whole_is_refused_on_both_and_adapters_fit_the_larger_o
     assert problems(16, on_a_mac(adapted, group_size=16, micro_batch_size=8)) != []
 
 
-def test_a_larger_group_is_what_fills_it() -> None:
-    sizes = {size: on_a_mac(ModelNumbers(**GEMMA_4B), group_size=size)[1]["grpo"].total for size in (2, 4, 8)}
+def test_a_larger_group_fills_the_cache() -> None:
+    sizes = {size: on_a_mac(ModelNumbers(**GEMMA_4B), group_size=size)[1]["grpo"].cache for size in (2, 4, 8)}
     per_game = 2 * 2 * 34 * 4 * 256 * 2 * 2000  # twice a key and a value per token, layer and head, in 16 bits
     assert sizes[4] - sizes[2] == 2 * per_game
     assert sizes[8] - sizes[4] == 4 * per_game
+
+
+def test_games_and_what_is_learnt_from_them_are_not_in_memory_at_once() -> None:
+    found = MemoryEstimate(
+        weights=1, reference=0, gradients=1, optimizer=2, activations=3, logits=1, cache_of_a_group=1, cache=9
+    )
+    assert (found.counted, found.total) == (4, 13)
+    assert replace(found, cache=2).total == 8

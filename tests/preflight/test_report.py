@@ -63,7 +63,7 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config: Path, finished
     before = sorted(config.parent.rglob("*"))
     code, out, err = cli("preflight", config, "--model.path", finished_run / "sft", "--groups", 2)
     assert (code, err) == (0, "")
-    for words in ("unchanged", "longest game", "8: ", "key/value cache", "⟦<guess>", "<|end|>⟧", "all at once"):
+    for words in ("unchanged", "longest game", "8: ", "key/value cache", "⟦<guess>", "<|end|>⟧", "most at once"):
         assert words in out
     code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", "--groups", 2, "--json")
     found = json.loads(out)

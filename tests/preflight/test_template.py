@@ -4,10 +4,12 @@ import pytest
 
 pytest.importorskip("torch")
 
-from chat_families import FAMILIES
+from chat_families import FAMILIES, published_template, template_names, tokenizer_for
 from template_checks import codec_of, levels
 from tokenizers import normalizers, processors
 
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import training_template
 from wordle_rl.preflight.template import check_stops, check_template, sample_game
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 
@@ -25,13 +27,16 @@ def test_published_families_pass(name: str, style: Style, shape: Shape, small_wo
     assert levels(notes) == (["note"] if FAMILIES[name].eos != FAMILIES[name].end else [])
 
 
-def test_the_sample_game_is_a_game_by_the_rules(small_words) -> None:
-    game = sample_game(small_words, Prompter())
-    assert [message["role"] for message in game] == ["system", *["user", "assistant"] * 3]
-    for message in game[2::2]:
-        assert Prompter(thinking=Thinking.REQUIRED).parse(message["content"]).word in small_words
-    alone = sample_game(small_words, Prompter(shape=Shape.STATE))
-    assert [message["role"] for message in alone] == ["system", "user", "assistant"]
+@pytest.mark.parametrize("name", template_names())
+def test_every_template_that_trl_has_is_read(name: str, small_words) -> None:
+    tokenizer = tokenizer_for(published_template(name))
+    tokenizer.chat_template = training_template(tokenizer)
+    codec, prompter = ChatCodec(tokenizer), Prompter()
+    game = sample_game(small_words, prompter)
+    found = [*check_template(codec, game, prompter.thinking), *check_stops(codec, game, len(tokenizer))]
+    assert {*levels(found)} <= {"note"}
+    ids, _ = codec.encode_game(game)
+    assert codec.rendered_ids(game[:-1]) == ids[: len(codec.rendered_ids(game[:-1]))], "what a server would render"
 
 
 @pytest.mark.parametrize(

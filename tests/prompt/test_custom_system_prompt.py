@@ -100,27 +100,17 @@ def load(tmp_path: Path, text: str) -> RunConfig:
     return load_config(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("Guess {letters}.", "unknown placeholder {letters}"),
-        ("Smile :}", "Single '}'"),
-        ("one\ntwo {", "Single '{'"),
-        ('{"guess": "crane"}', 'unknown placeholder {"guess"}'),
-    ],
-)
-def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line(text: str, told: str, tmp_path: Path, cli) -> None:
-    with pytest.raises(ConfigError) as caught:
+def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line_by_its_key(tmp_path: Path, cli) -> None:
+    text = '{"guess": "crane"}'
+    with pytest.raises(ConfigError, match=r"run\.toml: game\.system_prompt: ") as caught:
         load(tmp_path, f"[game]\nsystem_prompt = '''{text}'''\n")
-    assert f"run.toml: game.system_prompt: {told}" in str(caught.value)
     assert "\n" not in str(caught.value)
-    code, out, err = cli("run", "quickstart", "--out", tmp_path / "run", "--game.system-prompt", text)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"error: game.system_prompt: {told}" in err
+    run = ("run", "quickstart", "--out", tmp_path / "run", "--game.system-prompt", text)
+    for command in (run, ("eval", "--player", "solver", "--system-prompt", text)):
+        code, out, err = cli(*command)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "system_prompt: " in err
     assert not (tmp_path / "run").exists()
-    code, out, err = cli("eval", "--player", "solver", "--system-prompt", text)
-    assert (code, out, err.count("\n")) == (2, "", 1)
-    assert f"error: system_prompt: {told}" in err
 
 
 @pytest.mark.parametrize("text", [TEXT, ""])

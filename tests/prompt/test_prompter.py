@@ -212,25 +212,6 @@ def test_a_spelled_guess_is_single_letters_between_single_spaces_and_nothing_els
     assert parsed == Guess("".join(letters).lower()) if sound else isinstance(parsed, ParseFailure)
 
 
-@pytest.mark.parametrize(
-    ("reply", "has_tags"),
-    [
-        ("crane", False),
-        ("c r a n", True),
-        ("c  r a n e", False),
-        ("c r a n e.", False),
-        ("c r a n e\ns l a t e", False),
-        (G, False),
-        ("", False),
-        (f"{T}so{E}c r a n e", True),
-    ],
-)
-def test_other_forms_are_no_spelled_guess(reply: str, has_tags: bool) -> None:
-    parsed = Prompter(style=Style.SPELLED).parse(reply)
-    assert isinstance(parsed, ParseFailure)
-    assert parsed.has_tags is has_tags
-
-
 def test_the_spelled_style_has_no_form_for_thinking() -> None:
     assert Prompter(style="spelled", thinking="optional") == Prompter(style="spelled", thinking="off")
     with pytest.raises(ValueError, match="thinking"):
@@ -302,10 +283,3 @@ def test_given_turns_open_a_transcript_as_if_they_had_been_played(style: Style, 
     assert opening[: -2 * len(given_turns)] == prompter.opening()
     fresh = Prompter(style=style, thinking=thinking, shape=Shape.STATE)
     assert fresh.opening(given_turns) == prompter.state(given_turns)
-
-
-@pytest.mark.parametrize("style", [Style.ENGLISH, Style.SYMBOLS, Style.TEXTARENA, Style.LETTERS])
-def test_a_malformed_reply_is_answered_with_how_to_reply(style: Style) -> None:
-    prompter = Prompter(style=style)
-    assert prompter.example in prompter.feedback([Turn(None, None, Outcome.MALFORMED)])["content"]
-    assert prompter.example not in prompter.feedback([Turn("zzzzz", None, Outcome.UNLISTED)])["content"]

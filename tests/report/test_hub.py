@@ -3,35 +3,19 @@
 import json
 import shutil
 import socket
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from threading import Thread
-from typing import Any
 
 import pytest
 
 pytest.importorskip("torch")
 
+from fake_hub import open_hub
 from huggingface_hub import HfApi
 
 from wordle_rl.config import ConfigError
 from wordle_rl.report.hub import files_of, push
 
 TOKEN = "hf_" + "secret" * 5
-
-
-class FakeApi:
-    """Takes what `HfApi` takes and keeps it."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, dict[str, Any]]] = []
-
-    def create_repo(self, repo_id: str, *, private: bool | None = None, exist_ok: bool = False) -> None:
-        self.asked.append(("create_repo", {"repo_id": repo_id, "private": private, "exist_ok": exist_ok}))
-
-    def upload_folder(self, *, repo_id: str, folder_path: Path, allow_patterns: list[str], commit_message: str) -> None:
-        sent = {"repo_id": repo_id, "folder_path": folder_path, "allow_patterns": allow_patterns}
-        self.asked.append(("upload_folder", sent))
 
 
 @pytest.fixture
@@ -61,24 +45,22 @@ def no_token(monkeypatch, tmp_path) -> None:
 
 
 def test_the_model_and_its_card_are_sent_and_nothing_else(model) -> None:
-    api = FakeApi()
-    files = push(model.parent, "me/wordle", private=True, api=api)
+    with open_hub() as hub:
+        files = push(model.parent, "me/wordle", private=True, api=HfApi(endpoint=hub.url, token=TOKEN))
     assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "wordle_rl.json"} <= set(files)
     assert not [name for name in files if name.startswith(("checkpoints", "epochs", ".", "training_args", "o", "rng"))]
-    assert api.asked == [
-        ("create_repo", {"repo_id": "me/wordle", "private": True, "exist_ok": True}),
-        ("upload_folder", {"repo_id": "me/wordle", "folder_path": model, "allow_patterns": files}),
-    ]
-    assert files == files_of(model)
+    assert sorted(hub.repos["me/wordle"]) == files == files_of(model)
 
 
 def test_a_missing_card_is_written_and_one_of_the_users_own_is_sent_as_it_is(model) -> None:
-    (model / "README.md").unlink()
-    push(model, "me/wordle", api=FakeApi())
-    assert (model / "README.md").read_text().startswith("---\n")
-    (model / "README.md").write_text("mine")
-    push(model, "me/wordle", api=FakeApi())
-    assert (model / "README.md").read_text() == "mine"
+    with open_hub() as hub:
+        api, sent = HfApi(endpoint=hub.url, token=TOKEN), hub.repos.setdefault("me/wordle", {})
+        (model / "README.md").unlink()
+        push(model, "me/wordle", api=api)
+        assert sent["README.md"].startswith(b"---\n")
+        (model / "README.md").write_text("mine")
+        push(model, "me/wordle", api=api)
+        assert sent["README.md"] == b"mine"
 
 
 def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> None:
@@ -97,10 +79,8 @@ def test_without_a_token_nothing_is_tried(model, no_token, cli) -> None:
 
 @pytest.mark.parametrize("name", ["wordle", "me/you/wordle", "me/wor dle"])
 def test_a_name_that_the_hub_would_refuse_is_refused_here(model, name: str) -> None:
-    api = FakeApi()
     with pytest.raises(ConfigError, match="give USER/NAME"):
-        push(model, name, api=api)
-    assert not api.asked
+        push(model, name, api=HfApi(endpoint="http://127.0.0.1:9", token=TOKEN))
 
 
 def test_a_hub_out_of_reach_is_one_line(model) -> None:
@@ -114,24 +94,8 @@ def test_a_hub_out_of_reach_is_one_line(model) -> None:
 
 @pytest.mark.parametrize(("status", "said"), [(401, "401"), (403, "403"), (400, "status 400, no such thing")])
 def test_a_refusal_says_what_to_do_and_shows_no_token(model, status: int, said: str) -> None:
-    class Refusing(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            body = json.dumps({"error": "no such thing"}).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            with pytest.raises(ConfigError, match=said) as refused:
-                push(model, "me/wordle", api=HfApi(endpoint=f"http://127.0.0.1:{server.server_port}", token=TOKEN))
-        finally:
-            server.shutdown()
+    with open_hub() as hub:
+        hub.refuses = status
+        with pytest.raises(ConfigError, match=said) as refused:
+            push(model, "me/wordle", api=HfApi(endpoint=hub.url, token=TOKEN))
     assert TOKEN not in str(refused.value)

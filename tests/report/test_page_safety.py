@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pages import Page
 from report_runs import ANSWERS, GRPO, evaluation, game, make_run, read_page, training_game, write_lines
 
-from wordle_rl.report.page_games import json_for_script
+from wordle_rl.report.page import json_for_script
 
 HOSTILE = "</script><script>document.title='x'</script><img src=x onerror=alert(1)><!--<script> {{ script }} & \u2028"
 

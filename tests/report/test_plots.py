@@ -15,11 +15,9 @@ from wordle_rl.report.curves import stage_curves
 from wordle_rl.report.plots import (
     COLORS,
     DASHES,
-    MAX_POINTS,
     Series,
     bar_chart,
     line_chart,
-    thinned,
     win_rate_plot,
     wins_plot,
 )
@@ -40,14 +38,6 @@ def curves(svg: ElementTree.Element) -> list[list[tuple[float, float]]]:
         if "stroke-width: 2" in path.get("style", "") and points:
             found.append([(float(x), float(y)) for x, y in points])
     return found
-
-
-def test_long_curves_are_thinned_and_keep_their_mean_and_ends() -> None:
-    steps, values = np.arange(1.0, 5001.0), np.sin(np.arange(5000) / 300) + 2
-    curve = thinned(Series("a", steps, values))
-    assert len(curve.steps) == len(curve.values) == MAX_POINTS
-    assert (curve.steps[0], curve.steps[-1]) == (1, 5000)
-    assert np.mean(curve.values) == pytest.approx(values.mean(), abs=0.01)
 
 
 def test_a_curve_is_drawn_where_its_values_are() -> None:
@@ -115,6 +105,14 @@ def test_wins_and_wins_by_turn_are_drawn_from_what_was_counted() -> None:
     (x1, y1), (x2, y2) = total
     assert x2 > x1
     assert y2 < y1, "later wins stand higher"
+
+
+def test_a_metrics_file_alone_is_enough_for_its_wins(cli, tmp_path: Path) -> None:
+    rows = [{"stage": stage, **row} for stage, of_stage in METRICS.items() for row in of_stage]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    code, _, err = cli("report", tmp_path / "metrics.jsonl", "--wins", tmp_path / "wins.svg")
+    assert code == 0, err
+    assert curves(ElementTree.parse(tmp_path / "wins.svg").getroot())
 
 
 def test_a_run_without_wins_is_refused() -> None:

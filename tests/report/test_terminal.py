@@ -1,19 +1,17 @@
 import io
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
 import pytest
+from report_runs import evaluation, game
 from rich.console import Console, RenderableType
 
 from wordle_rl.config import SamplingSettings
-from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.env import StopReason
 from wordle_rl.evaluate.compare import compare, compare_all
 from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.records import Evaluation, Figures, measure
-from wordle_rl.game import Outcome, Rules, Turn, score_guess
-from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.evaluate.records import Figures, measure
+from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report.terminal import (
     board,
     comparison_table,
@@ -27,17 +25,6 @@ def rendered(item: RenderableType, *, colors: Literal["standard", "truecolor"] |
     out = io.StringIO()
     Console(file=out, width=width, force_terminal=colors is not None, color_system=colors).print(item)
     return out.getvalue()
-
-
-def game(secret: str, *guesses: str) -> GameRecord:
-    turns = tuple(TurnRecord(g, score_guess(secret, g), reply=g) for g in guesses)
-    won = guesses[-1] == secret
-    return GameRecord(secret, turns, stop_reason=StopReason.SOLVED if won else StopReason.OUT_OF_TURNS)
-
-
-def evaluation(name: str, records: Sequence[GameRecord]) -> Evaluation:
-    asked = EvalConditions.of(Prompter())
-    return Evaluation(name, "", (), Rules(), "f" * 64, tuple(records), asked)
 
 
 LOST = ("fuzzy",) * 6

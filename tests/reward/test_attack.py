@@ -117,10 +117,3 @@ def test_no_adversary_wins_under_any_dictionary(dictionary: Dictionary) -> None:
         assert transcript.stop_reason is StopReason.OUT_OF_TURNS, move
         assert transcript.turns_used == SIX_TURNS.max_turns
         assert len(transcript.turns) <= rules.max_replies
-
-
-def test_a_policy_plays_the_same_game_again_and_its_last_move_to_the_end() -> None:
-    policy = Policy((Move("plain", "any word"), Move("thinking", "fits the marks"), Move("nothing", "one word")))
-    first = SEARCH.play(policy, "crane")
-    assert first == SEARCH.play(policy, "crane")
-    assert [played.reply == "" for played in first.turns] == [False, False, True, True, True, True]

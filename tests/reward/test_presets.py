@@ -12,7 +12,6 @@ from wordle_rl.reward import (
     PRESETS,
     RewardError,
     Rubric,
-    Schedule,
     format_compliance,
 )
 from wordle_rl.solver import Solver
@@ -116,9 +115,3 @@ def test_switch_schedule_follows_the_compliance_it_is_given_and_remembers_none()
     # Passing the best so far latches the switch.
     best_so_far = [0.2, 0.95, 0.95]
     assert [schedule.rubric(best) for best in best_so_far] == [early, late, late]
-
-
-def test_a_schedule_of_an_unknown_component_is_refused() -> None:
-    for wrong in (Schedule, lambda weights: Schedule({"win": 1.0}, weights)):
-        with pytest.raises(RewardError, match="'wins'"):
-            wrong({"wins": 1.0})

@@ -7,8 +7,7 @@ import pytest
 
 from wordle_rl.config import GameSettings, RunConfig, WordSettings
 from wordle_rl.runs import Run, RunError, write_jsonl
-from wordle_rl.runs.audit import audit
-from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
+from wordle_rl.runs.lineage import Lineage, audit, lesson_of, save_lineage
 from wordle_rl.words import load_words
 from wordle_rl.words.split import Split, split_secrets
 

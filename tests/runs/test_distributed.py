@@ -13,15 +13,14 @@ torch = pytest.importorskip("torch")
 import two_processes
 from grpo_training import Training
 from torchrun import torchrun
-from training_fixtures import compact, fast, rows, write_config
-from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, SIZE, STEPS, train_both
+from training_fixtures import compact, fast, rows, small_model, write_config
+from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, STEPS, train_both
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.policy.tiny import make_model
-from wordle_rl.runs.audit import audit
 from wordle_rl.runs.distributed import check_processes
+from wordle_rl.runs.lineage import audit
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -36,7 +35,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
             steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
             sampling=SamplingSettings(max_completion_tokens=6),
         )  # fmt: skip
-        training(out / "played", settings, model=make_model(tokenizer, **SIZE, seed=1))
+        training(out / "played", settings, model=small_model(tokenizer, 1))
     examples = encode_traces(plain_traces, compact(), codec, 1000).examples
     taught = (STEPS - 1) * BATCH + LAST_BATCH
     parts = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
@@ -96,7 +95,7 @@ def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
 def make_model_state(seed: int) -> dict[str, torch.Tensor]:
     from wordle_rl.policy.tiny import make_tokenizer
 
-    return make_model(make_tokenizer(), **SIZE, seed=seed).state_dict()
+    return small_model(make_tokenizer(), seed).state_dict()
 
 
 @pytest.mark.slow
@@ -157,6 +156,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     ("launch", "settings", "named"),
     [
         ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
+        ({"WORLD_SIZE": "2"}, {"algorithm": "distill"}, "distill"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed"),
         (
             {"ACCELERATE_USE_FSDP": "true"},
@@ -171,4 +171,4 @@ def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings,
     for name, value in launch.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=named):
-        check_processes(config, ("sft", "grpo"))
+        check_processes(config, ("sft", config.algorithm))

@@ -1,6 +1,5 @@
 """Laws of reading JSON lines and objects from anybody: a row, or one line that names file and line; never too much."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from refused import refusal
 
-from wordle_rl.runs import RunError, files, read_jsonl, read_object
+from wordle_rl.runs import RunError, read_jsonl, read_object
 
 PIECES = [
     b"{", b"}", b"[", b"]", b'"secret"', b":", b",", b'"crane"', b"1", b"NaN", b"1e999", b"-", b"null", b"\\ud800",
@@ -30,20 +29,3 @@ def test_any_bytes_are_rows_or_one_line(read: Callable[[Path], list], content: b
         assert str(path) in told
     else:
         assert all(isinstance(row, dict) for row in read(path))
-
-
-def test_a_line_without_an_end_is_refused_before_it_is_read_whole(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 100)
-    path = tmp_path / "data.jsonl"
-    path.write_text('{"a":1}\n' + json.dumps({"b": "x" * 92}))
-    with pytest.raises(RunError, match=r"data.jsonl:2 is longer than 100 bytes"):
-        list(read_jsonl(path))
-    path.write_text(json.dumps({"b": "x" * 90}) + "\n")
-    assert len(list(read_jsonl(path))) == 1
-
-
-def test_a_huge_object_is_refused_unread(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(files, "MAX_OBJECT_BYTES", 10)
-    (tmp_path / "results.json").write_text('{"a": "xxxxxxx"}')
-    with pytest.raises(RunError, match=r"results.json has 16 bytes"):
-        read_object(tmp_path / "results.json")

@@ -1,6 +1,5 @@
 """Laws of lineage: a model carries whose secrets it learnt from, and nobody holds those out unawares."""
 
-import json
 import shutil
 from pathlib import Path
 
@@ -10,17 +9,17 @@ pytest.importorskip("torch")
 
 from rich.console import Console
 
-from wordle_rl.config import ConfigError, GameSettings, WordSettings, load_config
+from wordle_rl.config import GameSettings, WordSettings, load_config
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import write_json
-from wordle_rl.runs.audit import audit
 from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
     Lineage,
     TrainedSecrets,
+    audit,
     leak_warning,
     lesson_of,
     lineage_of,
@@ -124,35 +123,6 @@ def test_a_model_whose_words_are_gone_says_so_unless_told_others(
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "give --words" in err
     assert cli("eval", "--player", of_split_5, "--no-regret", "--words", word_directory, "--max-games", 1)[0] == 0
-
-
-@pytest.mark.parametrize("part", ["traces.jsonl", "sft"])
-def test_a_new_run_takes_over_nothing_of_another_split(part: str, of_split_5: Path, tmp_path: Path) -> None:
-    config = load_config(of_split_5 / "config.json")
-    other = config.model_copy(update={"words": config.words.model_copy(update={"split_seed": 6})})
-    split = split_secrets(load_words(config.words.source), 6)
-    new = tmp_path / "new"
-    new.mkdir()
-    if part == "sft":
-        shutil.copytree(of_split_5 / "sft", new / "sft")
-    else:
-        (new / part).write_text(json.dumps({"secret": split.test[0], "turns": []}) + "\n")
-    with pytest.raises(ConfigError, match=rf"holds {part} of another split"):
-        Pipeline(other, new, Console(quiet=True))()
-    assert {path.name for path in new.iterdir()} == {part}
-
-
-@pytest.mark.parametrize("stage", ["sft", "grpo"])
-def test_a_model_from_elsewhere_in_place_of_a_stage_is_refused_and_not_replaced(
-    stage: str, of_split_5: Path, tmp_path: Path
-) -> None:
-    new = tmp_path / "new"
-    shutil.copytree(of_split_5 / "sft", new / stage)
-    (new / stage / LINEAGE_FILE).unlink()
-    before = {path.name: path.read_bytes() for path in (new / stage).iterdir()}
-    with pytest.raises(ConfigError, match=f"{stage} holds a model .*model.path"):
-        Pipeline(load_config(of_split_5 / "config.json"), new, Console(quiet=True))()
-    assert {path.name: path.read_bytes() for path in (new / stage).iterdir()} == before
 
 
 def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_proven_clean(

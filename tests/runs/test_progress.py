@@ -62,9 +62,6 @@ def test_games_kept_from_before_took_no_time(clock) -> None:
     assert lines_of(shown)[-1] == "m plays: 42 of 100, 1 min so far, 30 s each, 29 min left, 41 won, 1 errors"
 
 
-NEARLY_ALL, NEARLY_NONE = 1999 / 2000, 1 / 3000
-
-
 @given(total=st.integers(1, 10_000_000), data=st.data(), digits=st.integers(0, 2))
 def test_a_share_reads_as_0_or_100_only_if_it_is(total: int, data: st.DataObject, digits: int) -> None:
     share = data.draw(st.integers(0, total)) / total
@@ -73,8 +70,3 @@ def test_a_share_reads_as_0_or_100_only_if_it_is(total: int, data: st.DataObject
     decimals = len(text.partition(".")[2])
     assert decimals >= digits
     assert float(text) == pytest.approx(100 * share, abs=0.500001 / 10**decimals)
-
-
-def test_what_rounding_leaves_of_0_and_1_is_0_and_100() -> None:
-    found = [in_percent(rate) for rate in (-1e-17, 1e-17, 1 - 1e-16, sum([0.1] * 10))]
-    assert found == ["0.0", "0.0", "100.0", "100.0"]

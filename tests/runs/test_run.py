@@ -18,11 +18,9 @@ from wordle_rl.runs import (
     Run,
     RunError,
     exclusive_lock,
-    read_jsonl,
     read_object,
     reset_run,
     write_json,
-    write_jsonl,
 )
 from wordle_rl.runs.provenance import calls, manifest
 from wordle_rl.words import load_words
@@ -58,26 +56,6 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
         write_json(path, {"new": "x" * 3 * SMALL_DISK})
     assert json.loads(path.read_text()) == {"old": True}
     assert files(tmp_path) == ["results.json"]
-
-
-def test_rows_that_fail_to_come_leave_nothing(tmp_path: Path) -> None:
-    def broken():
-        yield {"n": 1}
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        write_jsonl(tmp_path / "rows.jsonl", broken())
-    assert files(tmp_path) == []
-
-
-@pytest.mark.parametrize(("line", "what"), [('{"half": ', "JSON"), ("[1, 2]", "list"), ("", "JSON")])
-def test_a_damaged_line_is_named(line: str, what: str, tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_text('{"a": 1}\n{"a": 2}\n' + line + "\n")
-    read = read_jsonl(path)
-    assert [next(read), next(read)] == [{"a": 1}, {"a": 2}]
-    with pytest.raises(RunError, match=rf"rows\.jsonl:3 .*{what}"):
-        next(read)
 
 
 def other_words(directory: Path) -> Split:

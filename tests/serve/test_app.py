@@ -63,12 +63,6 @@ def test_the_root_leads_to_the_page(server) -> None:
         assert answer.headers.get_content_type() == "text/html"
 
 
-def test_textarenas_routes_are_below_its_path(server) -> None:
-    assert http(f"{server.address}/textarena/metadata")[1]["name"] == "Wordle-v0"
-    began = http(f"{server.address}/textarena/reset", {"seed": 4})[1]
-    assert began["observation"]["prompt"].startswith("[GAME] You are Playing Wordle.")
-
-
 def test_tasks_are_listed_without_a_secret_and_held_out_ones_not_at_all(server) -> None:
     base = f"{server.address}/wordle_rl"
     status, splits = http(f"{base}/splits")

@@ -78,12 +78,6 @@ def plain_secrets(server: RunningServer, count: int) -> list[tuple[int, str]]:
     return list(itertools.islice(((seed, secret) for seed, secret in secrets if secret not in said), count))
 
 
-@pytest.fixture(scope="module")
-def server():
-    with wordle_server(ServeSettings()) as running:
-        yield running
-
-
 def test_nothing_before_the_end_holds_the_secret(server, caplog) -> None:
     caplog.set_level(logging.INFO)
     games = plain_secrets(server, 40)

@@ -15,12 +15,6 @@ from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 
 
-@pytest.fixture(scope="module")
-def server():
-    with wordle_server() as running:
-        yield running
-
-
 def tagged(word: str) -> WordleAction:
     return WordleAction(message=f"<guess>{word}</guess>")
 

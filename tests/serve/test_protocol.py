@@ -6,7 +6,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wordle_server import ask, refusal, say, secret_of, wordle_server
+from wordle_server import ask, refusal, say, secret_of
 
 from wordle_rl.serve import protocol as protocol_module
 from wordle_rl.serve.app import Service
@@ -122,12 +122,6 @@ def test_a_batch_answers_whatever_is_sent_too(service, sent) -> None:
 
 
 WORDS = ("crane", "slips", "mould", "zzzzz", "fight", "jumpy")
-
-
-@pytest.fixture(scope="module")
-def server():
-    with wordle_server() as running:
-        yield running
 
 
 @pytest.mark.parametrize("reward", ["strict_xml", "shaped"])

@@ -1,15 +1,11 @@
 """Laws of OpenEnv's own validation: our package passes what openenv implements, and what it does not is known."""
 
-import json
 import runpy
 import sys
 from pathlib import Path
 
 import pytest
 from openenv.validation import Level, run_validation
-
-from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
 PACKAGE = Path(__file__).resolve().parents[2] / "environments" / "openenv"
 LOCAL = runpy.run_path(str(PACKAGE / "validation" / "local.py"))
@@ -34,18 +30,3 @@ def test_the_graders_that_openenv_implements_pass_through_a_local_process(capsys
     assert not IMPLEMENTED & set(missing)
     with capsys.disabled():
         sys.stdout.write(f"\n{len(missing)} checks that openenv lists and nothing implements: {', '.join(missing)}\n")
-
-
-def test_canaries_stay_at_the_floor() -> None:
-    """Canned replies lose every game of a hundred seeds, the oracle's would win at once."""
-    from wordle_rl.env import WordleEnv
-    from wordle_rl.prompt import Prompter
-
-    words = load_words()
-    canaries = json.loads((PACKAGE / "validation" / "canaries.json").read_text())
-    for secret in split_secrets(words).train[:100]:
-        for name, replies in canaries.items():
-            env = WordleEnv(secret, words, Prompter())
-            for reply in replies:
-                env.step(reply)
-            assert env.stop_reason == "out_of_turns", name

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, marks_matrix
+from wordle_rl.solver.exact import typical_guesses
 from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, largest_classes, log_table, sum_logs
-from wordle_rl.solver.quick import typical_guesses
 from wordle_rl.words import WordList
 
 
@@ -128,18 +128,6 @@ def test_a_turn_that_does_not_suit_the_list_is_refused(guess: str, marks: str) -
 # --- information --------------------------------------------------------------------------------------------------
 
 
-def test_information_of_salet_by_hand() -> None:
-    # salet's marks: itself GGGGG, saner GGXGX, later XGYGY, hater and tamer both XGXGY: classes of 1, 1, 1 and 2.
-    solver = make_solver(["salet", "saner", "later", "hater", "tamer"])
-    everything = solver.candidates([])
-    expected_bits = 3 / 5 * math.log2(5) + 2 / 5 * math.log2(5 / 2)
-    index = solver.words.guess_index["salet"]
-    assert solver.information_of("salet", everything) == pytest.approx(expected_bits, abs=1e-11)
-    assert solver.information(everything)[index] == solver.information_of("salet", everything)
-    [salet] = [opener for opener in solver.best_openers() if opener.guess == "salet"]
-    assert salet.expected_remaining == pytest.approx((1 + 1 + 1 + 4) / 5)
-
-
 def test_information_on_small_sets_by_hand() -> None:
     solver = make_solver(["cat", "cot", "cut", "dog"], ["zzz"])
     everything = solver.candidates([])
@@ -162,17 +150,6 @@ def test_best_information_is_the_maximum_to_the_last_bit(lists: tuple[list[str],
     assert solver.best_information(everything) == bits.max()
     assert [solver.information_of(guess, everything) for guess in solver.words.guesses] == bits.tolist()
     assert 0.0 <= bits.min() <= bits.max() <= math.log2(len(everything))
-
-
-def test_quick_regret_knows_the_last_candidates(default_solver: Solver) -> None:
-    solver = default_solver
-    last = [solver.words.answer_index["crane"]]
-    assert solver.quick_regret("crane", last) == 0.0
-    assert solver.quick_regret("slate", last) == pytest.approx(1.0)
-    both = sorted(solver.words.answer_index[word] for word in ("crane", "trace"))
-    assert solver.quick_regret("trace", both) == 0.0
-    assert solver.quick_regret("crate", both) == pytest.approx(0.5)  # tells them apart but is neither
-    assert solver.quick_regret("crane", []) == 0.0
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -154,39 +154,6 @@ def test_a_separating_guess_is_used_when_the_cap_asks_for_it() -> None:
     assert solver.best_guess(solver.candidates([]), 2) == "blfmn"
 
 
-@settings(max_examples=60, deadline=None)
-@given(word_lists())
-def test_a_plan_is_as_deep_as_its_longest_game_and_a_cap_at_that_depth_changes_nothing(
-    lists: tuple[list[str], list[str]],
-) -> None:
-    solver = make_solver(*lists)
-    everything = solver.candidates([])
-    longest = 0
-    for secret in solver.words.answers:
-        candidates, guess, turns = everything, "", 0
-        while guess != secret:
-            guess = solver.best_guess(candidates)
-            candidates = solver.narrow(candidates, guess, score_guess(secret, guess))
-            turns += 1
-        longest = max(longest, turns)
-    plan = solver._search().plan(everything)
-    assert plan.depth == longest
-    assert solver._search().plan(everything, longest) == plan
-
-
-def test_a_cap_chooses_among_plans_of_equal_length() -> None:
-    # Without a cap, 12 guesses can be had with or without a fourth turn; only the latter plan fits into three.
-    tree = make_solver(["ayyy", "cyyy", "czzz", "eyyy", "fyyy"], ["aaee"]).tree(max_turns=3)
-    assert (tree.num_failed, tree.total_guesses) == (0, 12)
-
-
-def test_two_turns_prefer_certainty_to_a_lucky_hit() -> None:
-    solver = make_solver(["bight", "fight", "light"], ["zflzz"])
-    # "zflzz" always finds the secret at the second turn; "bight" needs 1, 2 or, too late, 3.
-    assert solver.best_guess([0, 1, 2], 2) == "zflzz"
-    assert solver.value([0, 1, 2], 2) == 2.0
-
-
 # --- regret -------------------------------------------------------------------------------------------------------
 
 
@@ -233,14 +200,6 @@ def test_regret_is_never_negative_and_zero_for_the_best_guess(
         assert regret >= 0.0
         if turns is None:
             assert regret == solver.guess_value(guess, everything) - solver.value(everything)
-
-
-def test_regret_laws_hold_on_the_default_list(default_solver: Solver) -> None:
-    for guess, candidates in some_states(default_solver):
-        assert default_solver.regret(guess, candidates) >= 0.0
-        assert default_solver.regret(default_solver.best_guess(candidates), candidates) == 0.0
-        assert default_solver.regret(default_solver.best_guess(candidates, 3), candidates, 3) == 0.0
-        assert default_solver.regret("crane", candidates) == pytest.approx(1.0)  # played before: tells nothing
 
 
 def test_regret_is_not_negative_where_the_search_overlooks_the_best(monkeypatch: pytest.MonkeyPatch) -> None:

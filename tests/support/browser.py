@@ -92,10 +92,6 @@ class Browser:
         messages = (json.loads(entry["message"])["message"] for entry in self.driver.get_log("performance"))
         return [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
 
-    def shot(self, path: Path) -> None:
-        """A picture of what the window shows."""
-        self.driver.save_screenshot(str(path))
-
     def violations(self) -> list[str]:
         """Faults that axe finds in the page as it stands, each with the element."""
         found = self.driver.execute_async_script(f"{_axe()}; const done = arguments[0]; axe.run().then(done);")

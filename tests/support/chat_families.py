@@ -1,6 +1,7 @@
 """Chat families as they are met: their published templates, as TRL ships them, over small tokenizers made here."""
 
 import importlib.util
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
@@ -88,6 +89,39 @@ def published_template(name: str) -> str:
     assert spec is not None
     assert spec.origin is not None
     return (Path(spec.origin).parent / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+def template_names() -> list[str]:
+    """Names of all templates that TRL has, as their makers publish them."""
+    spec = importlib.util.find_spec("trl")
+    assert spec is not None
+    assert spec.origin is not None
+    names = (path.stem for path in (Path(spec.origin).parent / "chat_templates").glob("*.jinja"))
+    return sorted(name for name in names if not name.endswith("_training"))
+
+
+_SPECIAL = re.compile(
+    r"<\|[^|<>\n]+\|>|<｜[^｜\n]+｜>|<[a-z_]+_of_[a-z_]+>|<\|[a-z_]+>|<[a-z_]+\|>|\[gMASK\]|<sop>|</?s>|<bos>|<eos>"
+)
+_CLOSING = (
+    "<|im_end|>", "<turn|>", "<end_of_turn>", "<|eot_id|>", _DEEPSEEK[1], "<|return|>", "<|END_OF_TURN_TOKEN|>",
+    "<end_of_utterance>", "</s>",
+)  # fmt: skip
+
+
+def tokenizer_for(template: str) -> PreTrainedTokenizerFast:
+    """A tokenizer whose special tokens are those that a template writes."""
+    special = {*_SPECIAL.findall(template), "<pad>", "<|endoftext|>"} | (
+        {"<bos>"} if "bos_token" in template else set()
+    )
+    tokenizer = Tokenizer.from_str(_byte_pairs())
+    tokenizer.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in sorted(special)])
+    tokenizer.add_tokens([AddedToken(token, special=False, normalized=False) for token in _THINK])
+    eos = next((token for token in _CLOSING if token in special), "<|endoftext|>")
+    bos = "<bos>" if "<bos>" in special else None
+    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=eos, bos_token=bos, pad_token="<pad>")
+    fast.chat_template = template
+    return fast
 
 
 @cache

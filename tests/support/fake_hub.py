@@ -16,12 +16,12 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 @dataclass
 class FakeHub:
-    """Repositories by name, each a dict of files; the titles of all commits; whether it refuses to take any."""
+    """Repositories by name, each a dict of files; the titles of all commits; the status with which it refuses any."""
 
     url: str = ""
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
     commits: list[tuple[str, str]] = field(default_factory=list)
-    refuses: bool = False
+    refuses: int = 0
 
 
 @contextmanager
@@ -59,12 +59,14 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.hub.refuses:
-            self._json({"error": "no"}, 403)
+            self._json({"error": "no such thing"}, self.hub.refuses)
         elif self.path.startswith("/api/repos/create"):
             asked = json.loads(body)
             name = f"{asked.get('organization') or 'me'}/{asked['name']}"
             self.hub.repos.setdefault(name, {})
             self._json({"url": f"{self.hub.url}/{name}", "id": name})
+        elif self.path == "/api/validate-yaml":
+            self._json({"errors": [], "warnings": []})
         elif "/preupload/" in self.path:
             files = [{**row, "uploadMode": "regular", "shouldIgnore": False} for row in json.loads(body)["files"]]
             self._json({"files": files, "commitOid": SHA})

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any, ClassVar
 
 from wordle_rl.words import WordList, load_words
@@ -14,6 +15,14 @@ from wordle_rl.words import WordList, load_words
 _ALL = load_words("default")
 ANSWERS = tuple(_ALL.answers[::16])
 WORDS = WordList("some", ANSWERS, tuple(sorted({*ANSWERS, *_ALL.guesses[::24]})))
+
+
+def write_words(directory: Path) -> str:
+    """Write the list of these games for those who read lists from directories; the name to read it by."""
+    directory.mkdir(exist_ok=True)
+    (directory / "answers.txt").write_text("\n".join(WORDS.answers) + "\n")
+    (directory / "guesses.txt").write_text("\n".join(WORDS.guesses) + "\n")
+    return str(directory)
 
 
 class RightGame:

@@ -25,7 +25,7 @@ PRELOADED = (
     "wordle_rl.train.dpo",
     "wordle_rl.train.expert_iteration",
     "wordle_rl.policy.openai",
-    "wordle_rl.teachers.collect",
+    "wordle_rl.teachers.llm",
     "wordle_rl.serve.app",
     "openai.resources.chat",
     "transformers.models.qwen3.modeling_qwen3",

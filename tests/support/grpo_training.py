@@ -154,15 +154,6 @@ def outside_fixture(tokenizer, codec, tmp_path) -> Roll:
     return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
 
 
-def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
-    return all(torch.allclose(a[name], b[name], atol=tolerance) for name in a)
-
-
-def same(a: dict, b: dict) -> bool:
-    """True if all weights have the same bits."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
 def assert_scored_as_sampled(row: dict) -> None:
     """Check in the metrics of a step that tokens were scored as the sampler scored them.
 
@@ -171,20 +162,6 @@ def assert_scored_as_sampled(row: dict) -> None:
     assert row["importance_ratio/mean"] == pytest.approx(1.0, abs=2e-4)
     assert row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)
     assert abs(row["sampler_kl"]) < 2e-8  # rounding can take it below 0
-
-
-def logprob(model, segments) -> float:
-    """Log-probability of all tokens a policy sampled in a game, one segment at a time and without any trainer."""
-    total = 0.0
-    for segment in segments:
-        ids = torch.tensor([[*segment.prompt_ids, *segment.token_ids]])
-        with torch.no_grad():
-            scores = model(input_ids=ids).logits[0, :-1].log_softmax(-1)
-        first = len(segment.prompt_ids)
-        for place, m in enumerate(segment.loss_mask):
-            if m:
-                total += float(scores[first + place - 1, segment.token_ids[place]])
-    return total
 
 
 def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:

@@ -1,11 +1,12 @@
 """The commands that are killed: each a few seconds long, and with every kind of file that it may write."""
 
-import shutil
 from functools import partial
 from pathlib import Path
 
 from kills import Case
-from training_fixtures import write_config
+from training_fixtures import begun, write_config
+
+from wordle_rl.config import load_config
 
 TRAININGS: dict[str, dict[str, str]] = {
     "sft": {
@@ -86,6 +87,4 @@ def _prepare(name: str, words: Path, taught: Path, directory: Path) -> None:
     elif name in TRAININGS:
         write_config(directory / "config.toml", words, **TRAININGS[name])
     if name in TRAININGS and name != "sft":
-        shutil.copytree(taught / "sft", directory / "run" / "sft")
-        for games in ("traces.jsonl", "validation_traces.jsonl"):
-            shutil.copy(taught / games, directory / "run")
+        begun(load_config(directory / "config.toml"), directory / "run", taught)

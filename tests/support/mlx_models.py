@@ -5,12 +5,10 @@ from pathlib import Path
 import mlx.core as mx
 import numpy as np
 import torch
-from agreement import GAME_NUMBERS, expected
 from training_fixtures import small_model
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.model import MLXModel, of_transformers
 
 
@@ -58,22 +56,3 @@ def same(a: MLXModel, b: MLXModel) -> bool:
     """True if all weights are the same, bit for bit."""
     ours, theirs = a.weights(), b.weights()
     return ours.keys() == theirs.keys() and all(mx.array_equal(ours[name], theirs[name]).item() for name in ours)
-
-
-def mlx_examples(credit: str = "turn") -> list[Example]:
-    """The games of the table of agreement as rows of a step."""
-    table = expected()
-    return [
-        Example(
-            [*prompt, *reply],
-            [0] * len(prompt) + table.masks[number],
-            [0.0] * len(prompt) + table.along(number, credit),
-            [0.0] * len(prompt) + table.sampler_logprobs[number],
-        )
-        for number, (prompt, reply) in zip(GAME_NUMBERS, table.tokens, strict=True)
-    ]
-
-
-def said(transcript, _solver) -> list[float]:
-    """A reward by the letters of replies, so that an untrained model's games differ."""
-    return [sum(map(ord, turn.reply)) % 5 / 4 / len(transcript.own_turns) for turn in transcript.own_turns]

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scripted import say
+
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.reward import RewardBreakdown
@@ -13,10 +15,6 @@ GIVEN = ("crane", "moist")
 SETTINGS = LoopSettings(reward_preset="strict_xml")
 TASK = BoardTask(split="train", index=7, given=GIVEN)
 KINDS = ("won", "lost", "messy")
-
-
-def say(word: str) -> str:
-    return f"<guess>{word}</guess>"
 
 
 def replies_of(kind: str, source: GameSource, task: BoardTask = TASK) -> list[str]:

@@ -1,7 +1,5 @@
 """Trainings by rounds in miniature: who plays, what a round trained on, and log-probabilities without any trainer."""
 
-import os
-import signal
 from collections.abc import Sequence
 from contextlib import contextmanager
 
@@ -42,38 +40,11 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[list[list[Example]]]:
     return rounds
 
 
-class StopAtNote:
-    """Presses Ctrl-C, once, when the note of the progress begins with a text."""
-
-    def __init__(self, start: str) -> None:
-        self.start, self.pressed = start, False
-
-    def __call__(self, _done: int, _total: int, note: str) -> None:
-        if note.startswith(self.start) and not self.pressed:
-            self.pressed = True
-            os.kill(os.getpid(), signal.SIGINT)
-
-
-def same_bits(a: dict, b: dict) -> bool:
-    """True if all weights are equal to the last bit."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
 def token_logprobs(model, prompt_ids: Sequence[int], reply_ids: Sequence[int]):
     """Log-probability of each token of a reply, with gradient, from one forward pass over one unpadded row."""
     ids = torch.tensor([[*prompt_ids, *reply_ids]])
     scores = model(input_ids=ids).logits[0, len(prompt_ids) - 1 : -1].float().log_softmax(-1)
     return scores.gather(1, ids[0, len(prompt_ids) :, None])[:, 0]
-
-
-def cross_entropy_of(model, examples: Sequence[Example]):
-    """Mean cross-entropy over the trained tokens, one row at a time."""
-    losses = []
-    for example in examples:
-        ids = list(example.token_ids)
-        scores = token_logprobs(model, ids[:1], ids[1:])
-        losses += [-score for score, m in zip(scores, example.loss_mask[1:], strict=True) if m]
-    return torch.stack(losses).mean()
 
 
 def gradient_norm(model, loss) -> float:

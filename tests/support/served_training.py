@@ -1,12 +1,10 @@
-"""One process of a GRPO training whose games a vLLM server plays; `test_vllm_server` starts two of them.
+"""One process of a GRPO training whose games a vLLM server plays; `test_weight_sync` starts two of them.
 
 Games of the first process end after one turn, those of the second after three: they ask different numbers of times.
 
 torchrun --nproc-per-node 2 tests/support/served_training.py WORDS SERVER OUT
 """
 
-import json
-import os
 import sys
 from pathlib import Path
 
@@ -16,15 +14,15 @@ from contexts import context_for
 from fake_vllm import fake_vllm
 from fake_vllm_server import without_nccl
 from group_games import Schedule
-from training_fixtures import compact, fast
+from torchrun import leave, shared_run
+from training_fixtures import compact, fast, small_model
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings
-from wordle_rl.policy.tiny import make_model, make_tokenizer
+from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.policy.vllm_server import ServerSampler
-from wordle_rl.runs import Run
-from wordle_rl.runs.distributed import is_first, leave_process_group, process_index, wait_for_all
+from wordle_rl.runs.distributed import is_first
 from wordle_rl.solver import Solver
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.grpo_rollouts import GroupRollouts
@@ -32,9 +30,7 @@ from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.train.weight_sync import open_engine
 from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
-SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
 STEPS, TURNS = 3, 3
 
 
@@ -64,10 +60,7 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
         GroupRollouts._is_enough = lambda *_: True  # type: ignore[method-assign]
     grpo_module.GroupRollouts = Paying  # type: ignore[misc]
     tokenizer, word_list = make_tokenizer(), load_words(words)
-    model = make_model(tokenizer, **SIZE, seed=0)
-    if is_first():
-        Run.create(out, RunConfig(), split_secrets(word_list))
-    wait_for_all()
+    model, run = small_model(tokenizer), shared_run(out, word_list)
     settings = GRPOTraining(
         steps=STEPS, groups_per_step=1, group_size=4, precision="fp32", optimizer=fast(), max_refills=0,
         sampling=SamplingSettings(max_completion_tokens=6), engine=server,
@@ -75,7 +68,7 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
     context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list))
     learner, setup = TorchLearner(model, ChatCodec(tokenizer), precision="fp32"), GameSetup(context, word_list.answers)
     engine = open_engine(learner, settings, setup.words, setup.prompter)
-    train_grpo(learner, setup, settings, Run(out), engine=engine)
+    train_grpo(learner, setup, settings, run, engine=engine)
     engine.close()
     return model, asked
 
@@ -86,9 +79,4 @@ if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
         without_nccl(patch)
         trained, asked = train(sys.argv[1], sys.argv[2], out)
-    torch.save(trained.state_dict(), out / f"rank{process_index()}.pt")
-    (out / f"rank{process_index()}.json").write_text(json.dumps(asked))
-    leave_process_group()
-    # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end.
-    sys.stdout.flush()
-    os._exit(0)
+    leave(out, asked, trained.state_dict())

@@ -44,12 +44,3 @@ def loss_of(model, examples: list[Example]) -> float:
                     total -= float(logprobs[place - 1, ids[0, place]])
                     count += 1
     return total / count
-
-
-def same_bits(a: dict, b: dict) -> bool:
-    """True if all weights are equal to the last bit."""
-    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
-
-
-def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
-    return a.keys() == b.keys() and all(torch.allclose(a[name], b[name], atol=tolerance) for name in a)

@@ -8,26 +8,24 @@ accelerate launch --config_file scripts/launch/fsdp2.yaml \
 """
 
 import json
-import os
 import sys
 from pathlib import Path
 
 import torch
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
-from training_fixtures import TINY, StopAt, fast
+from torchrun import leave, shared_run
+from training_fixtures import StopAt, fast, small_model
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import RunConfig, SFTTraining
+from wordle_rl.config import SFTTraining
 from wordle_rl.data.dataset import Example
-from wordle_rl.policy.tiny import make_model, make_tokenizer
-from wordle_rl.runs import Run
-from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
+from wordle_rl.policy.tiny import make_tokenizer
+from wordle_rl.runs.distributed import num_processes
 from wordle_rl.train import logprobs
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
 BATCH, STEPS_PER_EPOCH, EPOCHS = 16, 3, 2
 LAST_BATCH = 5
@@ -50,19 +48,17 @@ def shard_on_cpu() -> None:
 def train(words: str, games: Path, out: Path, stop_after: int = 0) -> torch.nn.Module:
     """Two epochs of SFT on given games, a whole model kept after each; Ctrl-C after some steps, if any are named."""
     codec = ChatCodec(make_tokenizer())
-    if is_first() and not out.exists():
-        Run.create(out, RunConfig(), split_secrets(load_words(words)))
-    wait_for_all()
+    run = shared_run(out, load_words(words))
     examples = [Example(**example) for example in json.loads(games.read_text())]
     settings = SFTTraining(
         batch_size=BATCH // num_processes(), epochs=EPOCHS, optimizer=fast(), precision="fp32", logging_steps=1,
         save_each_epoch=True,
     )  # fmt: skip
-    model = make_model(codec.tokenizer, **TINY, seed=0)
+    model = small_model(codec.tokenizer)
     progress = StopAt(stop_after) if stop_after else None
     try:
         learner = TorchLearner(model, codec, precision=settings.precision)
-        train_sft(learner, examples, settings, Run(out), validation=examples[:21], progress=progress)
+        train_sft(learner, examples, settings, run, validation=examples[:21], progress=progress)
     except KeyboardInterrupt:
         if not stop_after:
             raise
@@ -79,13 +75,6 @@ if __name__ == "__main__":
     logprobs.PIECE_BYTES = 1  # as a large vocabulary would have it
     out = Path(sys.argv[3])
     trained = train(sys.argv[1], Path(sys.argv[2]), out, int(sys.argv[4]))
-    rank, kind = torch.distributed.get_rank(), AcceleratorState().distributed_type.value
-    held = shares(trained)
+    kind, held = AcceleratorState().distributed_type.value, shares(trained)
     facts = {"kind": kind, "world_size": torch.distributed.get_world_size(), "held": held}
-    (out / f"rank{rank}.json").write_text(json.dumps(facts))
-    if not held:
-        torch.save(trained.state_dict(), out / f"rank{rank}.pt")
-    leave_process_group()
-    # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end.
-    sys.stdout.flush()
-    os._exit(0)
+    leave(out, facts, None if held else trained.state_dict())

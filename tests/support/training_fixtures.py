@@ -98,13 +98,15 @@ def plain_traces(sixty, split, solver) -> list[GameRecord]:
 
 
 class StopAt:
-    """Presses Ctrl-C when a step is done."""
+    """Presses Ctrl-C, once, when a step is done, or when the note of the progress begins with a text."""
 
-    def __init__(self, step: int) -> None:
-        self.step = step
+    def __init__(self, moment: int | str) -> None:
+        self.moment, self.pressed = moment, False
 
-    def __call__(self, done: int, _total: int, _note: str) -> None:
-        if done == self.step:
+    def __call__(self, done: int, _total: int, note: str) -> None:
+        reached = done == self.moment if isinstance(self.moment, int) else note.startswith(self.moment)
+        if reached and not self.pressed:
+            self.pressed = True
             os.kill(os.getpid(), signal.SIGINT)
 
 
@@ -126,16 +128,18 @@ def weights_of(model) -> dict[str, object]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
 
+def same_bits(a: dict, b: dict) -> bool:
+    """True if all weights are equal to the last bit."""
+    return a.keys() == b.keys() and all(a[name].equal(b[name]) for name in a)
+
+
+def close(a: dict, b: dict, tolerance: float = 1e-6) -> bool:
+    return a.keys() == b.keys() and all(bool((a[name] - b[name]).abs().max() <= tolerance) for name in a)
+
+
 def fast(name: str = "adamw", **settings: object) -> RLOptimizerSettings:
     muon = 0.02 if name == "muon" else None
     return RLOptimizerSettings(learning_rate=3e-3, muon_learning_rate=muon, warmup=0.0, schedule="constant", **settings)
-
-
-def log_every_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the SFT of runs write the metrics of every step."""
-    made = RunConfig.sft_training.fget
-    often = property(lambda config: made(config).model_copy(update={"logging_steps": 1}))
-    monkeypatch.setattr(RunConfig, "sft_training", often)
 
 
 def rows(path: Path) -> list[dict[str, object]]:
@@ -164,6 +168,15 @@ def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
         lines += [f"[{section}]"] * bool(section) + [*(f"{key} = {text}" for key, text in values.items()), ""]
     path.write_text("\n".join(lines))
     return path
+
+
+def begun(config: RunConfig, directory: Path, taught: Path) -> Path:
+    """A run that has done its SFT: the games and the model of another run."""
+    Run.create(directory, config, split_secrets(load_words(config.words.source), config.words.split_seed))
+    for name in ("traces.jsonl", "validation_traces.jsonl"):
+        shutil.copy(taught / name, directory)
+    shutil.copytree(taught / "sft", directory / "sft")
+    return directory
 
 
 @pytest.fixture(scope="session")

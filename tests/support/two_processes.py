@@ -4,21 +4,21 @@ torchrun --nproc-per-node 2 tests/support/two_processes.py WORDS GAMES OUT
 """
 
 import json
-import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from contexts import context_for
+from torchrun import leave, shared_run
+from training_fixtures import fast, small_model
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, RLOptimizerSettings, RunConfig, SamplingSettings, SFTTraining
+from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings, SFTTraining
 from wordle_rl.data.dataset import Example
-from wordle_rl.policy.tiny import make_model, make_tokenizer
-from wordle_rl.runs import Run
-from wordle_rl.runs.distributed import is_first, leave_process_group, num_processes, wait_for_all
+from wordle_rl.policy.tiny import make_tokenizer
+from wordle_rl.runs.distributed import num_processes
 from wordle_rl.solver import Solver
 from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.grpo_rollouts import GroupRollouts
@@ -26,12 +26,9 @@ from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 from wordle_rl.train.starts import GameSetup, record_secrets
 from wordle_rl.words import load_words
-from wordle_rl.words.split import split_secrets
 
-SIZE = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
 LAST_BATCH = 5
 """Games that are left for the last step of SFT: fewer than one of two processes takes."""
-OPTIMIZER = RLOptimizerSettings(learning_rate=3e-3, warmup=0.0, schedule="constant")
 GROUPS, GROUP_SIZE, STEPS, BATCH = 2, 4, 3, 16
 
 
@@ -77,19 +74,16 @@ def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
     tokenizer = make_tokenizer()
     codec, word_list = ChatCodec(tokenizer), load_words(words)
     prompter = RunConfig().game.model_copy(update={"style": "compact", "thinking": "off"}).prompter(5)
-    if is_first():
-        run = Run.create(out, RunConfig(), split_secrets(word_list))
-    wait_for_all()
-    run = Run(out)
+    run = shared_run(out, word_list)
     processes = num_processes()
-    sft = SFTTraining(batch_size=BATCH // processes, epochs=1, optimizer=OPTIMIZER, precision="fp32", logging_steps=1)
-    models = [make_model(tokenizer, **SIZE, seed=seed) for seed in (0, 1)]
+    sft = SFTTraining(batch_size=BATCH // processes, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
+    models = [small_model(tokenizer, seed) for seed in (0, 1)]
     learnt, validation = ([Example(**example) for example in found[name]] for name in ("examples", "validation"))
     train_sft(TorchLearner(models[0], codec, precision="fp32"), learnt, sft, run, validation=validation)
     Replaying.given = [[Example(**row) for row in step] for step in found["rows"]]
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
     grpo = GRPOTraining(
-        steps=STEPS, groups_per_step=GROUPS // processes, group_size=GROUP_SIZE, precision="fp32", optimizer=OPTIMIZER,
+        steps=STEPS, groups_per_step=GROUPS // processes, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
         sampling=SamplingSettings(max_completion_tokens=6), micro_batch_size=GROUP_SIZE, beta=0.1,
     )  # fmt: skip
     train_grpo(
@@ -104,12 +98,5 @@ def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
 if __name__ == "__main__":
     words, games, out = sys.argv[1], Path(sys.argv[2]), Path(sys.argv[3])
     trained = train_both(words, games, out)
-    rank = torch.distributed.get_rank()
-    torch.save([model.state_dict() for model in trained], out / f"rank{rank}.pt")
     facts = {"world_size": torch.distributed.get_world_size(), "state": Replaying.last.state()}
-    (out / f"rank{rank}.json").write_text(json.dumps(facts))
-    leave_process_group()
-    # All is written. On a busy machine a thread of gloo may outlive the group and abort the interpreter at its end
-    # ("terminate called without an active exception").
-    sys.stdout.flush()
-    os._exit(0)
+    leave(out, facts, [model.state_dict() for model in trained])

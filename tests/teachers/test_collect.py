@@ -47,12 +47,7 @@ def test_the_same_command_plays_only_what_is_missing(serve, buy, split) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
-    [
-        (("--game.hard-mode",), "game.hard_mode False there, True here"),
-        (("--top-p", 0.5, "--game.max-turns", 3), "top_p None there, 0.5 here, game.max_turns 6 there, 3 here"),
-        (("--max-completion-tokens", 5), "max_completion_tokens 4096 there, 5 here"),
-    ],
+    ("other", "told"), [(("--game.hard-mode",), "game.hard_mode"), (("--max-completion-tokens", 5), "max_completion")]
 )
 def test_other_settings_make_other_games_and_want_another_file(other, told: str, serve, buy, split) -> None:
     endpoint = serve(guesser(split.train[0]))
@@ -60,7 +55,7 @@ def test_other_settings_make_other_games_and_want_another_file(other, told: str,
     for count in (1, 2):
         code, out, err = buy(endpoint, "--max-secrets", count, *other)
         assert (code, out, err.count("\n"), len(endpoint.requests)) == (2, "", 1, 1)
-        assert f"t.jsonl holds games of m by other settings ({told}); name another --out" in err
+        assert told in err
     assert buy(endpoint, "--max-secrets", 1, "--model", "n", *other)[0] == 0, "another model may be asked otherwise"
     assert len(endpoint.requests) == 2
     code, _, err = buy(endpoint, "--max-secrets", 2, "--model", "n")
@@ -126,15 +121,14 @@ def test_a_budget_counts_games_that_failed(serve, buy) -> None:
 
 def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directory, split) -> None:
     endpoint = serve(guesser(split.test[0]))
-    Path("words.txt").write_text(f"{split.train[0]}\n{split.test[0].upper()}\n")
-    for arguments in (("--split", "test"), ("--split", "all"), ("--words-file", "words.txt")):
+    for arguments in (("--split", "test"), ("--split", "all")):
         code, _, err = buy(endpoint, *arguments)
         assert code == 2
         assert "--allow-test-secrets" in err
     assert not endpoint.requests
     assert not Path("t.jsonl").exists()
-    assert buy(endpoint, "--words-file", "words.txt", "--allow-test-secrets")[0] == 0
-    assert {row["secret"] for row in rows(Path("t.jsonl"))} == {split.train[0], split.test[0]}
+    assert buy(endpoint, "--split", "test", "--max-secrets", 1, "--allow-test-secrets")[0] == 0
+    assert {row["secret"] for row in rows(Path("t.jsonl"))} == {split.test[0]}
     _, out, _ = cli("dataset", "t.jsonl", "--out", "set", "--words", word_directory, "--json")
     assert json.loads(out)["rejected"]["test_secret"] == 1
     assert json.loads(out)["rows"]["sft_train"] == 0
@@ -144,11 +138,9 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
     ("arguments", "named"),
     [
         (["--model", "solver"], "--model solver"),
-        (["--words-file", "odd.txt", "--split", "val"], "--split val and --words-file"),
         (["--provider", "grok"], "'grok'"),
         (["--provider", "together"], "TOGETHER_API_KEY"),
         (["--provider", "http://127.0.0.1:9/v1"], "no response from"),
-        (["--words-file", "odd.txt"], "not in word list"),
         (["--budget-money", 1], "price_in"),
         (["--num-games", 5], "num_games is a setting of --teacher solver"),
         (["--teacher", "solver"], "provider is a setting of --teacher openai"),
@@ -157,8 +149,6 @@ def test_test_secrets_are_played_only_if_asked_for(serve, buy, cli, word_directo
 )
 def test_a_wrong_input_is_one_line_before_anything_is_asked(arguments, named, serve, buy, monkeypatch) -> None:
     monkeypatch.delenv("TOGETHER_API_KEY", raising=False)
-    Path("odd.txt").write_text("klingon\n")
-    Path("empty.txt").write_text("\n")
     Path("diary").write_text("dear diary")
     endpoint = serve(guesser())
     code, out, err = buy(endpoint, *arguments)

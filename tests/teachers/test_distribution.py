@@ -51,19 +51,6 @@ def test_words_are_weighed_by_the_guesses_they_give_away(temperature, small_word
     assert others > 5, "words that cannot be the secret are among them"
 
 
-def test_near_temperature_0_the_solvers_best_guesses_are_left(small_words, small_solver) -> None:
-    ask = SolverDistribution(small_solver, 1e-3, Rules())
-    for secret in small_words.answers:
-        board = scored(secret, "xylyl")
-        candidates = small_solver.candidates([(turn.guess, turn.marks) for turn in board])
-        regrets = small_solver.quick_regrets(candidates)
-        best = {small_words.guesses[i] for i in (regrets == 0).nonzero()[0]}
-        found = ask(board)
-        assert set(found.words) <= best
-        assert found.chances == pytest.approx([1 / len(found.words)] * len(found.words))
-        assert all(found.is_likeliest(word) for word in found.words)
-
-
 def test_with_one_guess_left_all_that_may_be_the_secret_are_equal(small_words, small_solver) -> None:
     board = scored("crane", "xylyl")
     fits = fitting(small_words, board)

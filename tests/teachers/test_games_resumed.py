@@ -74,9 +74,3 @@ def test_games_of_other_settings_are_of_no_use_and_removed(play, tmp_path: Path)
         assert hidden(tmp_path) == [".unfinished"]
     assert play(tmp_path / "t.jsonl", PLAIN)[0] == 0
     assert hidden(tmp_path) == []
-
-
-def test_nothing_is_left_where_nothing_was_played(play, tmp_path: Path) -> None:
-    with pytest.raises(StoppedError):
-        play(tmp_path / "t.jsonl", PLAIN, 0)
-    assert list(tmp_path.iterdir()) == []

@@ -9,13 +9,10 @@ from itertools import islice
 
 import pytest
 
-from wordle_rl.config import ModelSettings, TeacherSettings, TraceSettings
-from wordle_rl.data.dataset import encode_traces
+from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import replay_fault
 from wordle_rl.game import Outcome, Rules, violates_clues
-from wordle_rl.policy.loading import load_model
-from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.made_up_secrets import invented_words
@@ -94,12 +91,3 @@ def test_a_file_of_such_games_can_be_trained_on_and_a_forged_one_cannot(played, 
     *before, last = trace.turns
     wrong = replace(trace, turns=(*before, replace(last, marks="X" * 5)))
     assert replay_fault(wrong, WORDS, Rules()) in {"unlisted_guess", "wrong_marks"}
-
-
-def test_the_named_word_is_trained_on(of_invented) -> None:
-    _, codec = load_model(ModelSettings(), 0)
-    prompter = Prompter(Style.COMPACT, thinking=Thinking.OFF)
-    (example,) = encode_traces(of_invented[:1], prompter, codec, 512).examples
-    reply = codec.reply_ids(prompter.reply(of_invented[0].secret, ""))
-    assert example.token_ids[-len(reply) :] == [*reply]
-    assert example.loss_mask[-len(reply) :] == [1] * len(reply)

@@ -102,39 +102,11 @@ def test_reasoning_sent_apart_is_the_thinking_that_is_required(serve, small_word
     assert endpoint.requests[1]["messages"][-2]["content"] == "<think>say  abbey ?  no</think>\n<guess>crate</guess>"
 
 
-@pytest.mark.parametrize(
-    ("answer", "told"),
-    [
-        (chat([{"type": "image"}]), "AnswerError"),
-        (chat(7), "AnswerError"),
-        (chat("<guess>cr", "error"), "AnswerError"),
-        ((200, {"error": {"message": "overloaded"}}), "the endpoint sent an error: overloaded"),
-        ((200, {"error": f"bad {KEY}", "choices": []}), "the endpoint sent an error: bad (key)"),
-        pytest.param((200, b"[" * 10**5 + b"]" * 10**5), "RecursionError", id="deeply nested"),
-    ],
-)
-def test_what_is_no_reply_is_an_error_and_never_a_turn(answer, told: str, serve, small_words) -> None:
-    _, [game] = play(teacher(serve(lambda *_: answer), small_words, max_retries=0))
-    assert told in (game.error or "")
-    assert game.turns == ()
-
-
 def test_a_refusal_costs_the_turn_and_says_so(serve, small_words) -> None:
     endpoint = serve(lambda number, _: chat(None, refusal="I must not") if number < 2 else chat("<guess>crane</guess>"))
     _, [game] = play(teacher(endpoint, small_words))
     assert [(t.reply, t.finish, t.outcome) for t in game.turns[:2]] == [("I must not", "refusal", "malformed")] * 2
     assert game.won
-
-
-def test_settings_reach_the_endpoint_and_unset_ones_do_not(serve, small_words) -> None:
-    endpoint = serve(winner)
-    play(teacher(endpoint, small_words, max_completion_tokens=77, temperature=0.3))
-    play(teacher(endpoint, small_words, max_completion_tokens=77, top_p=0.5))
-    first, second = endpoint.requests
-    assert (first["model"], first["max_tokens"], first["temperature"], first["seed"]) == ("m", 77, 0.3, 0)
-    assert "top_p" not in first
-    assert "temperature" not in second
-    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
 
 
 def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve, small_words, monkeypatch) -> None:
@@ -217,15 +189,6 @@ def test_the_key_is_nowhere(serve, small_words, caplog) -> None:
 # Budget: what was paid for is counted, and no more is asked than it allows
 
 
-@pytest.mark.parametrize("budget", [{"budget_tokens": 330}, {"budget_money": 0.33, "price_in": 1e3, "price_out": 1e3}])
-def test_a_used_up_budget_ends_the_run_cleanly(budget: dict, serve, small_words) -> None:
-    endpoint = serve(winner)
-    tally, games = play(teacher(endpoint, small_words, max_concurrent=1, **budget), 6)
-    assert tally.over_budget
-    assert (len(games), len(endpoint.requests), tally.tokens) == (3, 3, 330)
-    assert all(game.won for game in games)
-
-
 def test_a_game_the_budget_cut_short_is_neither_finished_nor_an_error(serve, small_words) -> None:
     endpoint = serve(lambda *_: chat("<guess>abide</guess>", usage=(100, 10)))
     tally, games = play(teacher(endpoint, small_words, budget_tokens=200))
@@ -233,10 +196,9 @@ def test_a_game_the_budget_cut_short_is_neither_finished_nor_an_error(serve, sma
     assert len(endpoint.requests) == 2
 
 
-@pytest.mark.parametrize("said", [{"choices": []}, chat("<guess>cr", "error")[1], chat(7)[1]])
-def test_a_budget_counts_what_answers_without_a_reply_cost(said: dict, serve, small_words, monkeypatch) -> None:
+def test_a_budget_counts_what_answers_without_a_reply_cost(serve, small_words, monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
-    endpoint = serve(lambda *_: (200, said | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
+    endpoint = serve(lambda *_: (200, {"choices": []} | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
     tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50), 1)
     assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
     assert len(endpoint.requests) == 3

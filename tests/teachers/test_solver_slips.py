@@ -9,7 +9,7 @@ import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.game import Game, Outcome, Rules, Turn, score_guess, violates_clues
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher, misspelt
@@ -51,22 +51,6 @@ def test_a_slip_is_a_letter_or_two_from_the_word_and_fits_the_board(default_word
     assert set(distances) == {1, 2}
     assert distances[1] > 2 * distances[2]
     assert distances.total() > 270
-
-
-def test_where_every_misspelling_is_ruled_out_there_is_none(default_words) -> None:
-    board = [Turn("crane", "GGGGG", Outcome.SCORED)]
-    assert misspelt("crane", board, default_words, random.Random(0)) is None
-
-
-def test_games_with_slips_are_games_by_the_rules(small_words, traces) -> None:
-    for trace in traces:
-        game = Game(trace.secret, small_words.guess_index, Rules())
-        for turn in trace.turns:
-            happened = game.play(turn.guess)
-            assert happened.outcome is turn.outcome
-            assert happened.marks == turn.marks
-        assert game.won == trace.won
-        assert len(trace.turns) <= 6
 
 
 def test_slips_come_as_often_as_asked_and_the_word_meant_comes_next(traces) -> None:

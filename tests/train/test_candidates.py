@@ -7,7 +7,6 @@ from reward_games import SOLVER, WORDS
 from training_fixtures import compact
 
 from wordle_rl.env import StopReason
-from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Completion
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, Rubric
@@ -73,27 +72,6 @@ def test_the_best_candidate_goes_on_and_all_are_kept(shape, branched, sixty) -> 
     assert [len(turn) for turn in candidates_of(game)] == [2, 2, 2]
     assert [values[0] < values[1] for values in game[1]] == [True, False, True]
     assert [len(requests) for requests in sampler.asked] == [2, 2, 2]
-
-
-def test_candidates_of_a_turn_share_their_prompt_which_holds_what_was_played(branched, sixty, codec) -> None:
-    secret, near, far = words_of(sixty)
-    game, _ = branched([far, near, near, far, far, secret], secret)
-    for turn in candidates_of(game):
-        assert len({segment.prompt_ids for segment in turn}) == 1
-        assert all(sum(segment.loss_mask) == len(segment.token_ids) for segment in turn)
-    numbers = [segment.spans[0][0] for turn in candidates_of(game) for segment in turn]
-    assert numbers == [0, 1, 2, 3, 4, 5]
-    prompts = [turn[0].prompt_ids for turn in candidates_of(game)]
-    chosen = [turn[values.index(max(values))] for turn, values in zip(candidates_of(game), game[1], strict=True)]
-    for before, after, played in zip(prompts[:-1], prompts[1:], chosen[:-1], strict=True):
-        assert after[: len(before) + len(played.token_ids)] == (*before, *played.token_ids)
-
-
-def test_weighing_a_candidate_leaves_the_game_as_it_was(branched, sixty) -> None:
-    secret, near, _ = words_of(sixty)
-    game, _ = branched([secret, near, near], secret, count=3)
-    assert [played.turn.outcome for played in game[0].transcript.turns] == [Outcome.SCORED]
-    assert game[0].transcript.turns_used == 1
 
 
 @pytest.fixture

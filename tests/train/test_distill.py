@@ -1,25 +1,90 @@
 """Laws of distillation: every board the policy comes to gets what the teacher says there, whatever the secret."""
 
+import math
 import re
+from collections import Counter
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
-from distill_settings import PURE, Stumbling, change, games_of, labelled, train
-from round_training import StopAtNote, fitted, same_bits
-from scripted import say
-from training_fixtures import compact, rows, small_model, weights_of
 
-from wordle_rl.config import TeacherSettings
-from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.thinking_checks import false_claim
-from wordle_rl.game import score_guess, violates_clues
+torch = pytest.importorskip("torch")
+
+from algorithm_settings import DISTILL, PURE, train_by
+from contexts import context_for
+from hypothesis import given
+from hypothesis import strategies as st
+from round_training import fitted, gradient_norm, learner_of, playing, token_logprobs
+from scripted import say, scripted
+from training_fixtures import compact, fast, make_run, rows, small_model
+
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config import ConfigError, DistillTraining, SamplingSettings, TeacherSettings
+from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.game import Rules, score_guess, violates_clues
+from wordle_rl.policy.loading import save_model
+from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.reward import PRESETS
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.runs.lineage import Lineage, lineage_of
+from wordle_rl.solver import Solver
+from wordle_rl.teachers.distribution import SolverDistribution
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.distill import examples_of
-from wordle_rl.train.scored_games import boards_of
+from wordle_rl.train.distill import (
+    Label,
+    Labeller,
+    ModelTeacher,
+    directory_of,
+    examples_of,
+    next_token_targets,
+    rows_up_to,
+)
+from wordle_rl.train.logprobs import Scorer, Scores
+from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.train.micro_batches import Batch
+from wordle_rl.train.scored_games import Scored, boards_of
+from wordle_rl.train.starts import GameSetup
 from wordle_rl.words import WordListError
+
+
+def change(**changes: object) -> DistillTraining:
+    return DISTILL.model_copy(update=changes)
+
+
+class Stumbling:
+    """A listed word, then a reply that cannot be read, an unlisted word, and another listed word ever after."""
+
+    def __init__(self, words) -> None:
+        self.first, self.last = words.answers[3], words.answers[4]
+
+    def __call__(self, _game_id: int, turns: tuple) -> str:
+        return [say(self.first), "zz", say("zzzzz"), *[say(self.last)] * 3][len(turns)]
+
+
+def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
+    """Games of a policy that replies by the script."""
+    sampler = scripted(script)(None, codec)
+    played = play([InitialState(secret) for secret in secrets], words, prompter or compact(), sampler)
+    return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words)), ()) for t in played]
+
+
+def labelled(words, codec, games, prompter=None, traces=PURE, limit=500, seed=0, **changes):
+    """What is to be said at the boards of these games, by prompt, the labels, their record, and the numbers to log."""
+    setup = GameSetup(context_for(words, prompter or compact(), Solver(words)), words.answers)
+    settings = change(sampling=SamplingSettings(max_completion_tokens=limit), **changes)
+    labels, record, numbers = Labeller(codec, setup, settings, traces).label(games, seed)
+    return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, record, numbers
+
+
+def train(model, codec, words, directory, settings=DISTILL, *, traces=PURE):
+    """Train on the games of a policy that stumbles."""
+    setup = GameSetup(context_for(words, compact(), Solver(words)), words.answers)
+    player = playing(Stumbling(words), codec)
+    train_by(settings, learner_of(model, codec), setup, make_run(directory, words), traces=traces, open_policy=player)
+    return model
 
 
 @pytest.fixture(scope="session")
@@ -109,22 +174,6 @@ def test_a_game_played_as_the_teacher_plays_is_learnt_as_the_teacher_game_is(sha
         assert all(example in taught for example in learnt)
 
 
-def test_each_label_is_learnt_in_one_sequence_after_the_very_prompt_it_was_made_for(sixty, codec, as_teacher) -> None:
-    def script(game_id: int, turns: tuple) -> str:
-        return as_teacher(game_id, turns) if len(turns) % 2 == game_id % 2 else say(sixty.answers[game_id])
-
-    _, labels, _, _ = labelled(sixty, codec, games_of(sixty, codec, sixty.answers[20:40], script))
-    examples = examples_of([*labels.values()])
-    assert len(examples) < len(labels)
-    found = []
-    for example in examples:
-        starts = [i for i, m in enumerate(example.loss_mask) if m and not example.loss_mask[i - 1]]
-        for start in starts:
-            stop = next((i for i in range(start, len(example.loss_mask)) if not example.loss_mask[i]), None)
-            found.append((tuple(example.token_ids[:start]), tuple(example.token_ids[start:stop])))
-    assert sorted(found) == sorted((label.prompt_ids, label.reply_ids) for label in labels.values())
-
-
 def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> None:
     prompter = Prompter(Style.ENGLISH, Shape.TRANSCRIPT, Thinking.REQUIRED)
     aloud = PURE.model_copy(update={"narrate": True})
@@ -141,7 +190,6 @@ def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> 
                 continue
             said = prompter.parse(texts[board.prompt_ids])
             fits = [a for a in sixty.answers if not violates_clues(a, board.turns)]
-            assert false_claim(said.thinking, said.word, board.turns, sixty) is None
             assert len(fits) > 1 or said.thinking.endswith(f"Only {fits[0]} fits.")
             assert not re.search(r"\d+ (word|group|answer)", said.thinking), "no count that a player cannot know"
             assert (said.word in fits) or f"{said.word} is none of them" in said.thinking
@@ -172,7 +220,7 @@ def taught(items) -> set[tuple[int, ...]]:
 
 
 def test_the_boards_of_the_last_round_are_learnt_again(sixty, codec, tokenizer, tmp_path, seen) -> None:
-    train(small_model(tokenizer), codec, sixty, tmp_path, change(rounds=3), says=Stumbling(sixty))
+    train(small_model(tokenizer), codec, sixty, tmp_path, change(rounds=3))
     first, second, third = map(taught, seen)
     alone = second - first, third - second
     assert first < second
@@ -184,6 +232,7 @@ def test_the_boards_of_the_last_round_are_learnt_again(sixty, codec, tokenizer, 
 
 
 def test_teacher_games_make_up_their_share_of_all_games(sixty, codec, tokenizer, plain_traces, tmp_path, seen) -> None:
+    make_run(tmp_path, sixty)
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
     train(
         small_model(tokenizer),
@@ -191,7 +240,6 @@ def test_teacher_games_make_up_their_share_of_all_games(sixty, codec, tokenizer,
         sixty,
         tmp_path,
         change(rounds=3, replay_fraction=0.5),
-        says=Stumbling(sixty),
     )
     found = rows(tmp_path / "metrics.jsonl")
     assert [row["all_examples"] - row["own_examples"] for row in found] == [6.0, 12.0, 12.0]
@@ -208,30 +256,187 @@ def test_what_cannot_work_is_refused_before_a_game_is_played(sixty, codec, token
     assert not (tmp_path / "secrets.jsonl").exists()
 
 
-RESUMED = {targets: change(rounds=2, groups_per_round=4, targets=targets) for targets in ("guess", "distribution")}
+# --- soft targets ---
+
+END = 9
 
 
-@pytest.fixture(scope="module", params=RESUMED)
-def whole(request, sixty, codec, tokenizer, tmp_path_factory):
-    """The settings of a training that nobody interrupted, its weights and what it logged."""
-    directory, settings = tmp_path_factory.mktemp("whole"), RESUMED[request.param]
-    model = train(small_model(tokenizer), codec, sixty, directory, settings, says=Stumbling(sixty))
-    return settings, weights_of(model), rows(directory / "metrics.jsonl")
+@st.composite
+def tries(draw: st.DrawFn) -> tuple[list[list[int]], list[float]]:
+    """Different replies of few tokens, of different lengths, and their chances."""
+    bodies = draw(st.lists(st.lists(st.integers(1, 3), max_size=4), min_size=1, max_size=8, unique_by=tuple))
+    weights = draw(st.lists(st.floats(0.01, 1), min_size=len(bodies), max_size=len(bodies)))
+    return [[*body, END] for body in bodies], [weight / sum(weights) for weight in weights]
 
 
-@pytest.mark.parametrize("moment", ["round 2: playing", "round 2: step 1"])
-def test_interrupted_and_resumed_equals_uninterrupted(moment, whole, sixty, codec, tokenizer, tmp_path) -> None:
-    """While a round is played that goes back to the one before, and between two of its steps."""
-    settings, weights, logged = whole
-    says, stopping = Stumbling(sixty), StopAtNote(moment)
-    with pytest.raises(KeyboardInterrupt):
-        train(small_model(tokenizer), codec, sixty, tmp_path, settings, progress=stopping, says=says)
-    assert not (tmp_path / "distill" / "model.safetensors").exists()
+@given(tries())
+def test_at_every_node_chances_sum_to_1_and_along_a_reply_they_multiply_to_its_own(trie) -> None:
+    replies, chances = trie
+    for drawn, reply in enumerate(replies):
+        targets = next_token_targets(replies, chances, drawn)
+        assert [sum(chance for _, chance in target) for target in targets] == pytest.approx([1.0] * len(reply))
+        along = math.prod(dict(target)[token] for token, target in zip(reply, targets, strict=True))
+        assert along == pytest.approx(chances[drawn])
+        for place, target in enumerate(targets):
+            begun = [other for other in replies if other[:place] == reply[:place]]
+            assert {token for token, _ in target} == {other[place] for other in begun}
 
-    # every weight must come from a checkpoint, every board of the first round from its file
-    resumed = train(small_model(tokenizer, seed=5), codec, sixty, tmp_path, settings, says=says)
-    assert same_bits(weights, weights_of(resumed))
+
+def test_on_average_over_drawn_words_the_gradient_is_that_of_the_cross_entropy_over_words(codec, tokenizer) -> None:
+    """Every word is drawn once and counts by its chance; the other side knows neither trie nor soft targets."""
+    model, prompt = small_model(tokenizer), (5, 6, 7)
+    words, chances = ("crane", "crate", "slate", "think"), (0.4, 0.3, 0.2, 0.1)
+    replies = [codec.reply_ids(say(word)) for word in words]
+    scorer, weights = Scorer(model), [*model.parameters()]
+
+    expected_loss, expected = 0.0, [torch.zeros_like(weight) for weight in weights]
+    for drawn, chance in enumerate(chances):
+        label = Label(prompt, tuple(replies[drawn]), next_token_targets(replies, chances, drawn))
+        batch = Batch.of(examples_of([label]), [1.0], codec.pad_id)
+        loss, _ = CrossEntropy()(Scores(*scorer(batch)), batch)
+        expected_loss += chance * loss.item()
+        for total, gradient in zip(expected, torch.autograd.grad(loss, weights), strict=True):
+            total += chance * gradient
+
+    whole = -sum(
+        chance * token_logprobs(model, prompt, reply).sum() for chance, reply in zip(chances, replies, strict=True)
+    )
+    assert expected_loss == pytest.approx(whole.item(), rel=1e-5)
+    by_words = torch.autograd.grad(whole, weights)
+    for one, other in zip(expected, by_words, strict=True):
+        assert torch.allclose(one, other, atol=1e-5)
+    assert max(float(gradient.abs().max()) for gradient in by_words) > 1e-2
+
+
+def test_rows_with_distributions_and_rows_without_share_a_batch(sixty, codec, tokenizer) -> None:
+    """As labels and teacher games do; against hand arithmetic, token by token."""
+    model, learner = small_model(tokenizer), learner_of(small_model(tokenizer), codec)
+    hard = Example([5, 6, 7, 8], [0, 1, 0, 1])
+    soft = Example([5, 9, 10], [0, 1, 1], soft_targets=[[(9, 0.25), (11, 0.75)], [(10, 1.0)]])
+    scores = model(input_ids=torch.tensor([[5, 6, 7, 8], [5, 9, 10, 0]])).logits.log_softmax(-1)
+    tokens = [scores[0, 0, 6], scores[0, 2, 8], 0.25 * scores[1, 0, 9] + 0.75 * scores[1, 0, 11], scores[1, 1, 10]]
+    loss = -torch.stack(tokens).mean()
+    norm = gradient_norm(model, loss)
+    learner.start(fast(), 1)
+    done = learner.update([[hard, soft]], CrossEntropy(), 1)
+    assert done.loss == pytest.approx(loss.item(), rel=1e-5)
+    assert done.grad_norm == pytest.approx(norm, rel=1e-4)
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_each_label_is_learnt_once_with_its_own_distributions(shape, sixty, codec) -> None:
+    prompter = compact(shape)
+
+    def script(game_id: int, turns: tuple) -> str:
+        return say(sixty.answers[(7 * game_id + 11 * len(turns)) % 60])
+
+    games = games_of(sixty, codec, sixty.answers[:30], script, prompter)
+    _, labels, *_ = labelled(sixty, codec, games, prompter, targets="distribution")
+    learnt = []
+    for example in examples_of([*labels.values()]):
+        places = [place for place, m in enumerate(example.loss_mask) if m]
+        learnt += [
+            (tuple(example.token_ids[:place]), example.token_ids[place], target)
+            for place, target in zip(places, example.soft_targets, strict=True)
+        ]
+    expected = [
+        (label.token_ids[: len(label.prompt_ids) + place], token, label.targets[place])
+        for label in labels.values()
+        for place, token in enumerate(label.reply_ids)
+    ]
+    assert sorted(learnt) == sorted(expected)
+
+
+def test_words_are_drawn_by_their_chances_from_seed_and_board_alone(sixty, codec, solver) -> None:
+    game = games_of(sixty, codec, sixty.answers[40:41], Stumbling(sixty))
+    others = games_of(sixty, codec, sixty.answers[41:42], Stumbling(sixty))
+    said: Counter[str] = Counter()
+    for seed in range(100):
+        texts, *_ = labelled(sixty, codec, game, targets="distribution", temperature=0.3, seed=seed)
+        opening = next(iter(texts))
+        said[texts[opening]] += 1
+        if seed < 5:
+            again, *_ = labelled(sixty, codec, others, targets="distribution", temperature=0.3, seed=seed)
+            assert again[opening] == texts[opening], "whatever the secret"
+    expected = SolverDistribution(solver, 0.3, Rules())([])
+    for word, chance in sorted(zip(expected.words, expected.chances, strict=True), key=lambda pair: -pair[1])[:3]:
+        assert said[say(word)] / 100 == pytest.approx(chance, abs=3 * math.sqrt(chance / 100))
+
+
+def test_agreement_entropy_and_record_are_those_of_the_distribution(sixty, codec, solver) -> None:
+    ask = SolverDistribution(solver, 0.1, Rules())
+
+    def likeliest(turns) -> str:
+        said = ask(turns)
+        return said.words[said.chances.index(max(said.chances))]
+
+    games = games_of(
+        sixty, codec, sixty.answers[:10], lambda i, t: say(likeliest(t)) if len(t) != 1 else say(sixty.answers[30 + i])
+    )
+    _, labels, record, numbers = labelled(sixty, codec, games, targets="distribution")
+    boards = [board for game in games for board, _, _ in boards_of(game)]
+    guesses = [turn.turn.guess for game in games for turn in game.trajectory.transcript.turns]
+    agreed = [ask(board.turns).is_likeliest(guess) for board, guess in zip(boards, guesses, strict=True)]
+    assert 0.3 < numbers["agreement_rate"] < 1
+    assert numbers["agreement_rate"] == pytest.approx(sum(agreed) / len(agreed))
+    different = {board.prompt_ids: board for board in boards}
+    entropies = [ask(board.turns).entropy for board in different.values()]
+    assert numbers["teacher_entropy"] == pytest.approx(sum(entropies) / len(entropies))
+    for row, board, label in zip(record, different.values(), labels.values(), strict=True):
+        named = row["turns"][-1]
+        assert say(named["guess"]) == codec.text_of(label.reply_ids)
+        assert sorted([named["guess"], *named.get("others", ())]) == sorted(ask(board.turns).words)
+
+
+# --- another model as the teacher --------------------------------------------------------------------------------
+
+
+def test_a_teachers_targets_are_its_own_next_tokens_at_every_token_of_the_replies(sixty, codec, tokenizer, tmp_path):
+    teacher = small_model(tokenizer, seed=5)
+    save_model(teacher, codec, tmp_path / "teacher")
+    [game] = games_of(sixty, codec, [sixty.answers[7]], Stumbling(sixty))
+    rows = [row for row in rows_up_to(game, 2) if any(row.loss_mask)]
+    [taught], agreement = ModelTeacher(tmp_path / "teacher", codec)(rows)
+    ids = torch.tensor([taught.token_ids])
+    wanted = teacher.eval()(input_ids=ids).logits[0].softmax(-1)
+    places = [place for place, trained in enumerate(taught.loss_mask) if trained]
+    assert len(taught.soft_targets) == len(places)
+    for place, pairs in zip(places, taught.soft_targets, strict=True):
+        kept = [token for token, _ in pairs]
+        exact = wanted[place - 1, kept] / wanted[place - 1, kept].sum()
+        torch.testing.assert_close(torch.tensor([chance for _, chance in pairs]), exact, atol=1e-5, rtol=1e-4)
+        assert kept[0] == int(wanted[place - 1].argmax())
+    assert agreement == sum(
+        p[0][0] == taught.token_ids[i] for i, p in zip(places, taught.soft_targets, strict=True)
+    ) / len(places)
+    replies = codec.text_of([taught.token_ids[place] for place in places])
+    assert replies.count(sixty.answers[4]) == 0, "the third reply is not learnt"
+
+
+def test_a_policy_comes_to_play_as_its_teacher_model(sixty, codec, tokenizer, tmp_path) -> None:
+    settings = change(rounds=6, groups_per_round=32, targets="bundled", batch_size=16, optimizer=fast())
+    setup = GameSetup(context_for(sixty, compact(), Solver(sixty)), sixty.answers)
+    learner = learner_of(small_model(tokenizer), codec)
+    train_by(settings, learner, setup, make_run(tmp_path, sixty), traces=PURE)
     found = rows(tmp_path / "metrics.jsonl")
-    for before, after in zip(logged, found, strict=True):
-        names = ("step", "labels", "new_boards", "all_examples")
-        assert [before[name] for name in names] == [after[name] for name in names]
+    assert found[-1]["loss"] < found[0]["loss"] - 1, "nats a token, on replies of its own each time"
+    assert found[-1]["agreement_rate"] > 2 * found[0]["agreement_rate"]
+
+
+def test_a_teacher_model_is_refused_if_it_is_not_there_or_has_other_tokens(tmp_path, codec, tokenizer) -> None:
+    with pytest.raises(ValueError, match="targets"):
+        DistillTraining(targets=str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match="no trained model"):
+        ModelTeacher(tmp_path, codec)
+    other = ChatCodec(make_tokenizer())
+    other.tokenizer.add_tokens(["crane"])
+    save_model(small_model(other.tokenizer), other, tmp_path / "other")
+    with pytest.raises(ConfigError, match="other tokens"):
+        ModelTeacher(tmp_path / "other", codec)
+
+
+def test_what_a_teacher_model_has_met_counts_as_met_by_its_pupil() -> None:
+    bundled = directory_of(Path("bundled"))
+    known = lineage_of(bundled)
+    own = Lineage(game=known.game, lessons=(known.lessons[0].model_copy(update={"split_seed": 9}),))
+    assert own.taught_by(bundled).lessons == (*known.lessons, *own.lessons)

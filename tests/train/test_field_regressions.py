@@ -16,7 +16,7 @@ from scripted import scripted
 from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings, StartSettings
 from wordle_rl.config.run import every_setting
 from wordle_rl.data.dataset import Example
-from wordle_rl.policy.drawing import draw
+from wordle_rl.policy.transformers import draw
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.solver import Solver

@@ -1,11 +1,20 @@
 """Laws of the games of a step: fair starts, redraws of constant groups, metrics and sample games."""
 
+import statistics
 from functools import partial
 from types import SimpleNamespace
 
 import pytest
-from group_games import SETTINGS
-from grpo_training import outside_fixture, roll_fixture  # noqa: F401  # fixtures
+
+torch = pytest.importorskip("torch")
+
+from failing_games import REASON, fail
+from group_games import SETTINGS, Roll
+from grpo_training import (  # noqa: F401  # fixtures
+    outside_fixture,
+    roll_fixture,
+    train_fixture,  # fixtures
+)
 from reward_games import WORDS
 from scripted import say
 from training_fixtures import compact, rows
@@ -13,7 +22,9 @@ from training_fixtures import compact, rows
 from wordle_rl.config import GRPOTraining, StartSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import score_guess
+from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA
+from wordle_rl.runs import RunError
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.train.grpo_rollouts import GroupRollouts, _pass_at, merged_metrics
 
@@ -59,6 +70,18 @@ def test_only_training_secrets_are_played(split, roll) -> None:
     assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games}
 
 
+def test_without_priorities_every_secret_is_played_once_a_pass(split, roll) -> None:
+    """Six secrets, three groups a step: two steps are a pass. Passes differ in their order."""
+    settings = SETTINGS.model_copy(update={"prioritized_fraction": 0.0, "max_refills": 0, "groups_per_step": 3})
+    played = roll(secrets=split.train[:6], settings=settings)
+    for step in range(8):
+        played(step)
+    drawn = [row["secrets"] for row in rows(played.run.directory / "secrets.jsonl")]
+    passes = [drawn[step] + drawn[step + 1] for step in range(0, 8, 2)]
+    assert all(sorted(once) == sorted(split.train[:6]) for once in passes)
+    assert len({tuple(once) for once in passes}) > 1
+
+
 def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
     rollouts = roll().rollouts
     for compliance in (1.0, 0.0, 0.0, 0.0):
@@ -84,17 +107,6 @@ def test_a_switch_waits_for_compliance(roll) -> None:
     played(1)
     curriculum = CURRICULA["shaped_curriculum"]
     assert [dict(games[0].reward.weights) for games in played.games] == [curriculum.start, curriculum.end]
-
-
-def test_constant_groups_are_counted_and_remembered(roll) -> None:
-    played = roll(pay=lambda transcript, _: transcript.secret < "m")  # the same for all games of a group
-    played()
-    assert played.metrics["zero_variance_share"] == 1.0
-    assert set(played.rollouts.starts.picker.state().values()) == {0.0}
-    mixed = roll(pay=lambda _, turn: len(turn.reply) % 7)
-    mixed()
-    assert mixed.metrics["zero_variance_share"] < 1.0
-    assert max(mixed.rollouts.starts.picker.state().values()) > 0.0
 
 
 def refilling(**changes) -> GRPOTraining:
@@ -260,3 +272,56 @@ def test_probes_leave_the_samplers_random_stream_alone(roll, sixty) -> None:
     probing.model.load_state_dict(plain.model.state_dict())
     for step in (0, 1):
         assert plain(step) == probing(step)
+
+
+# --- games that a remote player fails in: no samples, no reward, no part of a baseline ---
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("candidates", [1, 2])
+def test_a_step_trains_on_what_was_sampled_and_on_nothing_of_a_failed_game(
+    shape, candidates, tokenizer, codec, tmp_path, monkeypatch
+) -> None:
+    """Three groups of four places; requests of the first group's second game fail, in its second turn."""
+    changes = {"turn_candidates": candidates, "credit": "guess"} if candidates > 1 else {}
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, SETTINGS.model_copy(update=changes), compact(shape, max_turns=3))
+    failed = fail(monkeypatch, lambda request: request.game_id // candidates == 1 and len(request.turns) == 1)
+    found = roll()
+    games = roll.games[0]
+    assert len(found) == sum(len(game.trajectory.segments) for game in games)
+    assert len(failed) == candidates
+    assert len(games) == 12 // candidates - 1
+    assert all(game.trajectory.error is None for game in games)
+    tokens = sum(sum(segment.loss_mask) for game in games for segment in game.trajectory.segments)
+    assert sum(sum(row.loss_mask) for row in found) == tokens
+    mean = statistics.fmean(game.reward.total for game in games)
+    assert roll.metrics["reward"] == pytest.approx(mean)
+    assert roll.metrics["failed_games"] == 1
+
+
+def test_a_step_without_a_game_is_an_error_and_no_step(tokenizer, codec, tmp_path, monkeypatch) -> None:
+    fail(monkeypatch, lambda _: True)
+    roll = Roll(tokenizer, codec, WORDS, tmp_path)
+    with pytest.raises(RunError, match=REASON):
+        roll()
+
+
+def test_candidates_that_fail_are_left_out_of_their_turns_mean(tokenizer, codec, tmp_path, monkeypatch) -> None:
+    settings = SETTINGS.model_copy(update={"turn_candidates": 4, "credit": "guess"})
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, settings, compact(max_turns=3))
+    fail(monkeypatch, lambda request: request.game_id % 4 == 2)
+    roll()
+    for game in roll.games[0]:
+        turns = len(game.trajectory.transcript.turns)
+        assert len(game.trajectory.segments) == len(game.advantages) == 3 * turns
+        assert all(sum(game.advantages[3 * turn : 3 * turn + 3]) == pytest.approx(0.0) for turn in range(turns))
+        assert [segment.spans[0][0] for segment in game.trajectory.segments] == list(range(3 * turns))
+
+
+def test_a_failed_probe_sets_no_priority(roll, monkeypatch) -> None:
+    changes = {"probe_every_steps": 1, "prioritized_fraction": 1.0}
+    made = roll(settings=SETTINGS.model_copy(update=changes))
+    unlucky = made.setup.secrets[3]
+    fail(monkeypatch, lambda request: request.game_id == 3)
+    made.rollouts._probe(0, made.open_policy)
+    assert set(made.rollouts.starts.picker.state()) == {*made.setup.secrets} - {unlucky}

@@ -6,24 +6,16 @@ import pytest
 
 pytest.importorskip("torch")
 
-from distill_settings import SETTINGS as DISTILL
-from dpo_settings import SETTINGS as DPO
-from expert_iteration_settings import SETTINGS as EXPERT_ITERATION
+from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, train_by
 from round_training import fitted, learner_of, playing
 from scripted import say
 from training_fixtures import compact, make_run, rows, small_model
 
-from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.solver import Solver
-from wordle_rl.train.distill import train_distill
-from wordle_rl.train.dpo import train_dpo
-from wordle_rl.train.expert_iteration import train_expert_iteration
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.words.split import split_secrets, words_of_text
-
-PURE = TraceSettings(num_games=1, teacher=TeacherSettings(random_opener_rate=0, noise_rate=0))
 
 
 class Saying:
@@ -56,18 +48,15 @@ class Scene:
         return {word for text in texts for word in words_of_text(text)}
 
     def train(self, algorithm: str) -> None:
-        common = {"open_policy": playing(self.script, self.codec)}
-        group = {"group_size": 6, "groups_per_round": 1}
+        group, choice = {"group_size": 6, "groups_per_round": 1}, algorithm.partition(" ")[2]
         if algorithm == "expert_iteration":
             settings = EXPERT_ITERATION.model_copy(update={**group, "keep_per_group": 6})
-            train_expert_iteration(self.learner, self.setup, settings, self.run, **common)
         elif algorithm.startswith("distill"):
-            settings = DISTILL.model_copy(update={**group, "targets": algorithm.removeprefix("distill ")})
-            train_distill(self.learner, self.setup, settings, self.run, traces=PURE, **common)
+            settings = DISTILL.model_copy(update={**group, "targets": choice})
         else:
-            judge = {"judge": algorithm.removeprefix("dpo "), "margin": 1e-6, "pairs_per_board": 9}
+            judge = {"judge": choice, "margin": 1e-6, "pairs_per_board": 9}
             settings = DPO.model_copy(update={**group, **judge, "guesses_per_board": 6})
-            train_dpo(self.learner, self.setup, settings, self.run, **common)
+        train_by(settings, self.learner, self.setup, self.run, open_policy=playing(self.script, self.codec))
 
 
 ALGORITHMS = ["expert_iteration", "distill guess", "distill distribution", "dpo regret", "dpo outcome"]

@@ -12,7 +12,6 @@ from training_fixtures import small_model
 from wordle_rl.data.dataset import Example
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import (
-    CrossEntropy,
     Loss,
     PolicyLoss,
     PreferenceLoss,
@@ -88,40 +87,7 @@ def test_the_gradient_of_the_penalty_is_that_of_the_divergence_from_policy_to_re
     assert float(figures["kl"]) > 0
 
 
-def test_the_mismatch_of_a_sampler_by_hand() -> None:
-    def figures(policy: Tensor, sampler: Tensor) -> dict[str, Tensor]:
-        batch = Batch.of([row([7] * len(policy), 0.0)], [1.0], 0)
-        batch.sampler_logprobs = sampler
-        return PolicyLoss()(Scores(policy, policy, policy), batch)[1]
-
-    found = figures(logs(0.2, 0.3), logs(0.4, 0.1))
-    assert float(found["importance_ratio/mean"]) == pytest.approx(0.5 + 3)
-    assert float(found["importance_ratio/max"]) == pytest.approx(3)
-    assert float(found["sampler_kl"]) == pytest.approx((0.5 - 1 + math.log(2)) + (3 - 1 - math.log(3)), rel=1e-5)
-    assert all(float(value) == 0 for value in figures(logs(), logs()).values())
-
-
 # --- losses ---
-
-ROWS = [5, 1, 3, 0]
-"""Trained tokens of the rows of a step."""
-
-
-@pytest.mark.parametrize(
-    ("loss", "expected"),
-    [
-        (CrossEntropy(), [1 / 9] * 4),
-        (PolicyLoss("dapo"), [1 / 9] * 4),
-        (PolicyLoss("grpo"), [1 / 20, 1 / 4, 1 / 12, 0.0]),
-        (PolicyLoss("dr_grpo", longest=10), [1 / 40] * 4),
-        (PreferenceLoss(0.1), [1 / 2] * 4),
-    ],
-)
-def test_weights_of_tokens_do_not_depend_on_how_a_step_is_cut(loss: Loss, expected) -> None:
-    totals = Totals(num_tokens=sum(ROWS), num_rows=len(ROWS))
-    assert loss.token_weights(ROWS, totals) == pytest.approx(expected)
-    parts = [loss.token_weights(ROWS[first : first + 2], totals) for first in (0, 2)]
-    assert [weight for part in parts for weight in part] == loss.token_weights(ROWS, totals)
 
 
 PROMPT = [40, 41, 42]

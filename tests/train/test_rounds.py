@@ -1,8 +1,5 @@
 """Laws of training by rounds: what was played is stored, what was stopped goes on to the same bits."""
 
-import json
-import os
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,19 +8,17 @@ torch = pytest.importorskip("torch")
 
 from contexts import context_for
 from failing_games import REASON, fail
-from round_training import learner_of, same_bits
-from training_fixtures import compact, fast, make_run, rows, small_model, weights_of
+from group_games import Schedule
+from round_training import learner_of
+from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import (
     ConfigError,
-    ModelSettings,
     RLOptimizerSettings,
     RoundTraining,
     SamplingSettings,
 )
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.policy.loading import load_model
-from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.train.learner import TorchLearner, Update
@@ -71,21 +66,6 @@ def step(loss: float) -> Update:
     return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=True, num_tokens=7)
 
 
-class Schedule:
-    """Pays by the length of what was said, and remembers the format compliance it was told."""
-
-    def __init__(self) -> None:
-        self.asked: list[float | None] = []
-
-    def rubric(self, format_compliance: float | None = None):
-        self.asked.append(format_compliance)
-        return self
-
-    def score(self, transcript, _solver) -> RewardBreakdown:
-        paid = tuple((len(turn.reply) % 5) / 4 for turn in transcript.own_turns)
-        return RewardBreakdown({"said": paid}, {"said": 1.0}, paid, sum(paid))
-
-
 class Training:
     """One training by rounds with the method above."""
 
@@ -106,32 +86,6 @@ class Training:
             return self.rounds.train(self.method)
 
 
-def stop() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
-
-
-def test_a_training_leaves_a_model_and_a_line_per_round(tokenizer, codec, sixty, tmp_path) -> None:
-    told = []
-    training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda *a: told.append(a))
-    directory = training()
-    assert directory == tmp_path / "practice"
-    saved, _ = load_model(ModelSettings(path=str(directory)), 0)
-    assert same_bits(weights_of(training.model), weights_of(saved))
-    assert not (directory / "checkpoints").exists()
-    found = rows(tmp_path / "metrics.jsonl")
-    assert [(row["stage"], row["step"]) for row in found] == [("practice", 1), ("practice", 2), ("practice", 3)]
-    for row in found:
-        assert {"win_rate", "reward", "reward/said", "format_compliance"} <= set(row)
-        assert {"seconds/play", "seconds/training"} <= set(row)
-        assert (row["loss"], row["chosen"]) == (2.0, 1.0)
-        assert "epoch" not in row
-    assert [row["step"] for row in rows(tmp_path / "secrets.jsonl")] == [0, 1, 2]
-    assert [row["step"] for row in rows(tmp_path / "games.jsonl")] == [0, 0, 1, 1, 2, 2]
-    assert [total for _, total, _ in told] == [18] * len(told)
-    assert [done for done, _, _ in told] == sorted(done for done, _, _ in told)
-    assert told[-1][0] == 18
-
-
 def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
     tokenizer, codec, sixty, tmp_path
 ) -> None:
@@ -147,60 +101,6 @@ def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
     assert len({played.seed for played in training.method.played}) == 3
     assert training.method.fitted == [([number], f"round-{number}-training", number) for number in (1, 2, 3)]
     assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
-
-
-def test_stopped_between_rounds_it_goes_on_with_the_weights_and_the_record(tokenizer, codec, sixty, tmp_path) -> None:
-    whole = Training(tokenizer, codec, sixty, tmp_path / "whole")
-    whole()
-
-    def stopping(done: int, _total: int, note: str) -> None:
-        if note.startswith("win_rate") and done == 12:
-            stop()
-
-    broken = Training(tokenizer, codec, sixty, tmp_path / "broken", progress=stopping)
-    with pytest.raises(KeyboardInterrupt):
-        broken()
-    checkpoints = tmp_path / "broken" / "practice" / "checkpoints"
-    assert [path.name for path in checkpoints.iterdir()] == ["round-2"]
-    record = json.loads((checkpoints / "round-2" / "wordle_rl_state.json").read_text())
-    assert record == {"rounds": 2, "best_compliance": broken.rounds.record.best_compliance, "cumulative_wins": 0}
-
-    # every weight must come from the checkpoint
-    resumed = Training(tokenizer, codec, sixty, tmp_path / "broken", model=small_model(tokenizer, seed=5))
-    resumed()
-    assert [played.number for played in resumed.method.played] == [3]
-    assert same_bits(weights_of(whole.model), weights_of(resumed.model))
-    for name in ("secrets.jsonl", "games.jsonl"):
-        assert rows(tmp_path / "whole" / name) == rows(tmp_path / "broken" / name)
-    assert resumed.schedule.asked == whole.schedule.asked[2:]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_killed_while_training_it_trains_on_the_games_already_played(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path)
-
-    def die(*_: object, **__: object) -> None:
-        raise RuntimeError("out of memory")
-
-    training.method.fit = die
-    with pytest.raises(RuntimeError, match="out of memory"):
-        training()
-    again = Training(tokenizer, codec, sixty, tmp_path)
-    again()
-    assert [played.number for played in again.method.played] == [2, 3]
-    assert again.method.fitted[0][0] == [1]
-    assert [row["step"] for row in rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
-
-
-def test_ctrl_c_while_playing_stops_at_once_and_the_round_is_played_again(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path, progress=lambda done, *_: done == 1 and stop())
-    with pytest.raises(KeyboardInterrupt):
-        training()
-    assert not training.method.played
-    assert not (tmp_path / "practice" / "checkpoints").exists()
-    again = Training(tokenizer, codec, sixty, tmp_path)
-    again()
-    assert [played.number for played in again.method.played] == [1, 2, 3]
 
 
 def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, tmp_path) -> None:

@@ -4,53 +4,17 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from group_games import SETTINGS, Roll, turns_of
+from group_games import SETTINGS, turns_of
 from grpo_training import outside_fixture, roll_fixture  # noqa: F401  # fixtures
 from reward_games import SOLVER, WORDS, play
-from training_fixtures import compact, small_model
+from training_fixtures import compact
 
-from wordle_rl.config import ConfigError, GameSettings, RewardSettings, SamplingSettings, StartSettings
-from wordle_rl.game import Dictionary
-from wordle_rl.policy.loading import context_budget
+from wordle_rl.config import StartSettings
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.prompt import Shape
 from wordle_rl.reward import PRESETS, RewardBreakdown
 from wordle_rl.rollout import Segment, Trajectory
-from wordle_rl.train.scored_games import Scored, measured, num_live_turns, rows_of, score_group
-
-
-def test_turns_after_the_last_possible_answer_teach_nothing(outside) -> None:
-    # No answer does without e, so `crane` leaves none; without m and a there are some, until a z is proved.
-    games = [("mamma", "fuzzy", "crane"), ("crane", "mamma", "fuzzy"), ("these", "crane"), ("mamma", "these", "crane")]
-    group = [Trajectory(play("zzzzz", *words, budget=True)) for words in games]
-    rubric = outside.rollouts.schedule.rubric()
-    scored = score_group(group, rubric, outside.setup, outside.settings)
-    assert [num_live_turns(trajectory.transcript, outside.setup) for trajectory in group] == [2, 1, 1, 2]
-    for game, live in zip(scored.games, [2, 1, 1, 2], strict=True):
-        assert all(value == 0.0 for value in game.advantages[live:])
-        assert all(value != 0.0 for value in game.advantages[:live])
-    first = [game.advantages[0] for game in scored.games]
-    assert sum(first) == pytest.approx(0.0)
-    assert first[0] == first[3] != first[1]
-
-
-@pytest.mark.parametrize("shape", Shape)
-def test_candidates_of_a_turn_are_credited_above_their_mean(shape, tokenizer, codec, tmp_path) -> None:
-    reward = RewardSettings(preset="shaped")  # candidates are judged by it, and it pays by what is said here
-    settings = SETTINGS.model_copy(update={"turn_candidates": 2, "credit": "guess", "reward": reward})
-    pay = lambda _, turn: len(turn.reply) % 5  # noqa: E731
-    played = Roll(tokenizer, codec, WORDS, tmp_path, settings, compact(shape, max_turns=3), pay=pay)
-    found = played()
-    games = played.games[0]
-    assert len(games) == 3 * 2
-    for game in games:
-        values = list(game.advantages)
-        assert len(values) == 2 * len(game.trajectory.transcript.turns) == len(game.trajectory.segments)
-        assert all(a + b == pytest.approx(0.0) for a, b in zip(values[::2], values[1::2], strict=True))
-    assert len(found) == sum(len(game.advantages) for game in games)
-    credited = [{value for value, m in zip(row.advantages, row.loss_mask, strict=True) if m} for row in found]
-    assert credited == [{value} for game in games for value in game.advantages]
-    assert max(value for game in games for value in game.advantages) > 0.1
+from wordle_rl.train.scored_games import Scored, measured, rows_of
 
 
 def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
@@ -69,13 +33,6 @@ def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
     assert found.denominators == {**counts, "mean_guesses": 2, "format_compliance": 10}
 
 
-def test_a_prompt_that_leaves_no_room_for_a_reply_is_refused(tokenizer) -> None:
-    model = small_model(tokenizer)
-    assert context_budget(model, SamplingSettings(max_completion_tokens=6)) == 1024 - 6
-    with pytest.raises(ConfigError, match="max_completion_tokens"):
-        context_budget(model, SamplingSettings(max_completion_tokens=1024))
-
-
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("max_prefix_guesses", [0, 2])
 def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_prefix_guesses, roll, monkeypatch) -> None:
@@ -91,18 +48,6 @@ def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_pre
     settings = SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=max_prefix_guesses)})
     found = roll(settings=settings, prompter=compact(shape, max_turns=3))()
     assert sorted(turn for row in found for turn in turns_of(row)) == sorted(spoken)
-
-
-def test_free_refusals_take_rows_of_their_own(roll) -> None:
-    """An untrained model is refused as often as the rules allow, and each of its replies has a row."""
-    game = GameSettings(
-        style=Style.COMPACT, thinking=Thinking.OFF, shape=Shape.STATE, max_turns=2,
-        dictionary=Dictionary.APP,
-    )  # fmt: skip
-    played = roll(prompter=game.prompter(5))
-    found = played()
-    assert max(len(game.trajectory.segments) for game in played.games[0]) == 2 + 10
-    assert len(found) == sum(len(game.trajectory.segments) for game in played.games[0])
 
 
 def test_a_game_as_a_row_drawn_by_hand(codec) -> None:

@@ -16,9 +16,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from sft_training import same_bits
 from sharded_training import BATCH, EPOCHS, LAST_BATCH, STEPS_PER_EPOCH, train
-from training_fixtures import compact, rows, small_model, weights_of, write_config
+from training_fixtures import compact, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import ModelSettings
 from wordle_rl.data.dataset import encode_traces
@@ -145,14 +144,3 @@ def test_a_sharded_training_goes_on_where_it_stopped_and_ends_as_one_process_doe
     assert_logged_alike(trained.finished, trained.alone, 1e-4)
     assert_alike(trained.finished / "sft", trained.alone / "sft", trained.games, 1e-5)
     assert not (trained.finished / "sft" / "checkpoints").exists()
-
-
-def test_the_launch_file_of_ddp_starts_two_processes_that_train_together(word_directory, tmp_path) -> None:
-    config = write_config(tmp_path / "mini.toml", word_directory, sft__batch_size="16")
-    said = launch("ddp.yaml", "-m", "wordle_rl.cli", "run", config, "--until", "sft", "--out", tmp_path / "run")
-    found = rows(tmp_path / "run" / "metrics.jsonl")
-    steps = [row["step"] for row in found if "loss" in row]
-    assert [row["step"] for row in found if "validation_loss" in row] == [-(-200 // 32)]
-    assert steps == [-(-200 // 32)], "two batches of 16 a step"
-    assert model_in(tmp_path / "run" / "sft").num_parameters() > 0
-    assert said.count("model: ") <= 1, "one process speaks"

@@ -22,11 +22,6 @@ def told(game: LiveGame) -> tuple[str, ...]:
     return tuple(message["content"] for message in game.prompt)
 
 
-def test_equal_settings_share_their_words_and_solver() -> None:
-    assert game_source(SETTINGS) is game_source({"reward_preset": "strict_xml"})
-    assert game_source(None) is not game_source(SETTINGS)
-
-
 def test_the_games_of_a_row_share_secret_and_prefix_guesses() -> None:
     row = {"prompt": "…", "other": 1, **TASK.model_dump(mode="json")}
     source = game_source(SETTINGS)

@@ -193,16 +193,14 @@ def on_mlx():
 @pytest.mark.parametrize("name", LOSSES)
 def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: int) -> None:
     """Ratios are to the sampler's stored log-probabilities here, so that they are clipped."""
-    from mlx_models import mlx_examples
-
     from wordle_rl.mlx.losses import MLXBatch, policy_loss, score
 
     policy, reference = on_mlx
-    settings, examples, weights = settings_of(name), mlx_examples("turn"), weights_of_rows(name)
+    settings, rows, weights = settings_of(name), examples("turn"), weights_of_rows(name)
     loss = 0.0
-    for first in range(0, len(examples), micro_batch_size):
+    for first in range(0, len(rows), micro_batch_size):
         part = slice(first, first + micro_batch_size)
-        batch = MLXBatch.of(examples[part], weights[part], embedded_codec().pad_id)
+        batch = MLXBatch.of(rows[part], weights[part], embedded_codec().pad_id)
         found, _ = policy_loss(
             score(policy, batch).logprobs,
             batch.sampler_logprobs,
@@ -217,12 +215,10 @@ def test_mlx_gives_the_losses_of_the_table(on_mlx, name: str, micro_batch_size: 
 
 
 def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
-    from mlx_models import mlx_examples
-
     from wordle_rl.mlx.losses import MLXBatch, score
 
     table = expected()
-    batch = MLXBatch.of(mlx_examples(), [1.0] * len(GAMES), embedded_codec().pad_id)
+    batch = MLXBatch.of(examples(), [1.0] * len(GAMES), embedded_codec().pad_id)
     for network, columns in zip(on_mlx, (table.policy_logprobs, table.reference_logprobs), strict=True):
         wanted = [
             value
@@ -336,7 +332,7 @@ def test_verl_gives_the_log_probabilities_of_the_table() -> None:
 def test_verl_gives_the_losses_of_the_table(name: str) -> None:
     """Its own loss, with the way to sum up and the penalty that our translation names."""
     core = pytest.importorskip("verl.trainer.ppo.core_algos")
-    from wordle_rl.trainers.verl.translate import _AGGREGATION
+    from wordle_rl.trainers.verl.settings import _AGGREGATION
 
     table, settings = expected(), settings_of(name)
     mask = table.padded(table.masks)

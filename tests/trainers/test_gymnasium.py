@@ -57,13 +57,3 @@ def test_a_group_of_one_seed_shares_secret_and_prefix_guesses() -> None:
     later = {str(env.reset()[1]["task"]) for env in envs}
     assert len(later) == 1
     assert later != {str(openings[0][1]["task"])}
-
-
-def test_nothing_before_the_end_holds_the_secret() -> None:
-    env, source = make(), game_source(SETTINGS)
-    secret = source.context.split.train[TASK.index]
-    shown = [env.reset(options=TASK.model_dump())]
-    replies = replies_of("lost", source)
-    shown += [env.step(reply) for reply in replies[:-1]]
-    assert secret not in str(shown)
-    assert env.step(replies[-1])[4]["secret"] == secret

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 from refused import refusal
 
 from wordle_rl.words import WordListError, import_words, load_words, read_word_list
-from wordle_rl.words import files as reading
 
 ANSWERS, GUESSES = ("abide", "crane", "speed"), ("aahed", "abide", "crane", "speed", "zymic")
 FILES = {
@@ -38,20 +37,6 @@ def test_two_files_are_a_list_folded_and_completed(tmp_path: Path) -> None:
     put(tmp_path, "allowed.csv", "id,word\n1,aahed\n2,zymic\n")
     words = load_words(f"{tmp_path}/solutions.txt,{tmp_path}/allowed.csv")
     assert (words.answers, words.guesses, words.name) == (ANSWERS, GUESSES, "solutions")
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "told"),
-    [
-        ("columns.csv", "1,abide\n2,speed\n", r"columns\.csv "),
-        ("empty.csv", "word\n", r"empty\.csv: "),
-        ("gap.csv", "word,rank\nabide,1\n,2\n", r"gap\.csv:3: '' is a blank line"),
-    ],
-)
-def test_a_fault_names_file_and_line_once(name: str, text: str, told: str, tmp_path: Path) -> None:
-    with pytest.raises(WordListError, match=told) as refused:
-        load_words(str(put(tmp_path, name, text)))
-    assert str(refused.value).count("gap.csv:3") <= 1
 
 
 def test_a_file_is_imported_under_its_own_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,11 +69,3 @@ def test_any_bytes_are_a_sound_list_or_one_line(answers: bytes, guesses: bytes, 
     assert set(words.answers) <= set(words.guesses)
     assert all(word.isascii() and word.isalpha() and word.islower() for word in words.guesses)
     assert all(word in (answers + b"\n" + guesses).decode("utf-8").lower() for word in words.guesses)
-
-
-def test_a_huge_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "MAX_FILE_BYTES", 20)
-    (tmp_path / "answers.txt").write_text("crane\n")
-    (tmp_path / "guesses.txt").write_text("crane\nslate\nabbey\nabide\n")
-    with pytest.raises(WordListError, match=r"guesses.txt has 24 bytes"):
-        read_word_list(tmp_path)

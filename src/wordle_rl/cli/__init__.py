@@ -60,6 +60,9 @@ GROUPS = {
         "eval": Command("cli.eval:eval_player", "Let any player play secrets, and measure its games", resumes="--out"),
         "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
         "power": Command("cli.compare:power", "How many games show a difference of two win rates"),
+        "speedrun": Command(
+            "cli.compare:speedrun", "Processor seconds until a model plays well, as a row of the board"
+        ),
         "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for reward hacking"),
     },
     "Share": {
@@ -71,6 +74,8 @@ GROUPS = {
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 
+_EXTRAS = {"openai": "openai", "openenv": "serve", "fastapi": "serve", "uvicorn": "serve", "mlx": "mlx"}
+"""Packages that a command may need -> the extra that brings them; others come with `train`."""
 _ELSEWHERE = {
     "train": "wordle-rl run quickstart",
     "evaluate": "wordle-rl eval --player PLAYER",
@@ -115,6 +120,11 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         return 0
     except SystemExit as stop:  # tyro has printed help, or what is wrong
         return stop.code if isinstance(stop.code, int) else 1
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "wordle_rl":
+            raise
+        return _refuse(f'{program} needs {error.name}: pip install "wordle-rl[{_EXTRAS.get(package, "train")}]"')
     except (UserError, OSError) as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ import tyro
 from pydantic import ValidationError
 
 from wordle_rl.cli.settings import show_settings, take_settings
-from wordle_rl.config import ConfigError, describe
+from wordle_rl.config import ConfigError
 
 _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
@@ -45,11 +46,7 @@ _HELP = {"-h", "--help", "--help-all"}
 def read(function: Callable[..., int | None], program: str, arguments: Sequence[str]) -> Callable[[], int | None]:
     """Bind a command's function to its arguments. tyro prints help, or what is wrong, and exits.
 
-    Args:
-        function: Its signature and docstring give the options and the help. A parameter `overrides: Overrides` takes
-            the run settings among the arguments.
-        program: The command as you type it, such as `wordle-rl eval`.
-        arguments: The words after it.
+    Signature and docstring give the options and the help. A parameter `overrides: Overrides` takes the run settings.
     """
     given = list(arguments)
     # An unset shell variable leaves an empty argument, and an empty path would mean the current directory.
@@ -62,12 +59,14 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     if takes_settings := "overrides" in signature.parameters:
         bound["overrides"], given = take_settings(given)
     helps = _HELP.intersection(given)
+    parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
 
-    @functools.wraps(function)
     def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
         return functools.partial(function, *args, **kwargs, **bound)
 
-    parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
+    # A docstring's line breaks are the source's; a help text is wrapped to the terminal's width.
+    with_arguments.__doc__ = re.sub(r"\n {8,}(?=\S)", " ", inspect.getdoc(function) or "")
+    with_arguments.__annotations__ = {each.name: each.annotation for each in parameters}
     with_arguments.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.EnumChoicesFromValues)
     try:
@@ -75,7 +74,10 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
             with_arguments, prog=program, args=["--help"] if helps else given, config=flags
         )
     except ValidationError as error:
-        raise ConfigError(describe(error)) from None
+        # A rule across options has no place, and names them itself.
+        faults = [(".".join(map(str, each["loc"])).replace("_", "-"), each) for each in error.errors()]
+        told = [f"--{name} {each['input']}: {each['msg']}" if name else each["msg"] for name, each in faults]
+        raise ConfigError("; ".join(told).replace("Value error, ", "")) from None
     except SystemExit:
         if takes_settings and helps:
             source = next((word for word in given if not word.startswith("-")), None)

@@ -1,4 +1,6 @@
-"""`compare`: show evaluations side by side. `power`: how many games show a difference."""
+"""`compare`: evaluations side by side, or a run and reference curves. `power`: how many games show a difference.
+`speedrun`: processor seconds until a goal is reached.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.evaluate.compare import MultiComparison, compare_all
 from wordle_rl.evaluate.controls import controls_at
-from wordle_rl.evaluate.csv_tables import write_rows
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.records import Evaluation, write_rows
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
 from wordle_rl.report.plots import win_rate_plot
-from wordle_rl.runs import write_text_atomically
+from wordle_rl.report.speedrun import against_reference, check_speedrun, record_of, reference_for, row_of
+from wordle_rl.runs import read_object, write_json, write_text_atomically
 
 
 def compare(
@@ -28,8 +30,9 @@ def compare(
     control: tuple[Path, ...] = (),
     csv: Path | None = None,
     svg: Path | None = None,
+    reference: bool = False,
     as_json: Json = False,
-) -> None:
+) -> int:
     """Compare evaluations on the secrets that all of them played.
 
     Shows the figures, and compares each evaluation with the first by McNemar's exact test, Tango's interval and a
@@ -41,12 +44,23 @@ def compare(
         control: Control runs to show beside the others (SFT alone, with nothing kept from the teacher).
         csv: Also write one row per evaluation to this file. Another kind of file is not overwritten.
         svg: Also plot the win rates with their intervals to this file; for checkpoints, over the training steps.
+        reference: Compare the curve of one run of a preset with those of the preset's reference runs instead. The exit
+            code is 1 if it leaves their band.
     """
+    if reference:
+        return _compare_with_reference(runs, as_json)
     runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
     evaluations = [Evaluation.load(path) for path in runs]
-    controls = [found for path in control for found in controls_at(path) if found.constrain == evaluations[0].constrain]
+    first = evaluations[0]
+    controls = [
+        found
+        for path in control
+        for found in controls_at(path)
+        if found.constrain == first.constrain
+        and (found.conditions.temperature or 0) == (first.conditions.temperature or 0)
+    ]
     own = [evaluation.name for evaluation in evaluations]
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
@@ -58,6 +72,44 @@ def compare(
         title = f"wins of {shared.num_games:,} games, % (95 %)"
         write_text_atomically(svg, win_rate_plot(shared.runs, title))
     console.show(asdict(shared), [terminal.comparison_table(shared)], as_json)
+    return 0
+
+
+def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
+    if len(runs) != 1:
+        raise ConfigError(f"--reference compares one run, and {len(runs)} are named; name one")
+    place = reference_for(runs[0])
+    points = against_reference(runs[0], read_object(place))
+    lines = [f"wins of each round of play, %, and the band of the reference runs of {place.stem}"]
+    lines += [
+        f"{point.number:4}  {100 * point.own:5.1f}   {100 * point.low:5.1f} to {100 * point.high:5.1f}"
+        f"{'' if point.inside else '   outside'}"
+        for point in points
+    ]
+    outside = sum(not point.inside for point in points)
+    lines.append(f"{outside} of {len(points)} are outside" if outside else f"all {len(points)} are inside")
+    console.show([asdict(point) for point in points], lines, as_json)
+    return 1 if outside or not points else 0
+
+
+def speedrun(
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
+    changed: str = "",
+    out: Path | None = None,
+    as_json: Json = False,
+) -> None:
+    """Check that runs reached a goal by the rules of docs/speedrun.md, and print their row of its board.
+
+    Args:
+        runs: Finished runs of one recipe, at least three, which differ in their seed alone.
+        changed: What you changed, for the last column.
+        out: Also write the record to this file (JSON): seconds, wins and curves.
+    """
+    goal, attempts = check_speedrun(runs)
+    record = record_of(goal, attempts)
+    if out is not None:
+        write_json(out, record)
+    console.show(record, [row_of(goal, attempts, changed)], as_json)
 
 
 def files_at(path: Path) -> list[Path]:

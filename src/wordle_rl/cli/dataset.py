@@ -3,32 +3,43 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 from rich.table import Table
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, StrictFraction, Words
-from wordle_rl.config import ConfigError, ModelSettings, StartSettings, TraceSettings, describe
-from wordle_rl.data.dataset import DatasetLimits, SFTForm, fault_of, summarise, write_dataset
-from wordle_rl.data.external import import_rows
+from wordle_rl.config import ConfigError, ModelSettings, Section, StartSettings, TraceSettings, describe
+from wordle_rl.data.dataset import (
+    CHAT_ROW,
+    START_ROW,
+    DatasetLimits,
+    SFTForm,
+    check_replaceable,
+    fault_of,
+    summarise,
+    write_dataset,
+)
+from wordle_rl.data.external import chat_rows
 from wordle_rl.data.game_record import GameRecord, board_row
 from wordle_rl.data.trace_files import SettingsFile, read_games
-from wordle_rl.evaluate.csv_tables import write_rows
+from wordle_rl.evaluate.records import write_rows
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import validation_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.starts import PrefixGuesses
+from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
 
@@ -36,8 +47,7 @@ _ROWS_SHOWN = 20
 """Secrets in the printed summary, hardest first; --csv has all."""
 
 
-@dataclass(frozen=True)
-class DatasetRequest:
+class DatasetRequest(Section):
     """Options of `dataset`."""
 
     games: Annotated[str, tyro.conf.Positional]
@@ -73,18 +83,13 @@ class DatasetRequest:
     filled in. Empty: no system message."""
     max_turns: int | None = None
     """Reject games of more guesses. Default: --game-turns."""
-    game_turns: int | None = None
+    game_turns: int | None = Field(None, ge=1)
     """Guesses per game that the prompts state. Default: as recorded with a language model's traces, else 6."""
-    max_tokens: int = 0
+    max_tokens: int = Field(0, ge=0)
     """Reject games of more completion tokens, as counted by the endpoint. Games without a count, such as the solver's,
     are then rejected too. 0: no limit."""
     no_consistent_only: bool = False
     """Keep games in which a taught guess contradicts the marks, such as a deliberate probe."""
-    no_check_thinking: bool = False
-    """Keep games whose thinking leaks tags, announces another guess, or calls a ruled-out word possible."""
-    no_validation: bool = False
-    """Do not add the solver's own games of the validation secrets. By default they are added if all games are the
-    solver's and none has a validation secret."""
     starts_player: str | None = None
     """Player that draws the boards of `<out>_rl_start_states.jsonl`, one per training secret: `random`, `consistent` or
     `teacher`; `consistent:5` opens with one of the 5 best openers. Default: the board before each game's last guess."""
@@ -167,8 +172,6 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     turns = asked.game_turns
     if turns is None:  # as recorded with the traces
         turns = (SettingsFile(traces).game_turns() if traces.is_file() else None) or Rules().max_turns
-    if turns < 1:
-        raise ConfigError(f"--game-turns {turns} leaves no game; give at least 1")
     if asked.max_turns is not None and asked.max_turns > turns:
         raise ConfigError(
             f"--max-turns {asked.max_turns} is more than the {turns} guesses of a game; lower it, or pass "
@@ -177,7 +180,6 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     limits = DatasetLimits(
         max_turns=turns if asked.max_turns is None else asked.max_turns,
         consistent_only=not asked.no_consistent_only,
-        check_thinking=not asked.no_check_thinking,
         max_tokens=asked.max_tokens,
         thinking=asked.thinking,
     )
@@ -187,7 +189,7 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
     solver = Solver(found.reserving(split.strict).named)
     games = _games(traces)
-    if not asked.no_validation and asked.max_tokens == 0:
+    if asked.max_tokens == 0:
         games = chain(games, _validation_games(traces, found, split, solver, limits, turns))
     boards = None
     if asked.starts_player is not None:
@@ -240,6 +242,17 @@ def _import(asked: DatasetRequest) -> None:
     found = load_words(asked.words)
     prompter = Prompter(thinking=asked.thinking, word_length=found.word_length, rules=Rules(max_turns=turns))
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
-    counts = import_rows(asked.games, asked.out, asked.rows, found, split, prompter)
-    lines = [f"{number:>8,} rows rejected: {reason}" for reason, number in counts["skipped"].items()]
-    console.show(counts, [f"{counts['rows']:>8,} rows  {asked.out}", *lines], asked.as_json)
+    source, out = Path(asked.games), asked.out
+    if source.exists() and out.exists() and out.samefile(source):
+        raise ConfigError(f"{out} is the file to read; name another --out")
+    check_replaceable(out, (CHAT_ROW, START_ROW))
+    skipped: Counter[str] = Counter()
+    if asked.rows == "grpo":
+        boards = read_start_boards(source, found, split, prompter.rules, outside=True, setting="--rows grpo:")
+        skipped.update(boards.rejected)
+        count = write_jsonl(out, boards.rows())
+    else:
+        count = write_jsonl(out, chat_rows(source, found, split, prompter, skipped))
+    told = {"file": str(out), "rows": count, "skipped": dict(sorted(skipped.items()))}
+    lines = [f"{number:>8,} rows rejected: {reason}" for reason, number in sorted(skipped.items())]
+    console.show(told, [f"{count:>8,} rows  {out}", *lines], asked.as_json)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
+from pydantic import Field
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, Json, PlayersWords, Seed
@@ -20,30 +21,38 @@ from wordle_rl.config import (
     EngineName,
     GameSettings,
     PatienceSettings,
-    PrefixChoice,
     SamplingSettings,
+    Section,
     WordSettings,
     check_seed,
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions, differences
-from wordle_rl.evaluate.csv_tables import GAME_COLUMNS, check_table, save_csv
 from wordle_rl.evaluate.english import English, measure_english, speaks_english
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
-from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
-from wordle_rl.evaluate.play import Scorer, evaluate, evaluate_concurrently, with_regret
+from wordle_rl.evaluate.play import (
+    Journal,
+    Scorer,
+    evaluate,
+    evaluate_concurrently,
+    journal_path,
+    num_kept,
+    with_regret,
+)
 from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
 from wordle_rl.evaluate.records import (
+    GAME_COLUMNS,
     ControlFacts,
     Evaluation,
     EvaluationError,
     Figures,
     RewardFigures,
-    commonest_guesses,
+    check_table,
     measure,
     occurrences,
     reward_figures,
+    save_csv,
 )
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Dictionary, Rules
@@ -55,7 +64,7 @@ from wordle_rl.policy.scripted import PLAYER_NAMES, RANDOM_PLAYERS, is_own_playe
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
-from wordle_rl.report.terminal import guesses_line, reward_table
+from wordle_rl.report.terminal import reward_table
 from wordle_rl.reward import named_schedule
 from wordle_rl.runs import STEPS, is_run, trained_model
 from wordle_rl.runs.store import repaired
@@ -64,8 +73,7 @@ from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName
 
 
-@dataclass(frozen=True)
-class EvalRequest:
+class EvalRequest(Section):
     """Options of `eval`."""
 
     player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
@@ -90,14 +98,13 @@ class EvalRequest:
     secrets: str | None = None
     """Play other secrets instead of a part of the split: `outside` (listed words that are not answers), or a file of
     one word per line, such as a public list. Secrets that the player was trained on get their own column."""
-    max_games: int = 0
-    """Most secrets to play of each part. 0: all."""
-    games_per_secret: int = 1
+    max_games: int = Field(0, ge=0)
+    """Play at most this many secrets of each part. 0: all."""
+    games_per_secret: int = Field(1, ge=1)
     """Games per secret. More games give more power to compare players that sample."""
-    prefix_turns: int = 0
-    """Begin each game on a board with 0 to this many earlier turns. Figures are shown by their number."""
-    prefix_choice: PrefixChoice = "consistent"
-    """Earlier guesses of --prefix-turns: answers that fit all marks before them, or `random` ones, as in training."""
+    prefix_turns: int = Field(0, ge=0)
+    """Begin each game on a board with 0 to this many earlier turns: answers that fit all marks before them. Figures are
+    shown by their number."""
     temperature: float | None = 0.0
     """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
     models require."""
@@ -116,8 +123,6 @@ class EvalRequest:
     """Do not measure regret against the solver."""
     reward: str | None = None
     """Also score the games with this reward preset, and show mean, range, fraction below zero and histogram."""
-    top_guesses: int = 5
-    """Number of most frequent guesses to show."""
     reading: Literal["strict", "lenient"] = "strict"
     """`lenient` accepts any text around a tagged guess, and shows malformed turns by both readings. For models not
     trained here; results are quoted for `strict`."""
@@ -136,30 +141,27 @@ class EvalRequest:
     filled in. Empty: no system message. Default: the model's own, else the style's."""
     engine: EngineName = "transformers"
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None
+    """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
     device_map: str | None = None
     """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
     else the CPU."""
-    max_batch_size: int = 1024
-    """Most games played at once. Fewer are played if memory is short."""
+    max_batch_size: int = Field(1024, ge=1)
+    """Play at most this many games at once; fewer if memory is short."""
     base_url: Address = None
-    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = field(default_factory=PatienceSettings)
+    patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings()
     """Concurrency and timeouts."""
     seed: Seed = 0
     as_json: Json = False
 
-    def check(self) -> None:
-        """Validate the options before any game is played."""
+    def refuse_contradictions(self) -> None:
+        """Refuse options that do not go together, before any game is played."""
         check_seed(self.seed)
-        for name, least in (("max_games", 0), ("games_per_secret", 1), ("max_batch_size", 1), ("prefix_turns", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"--{name.replace('_', '-')} {getattr(self, name)} must be at least {least}")
         if self.games_per_secret > 1 and not self.draws:
             raise ConfigError(
                 f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
                 "sample with --temperature above 0",
             )
-        if self.prefix_choice != "consistent" and not self.prefix_turns:
-            raise ConfigError("--prefix-choice needs --prefix-turns, usually 4")
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
 
@@ -217,13 +219,11 @@ class EvalRequest:
             return None
         if self.prefix_turns >= rules.max_turns:
             raise ConfigError(f"--prefix-turns {self.prefix_turns} leaves no turn of {rules.max_turns}; lower it")
-        return prefix_boards(
-            secrets, solver, self.prefix_turns, self.prefix_choice, self.seed, hard_mode=rules.hard_mode
-        )
+        return prefix_boards(secrets, solver, self.prefix_turns, self.seed)
 
     def conditions(self, prompter: Prompter) -> EvalConditions:
         """Return the prompting and sampling conditions that the evaluation records."""
-        boards = f"0 to {self.prefix_turns} {self.prefix_choice} turns, seed {self.seed}" if self.prefix_turns else None
+        boards = f"0 to {self.prefix_turns} consistent turns, seed {self.seed}" if self.prefix_turns else None
         seed = self.seed if self.draws else None
         worded = replace(EvalConditions.of(prompter), boards=boards, seed=seed)
         if self.player in PLAYER_NAMES or is_own_player(self.player):
@@ -255,6 +255,7 @@ class EvalRequest:
             engine=self.engine,
             constrained=self.constrain == "words",
             device_map=self.device_map,
+            dtype=self.dtype,
         )
         return replace(who, prompter=replace(who.prompter, lenient=self.reading == "lenient"))
 
@@ -286,9 +287,9 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
             "--match-entropy-of needs a model on this machine, sampled by transformers without --constrain; give its "
             "directory, and drop --engine and --constrain",
         )
-    at_one = replace(asked, temperature=asked.temperature or 1.0)
+    at_one = asked.model_copy(update={"temperature": asked.temperature or 1.0})
     with console.messages.status("finding the temperature of equal entropy…"):
-        games = at_one.game, replace(at_one, player=str(other)).game
+        games = at_one.game, at_one.model_copy(update={"player": str(other)}).game
         models = (asked.player, str(other))
         match = match_models(models, games, at_one.sampling, asked.word_settings, asked.seed)
     console.messages.print(
@@ -296,7 +297,7 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
         f"{at_one.temperature:g}",
     )
     control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
-    return replace(asked, temperature=match.temperature), control
+    return asked.model_copy(update={"temperature": match.temperature}), control
 
 
 def checkpoints_of(run: Path) -> dict[str, Path]:
@@ -321,13 +322,15 @@ def evaluate_checkpoints(asked: EvalRequest) -> None:
     if asked.csv is not None:
         raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`")
     for name, model in checkpoints_of(run).items():
-        evaluate_player(replace(asked, player=str(model), name=name, out=directory / f"{name}.json"))
+        one = {"player": str(model), "name": name, "out": directory / f"{name}.json"}
+        evaluate_player(asked.model_copy(update=one))
     console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
     """Play the secrets, keep the games and show the figures."""
-    asked.check()
+    # Everything that can be refused is refused before the first game, which may cost money.
+    asked.refuse_contradictions()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
     settings = asked.word_settings
     words = load_words(settings.source)
@@ -490,7 +493,6 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, engli
     by_turns: dict[str, Figures] = {}
     if evaluation.conditions.boards is not None:
         by_turns = {f"{n}": measure(found, turns) for n, found in by_earlier_turns(evaluation.records).items()}
-    guesses = commonest_guesses(evaluation.records, asked.top_guesses)
     rewards = _rewards(asked, evaluation, split)
     if asked.as_json:
         shown = {part: asdict(found) for part, found in figures.items()}
@@ -504,7 +506,6 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, engli
             told["reward"] = {name: asdict(found) for name, found in rewards.items()}
         if english is not None:
             told["english"] = asdict(english)
-        told["commonest_guesses"] = [asdict(guess) for guess in guesses]
         console.print_json({"player": evaluation.player, "split": part, "constrain": evaluation.constrain, **told})
         return
     console.out.print(terminal.results_table({evaluation.label: figures}, title=_title(evaluation)))
@@ -514,8 +515,6 @@ def show_figures(asked: EvalRequest, evaluation: Evaluation, split: Split, engli
         )
     if rewards:
         console.out.print(reward_table(rewards))
-    if guesses:
-        console.out.print(guesses_line(guesses))
     if english is not None:
         console.out.print(f"English: {english}")
     if line := power_line(figures):

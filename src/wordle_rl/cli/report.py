@@ -23,9 +23,8 @@ from wordle_rl.report.hub import push
 from wordle_rl.report.plots import wins_plot
 from wordle_rl.report.run_record import read_metrics
 from wordle_rl.runs import is_run, write_text_atomically
-from wordle_rl.runs.audit import Audit
-from wordle_rl.runs.audit import audit as audit_run
-from wordle_rl.runs.lineage import lineage_of, save_lineage
+from wordle_rl.runs.lineage import Audit, lineage_of, save_lineage
+from wordle_rl.runs.lineage import audit as audit_run
 from wordle_rl.words import WordListError
 
 
@@ -39,11 +38,10 @@ def report(
 ) -> None:
     """Write a run's report: curves, distributions and every game, in one HTML file.
 
-    A held-out word is never the secret of a training game, but training may name it as a guess. --audit proves this
-    from the run's records. It counts held-out words whose decisive board appears in training with the word as label,
-    words named elsewhere, words never named, and won games that also appear in training turn for turn. Its exit code is
-    2 if a validation or test secret was trained on, a strict word (`words.strict_fraction`) was named, or records are
-    missing.
+    A held-out word is never the secret of a training game, but training may name it as a guess. --audit proves the
+    first from the run's records, and counts the words by what training showed of them: their decisive board with the
+    word as label, the word elsewhere, or neither. The exit code is 2 if a validation or test secret was trained on, a
+    strict word (`words.strict_fraction`) was named, or records are missing.
 
     Args:
         run: A run directory; with --cards also a single model directory in it.
@@ -156,10 +154,8 @@ def export(
         console.show({"repo": repo, "sent": not dry_run, "files": files}, [*files, line], as_json)
         return
     assert out is not None
-    try:
-        from wordle_rl.policy import export as torch_export
-    except ModuleNotFoundError as error:
-        raise ConfigError(f'export needs {error.name}: pip install "wordle-rl[train]"') from None
+    from wordle_rl.policy import export as torch_export
+
     source, done = model, dict[str, float]()
     if torch_export.is_sharded(model):
         done["num_weights"] = torch_export.consolidate(model, out)

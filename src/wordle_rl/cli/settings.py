@@ -88,6 +88,7 @@ def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[st
             continue
         setting, field, is_entry = _setting_of(name)
         if not equals:
+            # A flag alone means true; `--flag false` turns off what the file turns on.
             takes_none = field.annotation is bool and not (words and words[0].lower() in ("true", "false"))
             if not takes_none and (not words or words[0].startswith("--")):
                 raise ConfigError(f"--{name} has no value; give one")

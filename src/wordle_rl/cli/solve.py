@@ -12,7 +12,7 @@ from rich.table import Table
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Words
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate.csv_tables import write_rows
+from wordle_rl.evaluate.records import write_rows
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, Tree
 from wordle_rl.words import WordList, WordListError, import_words, load_words
@@ -32,18 +32,17 @@ def solve(
 ) -> None:
     """Show a word list and its best openers, the solver's whole strategy tree, or its guesses for one secret.
 
-    `--words DIR` reads answers.txt and guesses.txt from a directory: one word per line. `FILE`
-    serves as both lists, `ANSWERS,GUESSES` are two files. The columns of a .csv are word, or answer and guess.
+    Files of words hold one a line, or are a .csv with the column word, or the columns answer and guess.
 
     Args:
         opener: First guess of the tree. Default: the best one found.
         tree: Print the whole tree, a line per guess under the marks that lead to it, then its totals.
         secret: Show the tree's guesses for this secret.
         top: Number of openers to list. 0: only describe the list.
-        entropies: Also write every listed guess as an opener to this CSV file, most informative first: expected
-            information in bits, expected and largest number of answers left.
-        save: Import the list into your cache under the name of its directory or file, or as `original` or `nyt` if it
-            has exactly the words of that list.
+        entropies: Also write every listed guess as an opener to this CSV file, most informative first: its expected
+            information in bits, and the expected and the largest number of answers left.
+        save: Copy the list into your cache under the name of its directory or file (`original` or `nyt` if it is that
+            list), so that --words NAME finds it.
         overwrite: With --save: replace another list of that name.
     """
     found = import_words(words, overwrite=overwrite) if save else load_words(words)

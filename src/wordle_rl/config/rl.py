@@ -45,7 +45,8 @@ FOLLOWS: dict[Algorithm, frozenset[str]] = {
 """Algorithm -> settings of [rl] that it follows beside those that all of them do."""
 FOLLOWED_BY_SOME = frozenset[str]().union(*FOLLOWS.values())
 
-_VLLM_IMPORTANCE_CAP = 2.0
+IMPORTANCE_CAP = 2.0
+"""Largest weight by importance of a token that another engine than the trainer sampled."""
 _ADDRESS = re.compile(r"https?://[^/\s]+(/\S*)?")
 _START_PLAYER = re.compile(r"(random|consistent|teacher)(:[1-9]\d{0,4})?")
 
@@ -54,16 +55,16 @@ class StartSettings(Section):
     """Initial states of groups. Games of a group share secret and initial state."""
 
     max_prefix_guesses: int = Field(0, ge=0)
-    """Prefix each group with 0 to this many guesses, each number as likely, shared by the group."""
+    """Begin each group after 0 to this many guesses, each number equally likely. The games of a group share them."""
     player: str = "random"
     """Player of the prefix guesses: `random` answers, `consistent` ones that fit all marks so far, or `teacher`, the
     solver teacher. With a number, as in `consistent:5`, the first guess is one of the 5 most informative openers."""
     file: Path | None = None
     """Secrets that groups play, or boards from which they start: rows of `prompt, answer` or of `word, turns`, a plain
     list of words (.txt), a file of `wordle-rl dataset`, or a data set of the hub as OWNER/NAME; `[:100]` at its end
-    takes the first 100 rows. All groups play the secrets of a file without boards, by priority; half of them start from
-    a board of a file that has any. Left out and counted are validation and test secrets, boards that break the rules of
-    the run, and, where only wins teach, secrets that are no answers."""
+    takes the first 100 rows. If the file has only secrets, all groups play them, by priority; if it has boards, half of
+    the groups start from one. Left out and counted are validation and test secrets, boards that break the rules of the
+    run, and, where only wins teach, secrets that are no answers."""
 
     @property
     def num_openers(self) -> int:
@@ -101,9 +102,9 @@ class RLSettings(Section):
     """Play at most this many secrets: the first of the training secrets, which are shuffled, or of starts.file; 0: all.
     The teacher's games are not limited by it."""
     outside_rate: float | None = Field(None, ge=0, le=1)
-    """Rate of secrets that are listed words outside the answers. In GRPO such a group teaches only while an answer is
-    still possible, by rewards that compare a guess with the solver's (`quick_regret`); in distillation it leads to
-    boards on which a held-out answer is the right guess. None: 0 in GRPO, 0.5 in distillation."""
+    """Rate of groups whose secret is a listed word outside the answers. In GRPO such a group teaches only while an
+    answer is still possible, by rewards that compare a guess with the solver's (`quick_regret`); in distillation it
+    leads to boards on which a held-out answer is the right guess. None: 0 in GRPO, 0.5 in distillation."""
     rounds: int | None = Field(None, ge=0)
     """Rounds of playing and learning; 0 skips them. None: 4. In GRPO see grpo.steps."""
     groups_per_round: Count | None = Field(None, ge=1)
@@ -123,8 +124,8 @@ class GRPOSettings(Section):
     groups_per_step: Count = Field(32, ge=1)
     """Secrets per step and process."""
     guesses: int = Field(0, ge=0)
-    """Guesses that a game goes on for; 0: to its end. With 1, GRPO learns single next guesses, usually on boards of
-    rl.starts; the reward must then value a guess at once, as `quick_regret` does."""
+    """Cut games after this many guesses; 0: play to the end. With 1, GRPO learns single next guesses, usually on boards
+    of rl.starts; the reward must then value a guess at once, as `quick_regret` does."""
     credit: str = "turn"
     """Advantage estimator. `turn`: rewards from the turn on; `guess`: the turn's own reward alone, for rewards
     that already value the guess for the rest of the game; `game`: one advantage per game. Or `module:attribute`, a
@@ -146,16 +147,13 @@ class GRPOSettings(Section):
     batches_ahead: int = Field(0, ge=0, le=1)
     """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
     needs the address of a server as engine."""
-    max_importance_ratio: float | None = Field(None, ge=0)
-    """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
-    at most this. 0: off. None: 2 with vLLM, else 0."""
     prioritized_fraction: float = Field(0.5, ge=0, le=1)
     """Prioritized sampling of secrets: this fraction of the draws goes by priority, the rest is uniform. Priority is
-    the within-group reward std or, with probe_every_steps, the greedy cost."""
+    the within-group reward std or, with probe_every_steps, the greedy cost. 0: secrets take turns, each once a pass."""
     probe_every_steps: int = Field(0, ge=0)
-    """Probe every training secret once, greedily, before the first step and every this many steps; its priority is then
-    the best probe's reward minus its own. Probes are not trained on. 0: no probes, and a secret that was never trained
-    on has the largest priority."""
+    """Steps between probes, the first before step 1. A probe plays every training secret once, greedily; the priority
+    of a secret is then the best probe's reward minus its own. Probes are not trained on. 0: no probes, and a secret
+    that was never trained on has the largest priority."""
     turn_candidates: int = Field(1, ge=1)
     """Above 1: sample this many completions for every turn from the same state, credit each guess with its value
     against their mean, and play the best. The value is what the turn earns by the reward if the game ends with it, or
@@ -164,32 +162,25 @@ class GRPOSettings(Section):
     max_refills: int = Field(1, ge=0)
     """Rounds in which groups of constant reward are replaced by groups of other secrets (DAPO)."""
     save_steps: int = Field(0, ge=0)
-    """Checkpoint every this many steps; 0: at the end only."""
+    """Steps between checkpoints. 0: only at the end."""
     save_total_limit: int = Field(0, ge=-1)
-    """Keep the models of the last this many checkpoints in grpo/steps, to play and compare them; 0: none, -1: all."""
+    """Keep the models of this many checkpoints, the last ones, in grpo/steps, to play and compare. 0: none, -1: all."""
     validate_every_steps: int = Field(0, ge=0)
-    """Checkpoint selection by greedy validation cost: play the validation secrets, greedily and as in training, and
-    some training secrets greedily, before the first step, every this many steps and at the end. Cost is the mean number
-    of guesses, a loss counted as one more than the game allows. 0: keep the last weights."""
+    """Steps between validations, which also come before the first step and at the end. One plays the validation
+    secrets, greedily and as in training, and some training secrets greedily. The weights of the lowest greedy cost are
+    kept: the mean number of guesses, a loss counted as one more than the game allows. 0: keep the last weights."""
     validation_file: Path | None = None
     """Secrets of checkpoint selection, in place of the validation secrets of the split: rows as in rl.starts.file.
     Nothing is trained on them, teacher games included; test secrets among them are left out and counted."""
     interpolation_alphas: tuple[float, ...] = (1.0,)
     """Candidates of checkpoint selection besides the start: start + alpha x (last step - start), alpha above 0 and at
-    most 1. Without 1 among them no step's own weights are candidates, and validations on the way are for curves.
-    Weights between are played by transformers alone: with vLLM a step's own weights are the candidates."""
+    most 1. With 1 among them the weights of every validated step are candidates, too; with vLLM those are the only
+    ones."""
 
     @property
     def is_skipped(self) -> bool:
         """True if there is nothing to train."""
         return self.steps == 0
-
-    @property
-    def importance_cap(self) -> float:
-        """Upper bound of a token's importance ratio, training over sampling; 0: advantages are not corrected."""
-        if self.max_importance_ratio is None:
-            return _VLLM_IMPORTANCE_CAP if self.plays_by_vllm else 0.0
-        return self.max_importance_ratio
 
     @property
     def plays_by_vllm(self) -> bool:
@@ -206,8 +197,6 @@ class GRPOSettings(Section):
         super().check()
         self._check_engine()
         self._check_credit()
-        if self.validation_file is not None and not self.validate_every_steps:
-            raise ValueError("validation_file is for checkpoint selection; set validate_every_steps, or leave it out")
         alphas = self.interpolation_alphas
         if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
             raise ValueError(f"interpolation_alphas {list(alphas)}: give one or more, each once, above 0 and at most 1")
@@ -256,20 +245,33 @@ class DPOSettings(Section):
     """Direct preference optimization on completions of the same prompt: settings that only it has."""
 
     judge: Literal["regret", "information", "outcome"] = "regret"
-    """Value of a guess: minus its regret against the solver, the fraction of the available information it gives, or the
-    mean reward of the group's games with it."""
+    """Value of a guess. `regret`: minus its regret against the solver. `information`: the fraction of the available
+    information that it gives. `outcome`: the mean reward of the group's games with it."""
 
 
 class DistillSettings(Section):
-    """Distillation: learning what the solver teacher says at the boards of the policy's own games.
+    """Distillation: learning what a teacher says at the boards of the policy's own games.
 
-    The teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`. With
-    targets `distribution`, regret takes the place of its settings, except for the opener.
+    The solver teacher is that of `traces.teacher` without its noise, and writes its thinking with `traces.narrate`.
+    With targets `distribution`, regret takes the place of its settings, except for the opener.
     """
 
-    targets: Literal["guess", "distribution"] = "guess"
-    """What is learnt at a board: `guess`, the teacher's guess (DAgger), or `distribution`, its distribution over words
-    by the expected guesses that each gives away, which also tells how good the other words are."""
+    targets: str = "guess"
+    """What is learnt at a board. `guess`: the solver teacher's guess (DAgger). `distribution`: how good each word is,
+    as a distribution by the expected guesses that it gives away. A run, a model directory or `bundled`: what that model
+    would write at each token of the policy's own replies; it needs the policy's tokenizer."""
+
+    @property
+    def teacher_model(self) -> Path | None:
+        """The model that teaches; None if the solver does."""
+        return None if self.targets in ("guess", "distribution") else Path(self.targets)
+
+    def check(self) -> None:
+        """Refuse a teacher that is not there."""
+        super().check()
+        path = self.teacher_model
+        if path is not None and self.targets != "bundled" and not path.expanduser().is_dir():
+            raise ValueError(f"targets {self.targets!r} is none of guess, distribution, bundled and a directory")
 
 
 class RLTraining(FittingSettings):
@@ -310,7 +312,17 @@ class GRPOTraining(GRPOSettings, RLTraining):
     that played them, so ratios are 1."""
     epsilon_high: float = Field(0.28, gt=0)
     """Clip range of importance ratios above 1 (clip-higher)."""
+    max_importance_ratio: float | None = Field(None, ge=0)
+    """Truncated importance sampling: multiply a token's advantage by its probability in training over that in sampling,
+    at most this. 0: off. None: 2 with vLLM, else 0."""
     outside_rate: float = Field(0.0, ge=0, le=1)
+
+    @property
+    def importance_cap(self) -> float:
+        """Upper bound of a token's importance ratio, training over sampling; 0: advantages are not corrected."""
+        if self.max_importance_ratio is None:
+            return IMPORTANCE_CAP if self.plays_by_vllm else 0.0
+        return self.max_importance_ratio
 
     @property
     def learns_without_wins(self) -> bool:

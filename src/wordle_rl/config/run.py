@@ -109,6 +109,8 @@ class RunConfig(Section):
             self._check_thinking_teacher()
 
     def _check_thinking_teacher(self) -> None:
+        if self.distill.teacher_model is not None:
+            return  # it thinks in its own way
         is_required = self.game.thinking is Thinking.REQUIRED
         narrates = self.traces.narrate and self.game.thinking is not Thinking.OFF
         if self.distill.targets == "distribution" and (is_required or narrates):

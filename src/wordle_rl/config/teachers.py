@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
+import tyro
 from pydantic import Field
 
 from wordle_rl.config.base import ConfigError, Count, Section
@@ -25,7 +26,7 @@ class TeacherSettings(Section):
     opener: str | None = None
     """First guess of most games. None: the most informative answer."""
     random_opener_rate: float = Field(0.5, ge=0, le=1)
-    """Chance per game to open with a random answer instead. Usually 0 to 0.5."""
+    """Chance per game to open with a random answer instead."""
     noise_rate: float = Field(0.25, ge=0, le=1)
     """Chance per turn of a random word that is still possible, instead of the best one."""
     plan: Literal["classes", "probes", "tree"] = "classes"
@@ -51,15 +52,15 @@ class TeacherSettings(Section):
 class TraceSettings(Section):
     """Teacher games to make."""
 
-    file: Path | None = None
-    """Learn from existing games instead of new ones: a file of `wordle-rl traces`, a directory of
-    wordle_data_WORD.csv, or your own conversations (rows of `messages` or of `instruction, output`; JSON lines, CSV,
-    parquet, or a hub data set OWNER/NAME), taken word for word. Games are dropped if their secret may not be taught or
-    the run's rules give other marks; conversations, if a reply holds no listed guess. Games that the solver did not
-    play are also checked as by `wordle-rl dataset`. Games of validation secrets give the validation loss of SFT. Only
-    num_games, rl_only_fraction and spelling still apply."""
+    file: Annotated[Path | None, tyro.conf.Suppress] = None  # of a run; `traces` writes such files
+    """Learn from existing games instead of new ones: a file of `wordle-rl traces`, a directory of wordle_data_WORD.csv,
+    or your own conversations, learnt word for word (rows of `messages` or of `instruction, output`; JSON lines, CSV,
+    parquet, or a hub data set OWNER/NAME). Left out and counted are games of secrets that may not be taught or with
+    other marks than by the run's rules, and conversations with a reply that holds no listed guess. Games of another
+    teacher than the solver also pass the checks of `wordle-rl dataset`. Games of validation secrets give the validation
+    loss of SFT. Of the other settings here, num_games and rl_only_fraction apply."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
-    """Games to play; with `file`, the most to take."""
+    """Games to play; with `file`, games to take at most."""
     outside_rate: float = Field(0.5, ge=0, le=1)
     """Fraction of games whose secret is a listed word outside the answers, so held-out answers stay possible. 0 with
     `narrate`, since thoughts such as "only essay fits" would be false."""
@@ -68,8 +69,8 @@ class TraceSettings(Section):
     is guessed. Every answer is then shown equally often, held-out ones too, strict ones never, so its wins count as
     coverage. If no such string exists, a listed word is the secret."""
     invented_rate: float = Field(0.0, ge=0, le=1)
-    """Fraction of games with an invented secret, letters that follow each other as in the list. It is guessed once no
-    answer fits, so the policy learns to spell what the marks say. Usually 0 to 0.1."""
+    """Fraction of games with an invented secret, whose letters follow each other as in listed words. The teacher
+    guesses it once no answer fits, so the policy learns to spell what the marks say."""
     rl_only_fraction: float = Field(0.0, ge=0, lt=1)
     """Fraction of the training secrets kept out of teacher games. Learning by play then trains only on these."""
     slip_rate: float = Field(0.0, ge=0, lt=1)
@@ -77,9 +78,6 @@ class TraceSettings(Section):
     correct word after it is trained on."""
     narrate: bool = False
     """Write the teacher's thinking into every turn."""
-    spelling: float = Field(0.0, ge=0, le=100)
-    """Mix spelling lessons into SFT: each listed word this many times as `Spell crane.` -> `c r a n e`, and as often in
-    reverse. 0.5 uses half of the lessons. For models whose tokens are parts of words. Strict words are left out."""
     teacher: TeacherSettings = TeacherSettings()
     """How the solver teacher plays."""
 
@@ -127,16 +125,14 @@ def served_name(name: str) -> ServedName:
 class LLMTeacherSettings(Section):
     """A language model as teacher, behind an OpenAI-compatible endpoint."""
 
-    provider: str | None = None
+    provider: Annotated[str | None, tyro.conf.arg(aliases=["--base-url"])] = None
     """`together`, `fireworks`, `openai`, `local` (http://localhost:8000/v1), or a URL. Default: local."""
     model: str = ""
     """Model name at the endpoint. `ALIAS=MODEL` requests MODEL and stores ALIAS as the teacher's name."""
     split: SplitName = "train"
     """Part of the split whose secrets to play."""
-    words_file: Path | None = None
-    """Play the words of this file instead, one per line."""
     max_secrets: int = Field(0, ge=0)
-    """Most secrets to play, from the first. 0: all."""
+    """Play at most this many secrets. 0: all."""
     games_per_word: Count = Field(1, ge=1)
     """Games per secret, with the seeds SEED, SEED + 1 and so on."""
     allow_test_secrets: bool = False

@@ -3,9 +3,7 @@
 game_record.py      `GameRecord`: one finished game, in every file that holds games
 trace_files.py      settings of traces, CSV tables
 trace_filter.py     which games of a file a run may train on
-thinking_checks.py  check the claims of a thought against the board
 dataset.py          traces -> checked examples and rows; figures of teachers
 row_files.py        read rows of CSV, JSON, parquet and plain lists, local or from the hub
 external.py         rows and conversations made elsewhere, as ours
-spelling.py         spelling lessons
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,6 @@ from typing import Any, Literal
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row, in_our_names
-from wordle_rl.data.thinking_checks import false_claim
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
@@ -31,6 +31,12 @@ START_ROW = frozenset({"secret", "turns"})
 SFTForm = Literal["messages", "instruction"]
 """Form of SFT rows: a conversation, or one reply with the messages before it as one text."""
 
+_LEAKED_TAGS = re.compile(
+    r"</?(?:think|guess)>|<[|｜][^\s<>|｜]+[|｜]>|<(?:start|end)_of_turn>|<(?:bos|eos|pad)>|</?s>|\[/?INST\]",
+    re.IGNORECASE,
+)
+"""Tags of the reply grammar or of a chat template in thinking: a reply made from it could not be parsed."""
+
 _SFT_ROWS, _RL_ROWS = (CHAT_ROW, frozenset({"instruction", "output", "secret"})), (frozenset({"prompt", "answer"}),)
 _ROWS: Mapping[str, Collection[frozenset[str]]] = {
     "sft_train": _SFT_ROWS,
@@ -47,7 +53,6 @@ class Example:
     """One sequence to train on, for every algorithm. All fields have one entry per token, except `soft_targets`.
 
     Attributes:
-        token_ids: The sequence.
         loss_mask: 1 on the tokens to train on, else 0.
         advantages: Per token; empty outside of policy gradients.
         sampler_logprobs: Log-probability with which each token was sampled; empty outside of policy gradients.
@@ -163,21 +168,15 @@ class DatasetLimits:
     """Conditions that a game must meet to become rows.
 
     Attributes:
-        max_turns: Most guesses of a game, free refusals not counted. None: no limit.
-        max_words: Most words in its replies. None: no limit.
-        won_only: Reject lost games.
+        max_turns: Most guesses of a game, free refusals not counted.
         consistent_only: Reject games in which a taught guess contradicts the marks, such as a deliberate probe.
-        check_thinking: Reject games with a claim that `thinking_checks.false_claim` finds false.
         max_tokens: Most completion tokens, as counted by the endpoint. Games without a count are then rejected. 0: no
             limit.
         thinking: `off` ignores thinking; `required` rejects games in which a taught guess has none.
     """
 
-    max_turns: int | None = 6
-    max_words: int | None = 4096
-    won_only: bool = True
+    max_turns: int = 6
     consistent_only: bool = True
-    check_thinking: bool = True
     max_tokens: int = 0
     thinking: Thinking = Thinking.OPTIONAL
 
@@ -205,46 +204,36 @@ def fault_of(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str |
         return fault
     if any(turn.guess == trace.secret for turn in trace.turns[:-1]):
         return "plays_on_after_win"
-    if limits.won_only and not trace.won:
+    if not trace.won:
         return "not_won"
-    return _fault_of_length(trace, limits) or _fault_of_turns(trace, words, limits)
-
-
-def _fault_of_length(trace: GameRecord, limits: DatasetLimits) -> str | None:
-    if limits.max_turns is not None and trace.turns_used > limits.max_turns:
+    if trace.turns_used > limits.max_turns:
         return "too_many_turns"
-    thought = () if limits.thinking is Thinking.OFF else (turn.thinking for turn in trace.turns)
-    num_words = len(trace.turns) + sum(len(text.split()) for text in thought)
-    if limits.max_words is not None and num_words > limits.max_words:
-        return "too_long"
     if limits.max_tokens > 0 and trace.completion_tokens < 1:
         return "unknown_tokens"
-    return "too_many_tokens" if 0 < limits.max_tokens < trace.completion_tokens else None
-
-
-def _fault_of_turns(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str | None:
+    if 0 < limits.max_tokens < trace.completion_tokens:
+        return "too_many_tokens"
     board = trace.board()
-    for count, turn in enumerate(trace.turns):
-        if turn.outcome.broke_rules:
-            return f"{turn.outcome.value}_turn"
-        if turn.guess is None or len(turn.guess) != len(trace.secret) or turn.guess not in words:
-            return "unlisted_guess"
-        if score_guess(trace.secret, turn.guess) != turn.marks:
-            return "wrong_marks"
-        if limits.consistent_only and turn.taught and violates_clues(turn.guess, board[:count]):
-            return "violates_clues"
-        if fault := _fault_of_thinking(turn, board[:count], words, limits):
-            return fault
-    return None
+    faults = (
+        _fault_of_turn(turn, trace.secret, board[:count], words, limits) for count, turn in enumerate(trace.turns)
+    )
+    return next((fault for fault in faults if fault is not None), None)
 
 
-def _fault_of_thinking(turn: TurnRecord, board: Sequence[Turn], words: WordList, limits: DatasetLimits) -> str | None:
+def _fault_of_turn(
+    turn: TurnRecord, secret: str, board: Sequence[Turn], words: WordList, limits: DatasetLimits
+) -> str | None:
+    if turn.outcome.broke_rules:
+        return f"{turn.outcome.value}_turn"
+    if turn.guess is None or len(turn.guess) != len(secret) or turn.guess not in words:
+        return "unlisted_guess"
+    if score_guess(secret, turn.guess) != turn.marks:
+        return "wrong_marks"
+    if limits.consistent_only and turn.taught and violates_clues(turn.guess, board):
+        return "violates_clues"
     if limits.thinking is Thinking.REQUIRED and turn.taught and not turn.thinking.strip():
         return "no_thinking"
-    if limits.thinking is Thinking.OFF or not limits.check_thinking or not turn.thinking:
-        return None
-    claim = false_claim(turn.thinking, turn.guess or "", board, words)
-    return None if claim is None else claim.value
+    leaks = limits.thinking is not Thinking.OFF and _LEAKED_TAGS.search(turn.thinking)
+    return "tags_in_thinking" if leaks else None
 
 
 def write_dataset(
@@ -287,6 +276,7 @@ def write_dataset(
             accepted.append(trace)
         else:
             rejected[fault] += 1
+    # Words outside the answers are in no part of the split, so their games may be trained on.
     train = [trace for trace in accepted if split.part_of(trace.secret) != "val"]
     val = [trace for trace in accepted if split.part_of(trace.secret) == "val"]
     files = {

@@ -37,21 +37,12 @@ class TurnRecord:
     """One turn. The first fields are those of `game.Turn`.
 
     Attributes:
-        guess: The word played, or None if the reply had none.
-        marks: G right place, Y elsewhere, X no copy left; None if the guess was not scored, see `outcome`.
         taught: False if nothing trains on the turn: a prefix guess, a stray, a slip, a broken rule.
         remaining: Answers still possible before a teacher's guess; 0 if not counted.
-        thinking: A teacher's reasoning.
-        outcome: Outcome under the rules.
-        costs_turn: False for a free refusal.
         reply: Unchanged text of the completion.
         finish: Why an endpoint ended the reply, if unusual: `length`, `content_filter`, `refusal`.
         given: True for a prefix guess, on the board before play began.
-        reward: Training: reward of the turn.
         components: Training: reward components before their weights.
-        advantage: Training: advantage of the turn's tokens within its group.
-        repeated: Evaluation: the word was guessed before in this game.
-        violates_clues: Evaluation: the guess contradicts earlier marks, scored or not.
         regret: Evaluation: expected guesses lost against the solver; None if not measured.
         leniently: Evaluation: only the lenient reading found a guess.
     """
@@ -101,15 +92,11 @@ class GameRecord:
     """One finished game, won or not.
 
     Attributes:
-        secret: The word to find.
         turns: Every turn, prefix guesses first.
         teacher: Player of a teacher game: `solver`, a language model, or your own teacher.
-        seed: Seed of a teacher game.
         error: Why the game could not be finished. It then counts as neither won nor lost.
-        prompt_tokens: Tokens of all prompts, as counted by an endpoint; 0 if unknown.
-        completion_tokens: Tokens of all completions, likewise.
+        prompt_tokens: As counted by an endpoint, like `completion_tokens`; 0 if unknown.
         messages: Conversation of a game that came as one. Trained on word for word.
-        stop_reason: Why the game ended, or None if not recorded.
         reward: Reward in training, or under an evaluation's `reward_preset`, or None.
     """
 
@@ -133,13 +120,7 @@ class GameRecord:
         reward: RewardBreakdown | None = None,
         advantages: Sequence[float] = (),
     ) -> GameRecord:
-        """Build the record of a played game.
-
-        Args:
-            transcript: The game.
-            reward: Its reward by own turn.
-            advantages: One per own turn. Otherwise (one per candidate) they are not recorded.
-        """
+        """Build the record of a played game. Advantages are kept if there is one per own turn, not per candidate."""
         turns = []
         own = 0
         for played in transcript.turns:

@@ -15,7 +15,7 @@ from typing import Any
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace_files import wide_csv
-from wordle_rl.runs import bounded_lines, parse_json
+from wordle_rl.runs import parse_json
 
 Row = dict[str, Any]
 Rows = Iterator[Row | None]
@@ -23,8 +23,6 @@ Rows = Iterator[Row | None]
 
 _LIMIT = re.compile(r"(?P<source>.+)\[:(?P<limit>\d+)\]")
 _DATA_SET = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?::(?P<split>\w+))?", re.ASCII)
-MAX_JSON_BYTES = 256 << 20
-"""A larger JSON array is refused before it is read; JSON lines have no such limit."""
 _ROWS_AT_ONCE = 1024
 
 
@@ -75,7 +73,7 @@ def _csv_rows(path: Path) -> Rows:
 
 def _lines(path: Path) -> Iterator[str]:
     with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, path)):
+        for number, line in enumerate(file):
             if text := line.decode("utf-8" if number else "utf-8-sig").strip():
                 yield text
 
@@ -92,11 +90,6 @@ def _jsonl_rows(path: Path) -> Rows:
 def _json_rows(path: Path) -> Rows:
     # One JSON array; a string in it is a word.
     try:
-        if (size := path.stat().st_size) > MAX_JSON_BYTES:
-            raise ConfigError(
-                f"{path} has {size:,} bytes, and a JSON array may have {MAX_JSON_BYTES:,}; write one object per line, "
-                "as .jsonl"
-            )
         rows = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ConfigError(f"{path} is no JSON ({error}); name a .jsonl file if it has one object a line") from None

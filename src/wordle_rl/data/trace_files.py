@@ -123,7 +123,7 @@ def _read_csv(path: Path) -> Iterator[GameRecord]:
                 prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)
                 yield GameRecord(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
-        except RunError:
+        except RunError:  # a ValueError too, but it names file and fix already
             raise
         except (ValueError, TypeError, csv.Error) as error:
             raise RunError(f"{path}:{reader.line_num} is no turn of a game ({error})") from None

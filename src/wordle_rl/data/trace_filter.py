@@ -1,10 +1,9 @@
 """Select the games of a traces file that a run may learn from, and check each again.
 
 The secret must be allowed, and replaying the game by the run's rules must give the same marks. A game that the solver
-did not play must also pass the checks of `wordle-rl dataset`, except the number of words, which `model.max_length`
-limits instead. The solver's games need not, since it loses, probes and strays on purpose. Chat and instruction rows
-(see `external`) are trained on unchanged if every reply holds a readable guess. Sound games of validation secrets are
-never trained on; they give SFT its validation loss.
+did not play must also pass the checks of `wordle-rl dataset`. The solver's games need not, since it loses, probes and
+strays on purpose. Chat and instruction rows (see `external`) are trained on unchanged if every reply holds a readable
+guess. Sound games of validation secrets are never trained on; they give SFT its validation loss.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class TracesFromFile:
         self._words, self._num_games = words, settings.num_games
         self._prompter = game.prompter(words.word_length)
         self._rules = self._prompter.rules
-        self._limits = DatasetLimits(max_turns=game.max_turns, max_words=None, thinking=game.thinking)
+        self._limits = DatasetLimits(max_turns=game.max_turns, thinking=game.thinking)
         taught, _ = split.shared(settings.rl_only_fraction)
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 

@@ -2,14 +2,14 @@
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     conditions.py    EvalConditions: prompting and sampling of a player
-    records.py       Evaluation (every game, saved as JSON), Figures, the distribution of rewards
-    play.py          evaluate(): secrets -> Evaluation; evaluate_concurrently(): the same with an endpoint
+    records.py       Evaluation (every game, saved as JSON or CSV), Figures, the distribution of rewards
+    play.py          evaluate(): secrets -> Evaluation; evaluate_concurrently(): the same with an endpoint; Journal: its
+                     finished games on disk, so that a stopped evaluation can resume
     eval_secrets.py  secrets outside the split, and boards with earlier turns
-    journal.py       finished games on disk, so that a stopped evaluation can resume
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another
     controls.py      evaluations to compare a run's figures with
-    csv_tables.py    evaluations as CSV
+    english.py       what training costs a language model elsewhere
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison; compare_all(): any number -> MultiComparison
 

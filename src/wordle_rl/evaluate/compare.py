@@ -59,6 +59,7 @@ def compare(a: Evaluation, b: Evaluation) -> Comparison:
     loss = a.rules.max_turns + 1
     of_secret = np.unique([game.secret for game, _ in pairs], return_inverse=True)[1]  # (pairs,)
     wins = Counter((game_a.won, game_b.won) for game_a, game_b in pairs)
+    # A loss costs one guess more than the game has turns, and so is told from a win on the last turn.
     cost = np.array([[game.turns_used if game.won else loss for game in pair] for pair in pairs])  # (pairs, 2)
     more_wins = (cost[:, 1] < loss).astype(int) - (cost[:, 0] < loss)  # (pairs,)
     # Games of one secret are no independent observations; their sum is.
@@ -154,6 +155,7 @@ def compare_all(evaluations: Sequence[Evaluation]) -> MultiComparison:
     shared = sorted(key for key in met if not any(played[key].failed for played in games))
     if not shared:
         raise EvaluationError(f"{', '.join(map(repr, names))} finished no secret in common; evaluate all on one split")
+    # Without the games that not all finished, pairs of `compare` leave nothing out and share one set of secrets.
     alike = [
         replace(evaluation, records=tuple(played[key] for key in shared))
         for evaluation, played in zip(evaluations, games, strict=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
-from wordle_rl.config import stored_config
+from wordle_rl.config import Variant, evaluation_name, stored_config
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.runs import CONTROLS, is_run, read_object
 
@@ -32,7 +33,7 @@ def controls_at(path: Path) -> list[Evaluation]:
             f"{path} is no control: it keeps words from its teacher; give a run with traces.rl_only_fraction 0"
         )
     facts = ControlFacts("sft_alone", path.resolve().name, _seconds_of(path))
-    found = [path / "eval" / f"{name}.json" for name in ("sft", "sft-constrained")]
+    found = [path / "eval" / f"{evaluation_name('sft', variant)}.json" for variant in get_args(Variant)]
     name = f"sft alone ({path.resolve().name})"
     loaded = [replace(Evaluation.load(file), name=name, control=facts) for file in found if file.is_file()]
     if not loaded:

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
-from wordle_rl.config import ConfigError, PrefixChoice
+from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.solver import Solver, fitting_answers
-from wordle_rl.train.starts import random_given
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split, SplitName
 
@@ -76,41 +72,25 @@ def marked(secrets: Sequence[str], split: Split) -> dict[str, list[str]]:
     return {name: words for name, words in found.items() if words}
 
 
-def prefix_boards(
-    secrets: Sequence[str], solver: Solver, max_turns: int, choice: PrefixChoice, seed: int, *, hard_mode: bool = False
-) -> list[tuple[str, ...]]:
+def prefix_boards(secrets: Sequence[str], solver: Solver, max_turns: int, seed: int) -> list[tuple[str, ...]]:
     """Draw earlier guesses for each secret, 0 to `max_turns` of them with equal chances, never the secret itself.
 
     A board depends only on the seed, its secret and how often that came before, so all players begin at the same
-    boards. There are fewer guesses if nothing but the secret fits any more. `consistent` guesses fit all marks so far,
-    as in sensible play; `random` ones are any answers, as for the initial states of training.
+    boards. Each guess fits all marks so far, as in sensible play. There are fewer if nothing but the secret fits.
     """
-    fitting = fitting_answers(solver)
+    fitting, answers = fitting_answers(solver), solver.words.answers
     boards = []
     for secret, occurrence in occurrences(secrets):
         rng = random.Random(f"{seed}:{secret}:{occurrence}:boards")
-        if choice == "random":
-            boards.append(random_given(solver.words, secret, rng, max_turns, hard_mode=hard_mode))
-        else:
-            boards.append(_consistent(secret, solver, fitting, rng, rng.randint(0, max_turns)))
+        turns: list[Turn] = []
+        for _ in range(rng.randint(0, max_turns)):
+            left = [word for word in (answers[place] for place in fitting(turns)) if word != secret]
+            if not left:
+                break
+            word = rng.choice(left)
+            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
+        boards.append(tuple(turn.guess or "" for turn in turns))
     return boards
-
-
-def _consistent(
-    secret: str,
-    solver: Solver,
-    fitting: Callable[[Sequence[Turn]], NDArray[np.int32]],
-    rng: random.Random,
-    count: int,
-) -> tuple[str, ...]:
-    turns: list[Turn] = []
-    for _ in range(count):
-        left = [word for word in (solver.words.answers[place] for place in fitting(turns)) if word != secret]
-        if not left:
-            break
-        word = rng.choice(left)
-        turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
-    return tuple(turn.guess or "" for turn in turns)
 
 
 def by_earlier_turns(records: Sequence[GameRecord]) -> dict[int, list[GameRecord]]:

@@ -1,22 +1,22 @@
-"""Play secrets with one player, in lockstep or each game at its own pace, and measure each turn's regret."""
+"""Play secrets with one player, in lockstep or each game at its own pace; keep finished games, measure regret."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences
 from wordle_rl.game import Game, Rules, Turn, violates_clues
 from wordle_rl.policy.base import (
     Ask,
     ConcurrentSampler,
-    MemoryBound,
     Sampler,
     TokenSampler,
     run_async,
@@ -24,11 +24,68 @@ from wordle_rl.policy.base import (
 from wordle_rl.prompt import Guess, Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
+from wordle_rl.runs.store import OtherSettingsError, Row, Store
 from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
 """Regret of a turn without marks. It revealed nothing, so best play needs one more guess."""
+
+
+class Journal(Store):
+    """Finished games on disk, by secret and its occurrence (`games`), so that the same command resumes after a stop.
+
+    Errors are not stored, so they are played again.
+
+    `settings` are everything a game depends on, as JSON values. `overwrite` discards what the file holds.
+    """
+
+    def __init__(self, path: Path, settings: Row, *, overwrite: bool = False) -> None:
+        super().__init__(path, settings, overwrite=overwrite)
+        self.games: dict[tuple[str, int], GameRecord] = {}
+        with ExitStack() as unusable:
+            unusable.callback(self.close)
+            for number, row in enumerate(self, start=2):
+                try:
+                    game = GameRecord.from_row(row)
+                    self.games.setdefault((game.secret, int(row["occurrence"])), game)
+                except (KeyError, TypeError, ValueError):
+                    raise EvaluationError(f"{path}:{number} is no game; delete the line to play it again") from None
+            unusable.pop_all()
+
+    def store(self, secret: str, occurrence: int, game: GameRecord) -> None:
+        """Store one finished game."""
+        self.add({**game.to_row(), "occurrence": occurrence})
+        self.games[secret, occurrence] = game
+
+    def kept(self, secrets: Sequence[str]) -> list[GameRecord]:
+        """Return the stored games of these secrets."""
+        return [self.games[key] for key in occurrences(secrets) if key in self.games]
+
+
+def journal_of(path: Path, settings: Row) -> Journal:
+    """Open the journal of an interrupted evaluation. Games played with other settings are discarded."""
+    try:
+        return Journal(path, settings)
+    except (EvaluationError, OtherSettingsError):
+        return Journal(path, settings, overwrite=True)
+
+
+def num_kept(path: Path) -> int:
+    """Return the number of games in a journal file; 0 if it is missing."""
+    return max(0, path.read_bytes().count(b"\n") - 1) if path.is_file() else 0
+
+
+def journal_path(out: Path) -> Path:
+    """Return the journal path of an evaluation file.
+
+    Examples:
+        >>> journal_path(Path("runs/eval.json")).as_posix()
+        'runs/eval.games.jsonl'
+        >>> journal_path(Path("runs/rep.1")).as_posix()
+        'runs/rep.1.games.jsonl'
+    """
+    return out.with_name(f"{out.stem if out.suffix == '.json' else out.name}.games.jsonl")
 
 
 def evaluate(
@@ -52,9 +109,6 @@ def evaluate(
     Args:
         planned: The evaluation without its games.
         secrets: The words to find, in any order; repeats are played again.
-        words: The word list.
-        prompter: Wording and rules.
-        sampler: The player.
         solver: Measures regret, if given. Games that share turns share the work, so thousands of games from one
             opener take seconds. Every further opener takes about half a second on the default list.
         regret_games: Measure regret in this many games, evenly spaced in `secrets`. None: in all. For players that
@@ -63,11 +117,9 @@ def evaluate(
         journal: Stores games as they end. Games it already holds are not played again.
         drawn: True if the player samples. Its games are then stored by whole batches. Games that end first are mostly
             quick wins; storing them while the rest is sampled again would bias the figures in the player's favour.
-        on_finished: Called with the record of each newly played game.
-        prefixes: Prefix guesses of each secret's game, if any.
-        scorer: Gives each game its reward, if given.
     """
-    _check_plan(planned, secrets, words, prompter)
+    if not secrets:
+        raise EvaluationError("no secrets to play; give at least one")
     meter = None if solver is None else _RegretMeter(solver, prompter.rules)
     share = len(secrets) if regret_games is None else min(regret_games, len(secrets))
     keys = occurrences(secrets)
@@ -90,24 +142,18 @@ def evaluate(
             on_finished(records[index])
 
     size = batch_size or len(secrets)
-    if isinstance(sampler, MemoryBound) and isinstance(sampler, TokenSampler) and sampler.codec is not None:
+    room_for = getattr(sampler, "room_for", None)  # of players that keep running games in this machine's memory
+    if room_for is not None and isinstance(sampler, TokenSampler) and sampler.codec is not None:
         # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.
         longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
-        size = min(size, sampler.room_for(longest))
+        size = min(size, room_for(longest))
+    # Batches follow the order of the secrets, so a stopped evaluation has finished the first ones.
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
         starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
         play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
         for index in batch if drawn else ():
             keep(index)
     return replace(planned, records=tuple(records[index] for index in range(len(secrets))))
-
-
-def _check_plan(planned: Evaluation, secrets: Sequence[str], words: WordList, prompter: Prompter) -> None:
-    if not secrets:
-        raise EvaluationError("no secrets to play; give at least one")
-    if planned.fingerprint != words.fingerprint or planned.rules != prompter.rules:
-        what = "words" if planned.fingerprint != words.fingerprint else "rules"
-        raise EvaluationError(f"evaluation {planned.name!r} was planned with other {what} than these games; match them")
 
 
 def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
@@ -193,7 +239,6 @@ def evaluate_concurrently(
     This always ends: requests, games and the whole evaluation have time limits, and too many failed games in a row stop
     it. An unfinished game is an error with its reason, never a loss.
     """
-    _check_plan(planned, secrets, words, prompter)
     keys = occurrences(secrets)
     records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
 

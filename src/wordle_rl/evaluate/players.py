@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wordle_rl.chat.codec import unwritable
 from wordle_rl.config import (
@@ -25,7 +25,7 @@ from wordle_rl.config import (
     served_name,
 )
 from wordle_rl.config.context import GameContext
-from wordle_rl.policy.base import Sampler, check_vllm, find_backend
+from wordle_rl.policy.base import MakeConstraint, Sampler, check_vllm, find_backend
 from wordle_rl.policy.constrain import WordConstraint, make_constraint
 from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
 from wordle_rl.policy.gguf import at_directory, is_converted
@@ -109,29 +109,26 @@ def make_player(
     engine: EngineName = "transformers",
     constrained: bool = False,
     device_map: str | None = None,
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None,
 ) -> Player:
     """Make a player.
 
     Args:
         name: `bundled`, `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run
             directory, USER/NAME of the hub, or your own player as `module:attribute` (see `OwnSampler`).
-        words: The word list.
         game: Rules and wording. None: those stored with the model, else the defaults.
-        sampling: Sampling of a model's tokens.
-        solver: For players that use it.
         base_url: URL of an OpenAI-compatible endpoint, or a provider's name. None: OpenAI.
         endpoint_default_sampling: Let the endpoint choose temperature and top_p.
-        patience: Concurrency and timeouts of the endpoint.
-        seed: Random seed.
-        engine: Engine that samples a model's tokens.
         constrained: Limit a model's guesses to listed words.
         device_map: Devices of a local model. None: the first GPU, else the CPU.
+        dtype: Type of its weights. None: see `settings_of`.
     """
     check_seed(seed)
     if constrained:
         check_constrainable(name)
-    if device_map is not None and (engine != "transformers" or not is_model(name)):
-        raise ConfigError(f"--device-map {device_map} places a model that transformers plays; leave it out")
+    for option, given in (("--device-map", device_map), ("--dtype", dtype)):
+        if given is not None and (engine != "transformers" or not is_model(name)):
+            raise ConfigError(f"{option} {given} is for a model that transformers plays; leave it out")
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in PLAYER_NAMES or name.startswith("openai:") or is_own_player(name):
@@ -159,6 +156,8 @@ def make_player(
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
+    if dtype is not None:
+        model = model.model_copy(update={"dtype": dtype})
     model_player = model_sampler(
         model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
     )
@@ -199,7 +198,7 @@ def model_sampler(
     if engine == "mlx":
         return find_backend(engine).make_sampler(model, sampling, seed, constraint_of)
     if engine == "transformers":
-        return _own_sampler(model, words, prompter, sampling, seed, constrained=constrained, device_map=device_map)
+        return _own_sampler(model, sampling, seed, constraint_of, device_map)
     with _needing_torch():
         from wordle_rl.policy.adapters import is_adapter
         from wordle_rl.policy.export import merge
@@ -218,12 +217,9 @@ def model_sampler(
 
 def _own_sampler(
     model: ModelSettings,
-    words: WordList,
-    prompter: Prompter,
     sampling: SamplingSettings,
     seed: int,
-    *,
-    constrained: bool = False,
+    constraint_of: MakeConstraint,
     device_map: str | None = None,
 ) -> TransformersSampler:
     with _needing_torch():
@@ -233,9 +229,7 @@ def _own_sampler(
     if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
         model = model.model_copy(update={"dtype": "float32"})  # these CPUs emulate 16 bits, several times slower
     loaded, codec = load_model(model, seed, device_map)
-    _check_readable(prompter, codec)
-    constraint = make_constraint(words, prompter, codec) if constrained else None
-    return TransformersSampler(loaded, codec, sampling, seed, constraint)
+    return TransformersSampler(loaded, codec, sampling, seed, constraint_of(codec))
 
 
 def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
@@ -281,6 +275,6 @@ def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenMo
     directory = find_model(path)
     prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
     sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
-    sampler = _own_sampler(settings_of(directory), words, prompter, sampling, seed)
+    sampler = _own_sampler(settings_of(directory), sampling, seed, lambda codec: _check_readable(prompter, codec))
     context = GameContext(words, known.split_of(words), prompter, Solver(words))
     return OpenModel(sampler.model, sampler.codec, context, sampler)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
 import statistics
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
@@ -22,7 +24,7 @@ from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.rollout import pass_at, powers_of_two
-from wordle_rl.runs import write_text_atomically
+from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
@@ -83,9 +85,7 @@ class Figures:
 
     Attributes:
         num_games: Games won or lost, without errors.
-        win_rate_low: Lower end of its 95 % Wilson interval. Repeated games of a secret form a cluster (see
-            `clustered_wilson_interval`).
-        mean_guesses_on_wins: Mean turns used, over won games.
+        win_rate_low: Lower end of its 95 % Wilson interval, see `clustered_wilson_interval`.
         mean_guesses_with_losses: Mean turns used; a loss counts as one more than the game has turns (7 of 6).
         invalid_rate: Fraction of turns with a readable guess that was not scored: unlisted, of the wrong length, or
             against hard mode.
@@ -94,7 +94,6 @@ class Figures:
         malformed_rate: Fraction of turns without a readable guess.
         strictly_malformed_rate: The same by the strict reading, if replies were read leniently.
         mean_regret: Expected guesses lost per turn, over turns where it was measured.
-        num_errors: Games that could not be finished.
         guess_distribution: Won games by turns used, from "1", and "loss".
         pass_at: If each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
             games is won, with the ends of its 95 % interval for secrets like these.
@@ -146,7 +145,6 @@ class Evaluation:
         name: Name in tables: `sft`, `grpo`, `solver`.
         player: Identity: a model directory, an endpoint's model, a built-in player.
         parts: Parts of the split that were played, e.g. `("held_out",)`; empty for other secrets.
-        records: The games, in the order of the secrets.
         constrain: Limit on the player's tokens. Figures of limited and free play never mix.
         control: What it controls for; None if it is no control.
     """
@@ -237,6 +235,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
     wins, num_games = won_in.total(), len(played)
     losses = num_games - wins
     guesses_on_wins = sum(used * count for used, count in won_in.items())
+    # By secret, since games of one secret are no independent observations.
     games_of = Counter(record.secret for record in played)
     wins_of = Counter(record.secret for record in played if record.won)
     low, high = (
@@ -327,15 +326,6 @@ class RewardFigures:
     bin_counts: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class GuessCount:
-    """A word, how often it was guessed, and the fraction of games in which it was guessed."""
-
-    word: str
-    times: int
-    games_fraction: float
-
-
 def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures | None:
     """Summarise the games' rewards; None if no game has one."""
     rewards = [record.reward for record in records if record.reward is not None]
@@ -355,10 +345,66 @@ def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures 
     )
 
 
-def commonest_guesses(records: Sequence[GameRecord], count: int) -> list[GuessCount]:
-    """Return the most frequent guesses, without prefix guesses; ties in alphabetical order."""
-    played = [record for record in records if not record.failed]
-    times = Counter(turn.guess for record in played for turn in record.own_turns if turn.guess is not None)
-    games = Counter(word for record in played for word in {turn.guess for turn in record.own_turns})
-    first = sorted(times.items(), key=lambda item: (-item[1], item[0]))[:count]
-    return [GuessCount(word, times[word], games[word] / len(played)) for word, _ in first]
+# --- tables for spreadsheets --------------------------------------------------------------------------------
+
+GAME_COLUMNS = ("secret", "split", "won")
+"""First columns of the table of an evaluation."""
+
+
+def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
+    """Write one row per game, atomically: the game, its counts of turns, and what all games share.
+
+    `won` is empty for an error. In columns with a value per turn, `-` stands for none.
+    """
+    about = {
+        "name": evaluation.name,
+        "player": evaluation.player,
+        "fingerprint": evaluation.fingerprint,
+        "constrain": evaluation.constrain,
+        "reward_preset": evaluation.reward_preset,
+        **asdict(evaluation.rules),
+        **asdict(evaluation.conditions),
+    }
+    write_rows(path, [_row(record, split) | about for record in evaluation.records])
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--csv") -> None:
+    """Write rows with the columns of the first, atomically. `option` is the option that names the file."""
+    check_table(path, list(rows[0]), option)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    write_text_atomically(path, text.getvalue())
+
+
+def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> None:
+    """Refuse a file that may not be overwritten: one that is not empty and has other first three columns."""
+    if not path.is_file():
+        return
+    begins = f"{','.join(columns[:3])},".encode()
+    with path.open("rb") as file:
+        if file.read(len(begins)) not in (begins, b""):
+            raise RunError(f"{path} holds something else than a table of this kind; name another {option}")
+
+
+def _row(record: GameRecord, split: Split) -> dict[str, Any]:
+    turns = record.turns
+    regrets = [turn.regret for turn in turns if turn.regret is not None]
+    return {
+        "secret": record.secret,
+        "split": split.part_of(record.secret),
+        "won": None if record.failed else str(record.won).lower(),
+        "turns_used": record.turns_used,
+        "guesses": " ".join(turn.guess or "-" for turn in turns),
+        "marks": " ".join(turn.marks or "-" for turn in turns),
+        "outcomes": " ".join(turn.outcome.value for turn in turns),
+        "regrets": " ".join("-" if turn.regret is None else repr(turn.regret) for turn in turns),
+        "invalid_turns": sum(is_invalid(turn) for turn in turns),
+        "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in turns),
+        "repeated_turns": sum(turn.repeated for turn in turns),
+        "clue_violating_turns": sum(turn.violates_clues for turn in turns),
+        "mean_regret": sum(regrets) / len(regrets) if regrets else None,
+        "stop_reason": record.stop_reason,
+        "error": record.error,
+    }

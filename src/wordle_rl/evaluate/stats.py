@@ -154,10 +154,7 @@ def paired_score_interval(only_a: int, only_b: int, num_pairs: int) -> Estimate:
     The interval holds every difference that McNemar's chi-squared test does not reject as null hypothesis. Unlike a
     bootstrap it keeps its width if few games, or none, separate the players.
 
-    Args:
-        only_a: Games that only the first player won.
-        only_b: Games that only the second player won.
-        num_pairs: All games, each of another secret, at least 1.
+    `only_a` games were won by the first player alone, of `num_pairs` games that are each of another secret.
 
     Source: T. Tango, Stat. Med. 17 (1998), 891-908.
 
@@ -212,13 +209,9 @@ def games_needed(rate_a: float, rate_b: float, *, alpha: float = 0.05, power: fl
     z_b sqrt((p_a (1 - p_a) + p_b (1 - p_b)) / n). On the same secrets fewer suffice if the players win the same ones.
 
     Args:
-        rate_a: A true win rate, 0 to 1.
-        rate_b: Another.
+        rate_a: A true win rate, 0 to 1, like `rate_b`.
         alpha: Chance of a false positive.
         power: Chance to find this difference.
-
-    Raises:
-        StatsError: If a rate or chance is impossible, or both rates are the same.
 
     Source: J. L. Fleiss, Statistical Methods for Rates and Proportions (1981), section 3.2, without continuity
     correction.

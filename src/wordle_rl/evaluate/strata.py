@@ -7,7 +7,7 @@ the word to say. So held-out figures are quoted by stratum:
 
 - *board shown*: the secret's decisive board appears in training, with the secret as the label;
 - *board not shown*: the secret is named somewhere, but not there;
-- *never named* (`never_said`): no turn names it, taught or not, nor any thought, initial state or spelling lesson.
+- *never named* (`never_said`): no turn names it, taught or not, nor any thought or initial state.
 
 The decisive board is the one before the last guess of the solver teacher's own game of the secret, played without
 noise. It depends only on word list and teacher, never on the evaluated player. Boards are compared as the learner sees
@@ -17,7 +17,7 @@ them, refused guesses included.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,6 @@ from wordle_rl.policy.directory import run_directory_around
 from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, read_jsonl, write_json
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.words import load_words
 from wordle_rl.words.split import words_of_text
 
 Board = tuple[tuple[str, str], ...]
@@ -131,17 +130,7 @@ def decisive_boards(
 def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
     """Collect labels and mentions of words from the records of a run and of those its model comes from."""
     runs = _sources(directory, stored_config(directory / "config.json"))[0]
-    shown = shown_in((row for run in runs for name in TRAINED_ON for row in _rows(run / name)), words)
-    return replace(shown, named=shown.named.union(*(_spelled_in(run).intersection(words) for run in runs)))
-
-
-def _spelled_in(run: Path) -> frozenset[str]:
-    # Spelling lessons name every listed word except strict ones.
-    config = stored_config(run / "config.json")
-    if not config.traces.spelling or not config.sft.epochs:
-        return frozenset()
-    listed = load_words(config.words.source)
-    return frozenset(listed.guesses) - frozenset(config.words.split_of(listed).strict)
+    return shown_in((row for run in runs for name in TRAINED_ON for row in _rows(run / name)), words)
 
 
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:
@@ -157,7 +146,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
     for game in games:
         board: list[tuple[str, str]] = []
         for message in game.get("messages", ()):
-            complete = False
+            complete = False  # a conversation in words of its own: its boards cannot be compared
             named.update(wanted.intersection(words_of_text(message.get("content", ""))))
         if game.get("secret") in wanted:
             named.add(str(game["secret"]))
@@ -165,6 +154,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
             guess = turn.get("guess") or ""
             if guess in wanted:
                 named.add(guess)
+                # The label stands on the board before the turn, so it is added before the board grows.
                 if turn.get("taught", not turn.get("given", False)):
                     labels.add((tuple(board), guess))
             for other in wanted.intersection(turn.get("others", ())):

@@ -2,10 +2,9 @@
 
 learner.py     `train.learner.Learner`: the update of every algorithm; AdamW and Muon with our schedules
 losses.py      micro-batches, log-probabilities of trained tokens, and the losses of `train.loss`
-model.py       build, load and save models as transformers directories
+model.py       build, load and save models as transformers directories; merge adapters and quantized weights
 adapters.py    LoRA, stored as peft stores it
 sampler.py     `BatchGenerator` behind our sampler protocol, with caches kept across turns
-fuse.py        merge adapters and quantized weights into one whole model
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ class MLXBackend:
 
     def export(self, model: Path, out: Path, dtype: str) -> float:
         """Write an adapter or quantized weights as one whole model. Return the distance of its logits."""
-        from wordle_rl.mlx.fuse import fuse
+        from wordle_rl.mlx.model import fuse
 
         return fuse(model, out, "bfloat16" if dtype == "bfloat16" else "float32")
 

@@ -1,4 +1,4 @@
-"""Models in MLX: built, or loaded from transformers directories, and saved as such again.
+"""Models in MLX: built, or loaded from transformers directories, saved as such again, and merged into whole ones.
 
 Names and shapes of the weights equal those of transformers, so that every other tool can play, merge, publish and train
 the result. A model family that differs is refused when it is loaded.
@@ -10,14 +10,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import mlx.core as mx
 import mlx.nn as nn
+import numpy as np
 import torch
 from huggingface_hub import snapshot_download
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.models import qwen3
+from mlx_lm.utils import dequantize_model
 from mlx_lm.utils import load_model as load_network
 from mlx_lm.utils import save_model as save_network
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
@@ -27,6 +29,8 @@ from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.mlx import adapters
 from wordle_rl.policy import loading
 from wordle_rl.policy.adapters import base_of, is_adapter
+from wordle_rl.policy.directory import settings_of
+from wordle_rl.policy.export import check_empty, checked, probe_tokens
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.multimodal import is_text_part, language_config
 
@@ -275,3 +279,36 @@ def _save_config(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
     stops = sorted(codec.stop_ids)
     generation.eos_token_id = stops if len(stops) > 1 else stops[0]
     generation.save_pretrained(directory)
+
+
+def fuse(directory: Path, out: Path, dtype: Literal["float32", "bfloat16"] = "float32") -> float:
+    """Make one whole model from an adapter and its base, or from quantized weights; see `policy.export.merge`.
+
+    Quantized weights are dequantized before adapters are added; quantizing the sum again would lose small updates. The
+    saved model is read back, and its logits are compared with those of the trained model.
+    """
+    check_empty(out)
+    settings = settings_of(directory).model_copy(update={"dtype": "float32"})
+    model, codec = load_model(settings, 0)
+    if model.lora is None and not model.is_quantized:
+        raise ConfigError(f"{directory} holds a whole model, so there is nothing to merge")
+    expected = _logits(model, codec)
+    whole = fused(model)
+    whole.network.set_dtype(getattr(mx, dtype))
+    save_model(whole, codec, out)
+    found = _logits(load_model(ModelSettings(path=str(out), dtype="float32"), 0)[0], codec)
+    return checked(out, found, expected, dtype)
+
+
+def fused(model: MLXModel) -> MLXModel:
+    """Return the model with whole weights and without adapters. Changes it in place."""
+    adapters.fused(model.network)
+    dequantize_model(model.network)
+    check_names(model.weights(), model.config, model.base)
+    return replace(model, head=head_of(model.network), lora=None)
+
+
+def _logits(model: MLXModel, codec: ChatCodec) -> np.ndarray:
+    tokens = mx.array(probe_tokens(codec, model.config.vocab_size).numpy())
+    model.network.eval()
+    return np.array(model.logits(tokens).astype(mx.float32))

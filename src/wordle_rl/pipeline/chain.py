@@ -8,35 +8,38 @@ train with it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage, stored_config
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage, evaluation_name, stored_config
+from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.preflight.before_run import check_before_run
-from wordle_rl.runs import BOARDS_FILE, LOCK_FILE, Run, exclusive_lock, is_run, reset_run
+from wordle_rl.preflight.checks import Plan, findings_of
+from wordle_rl.runs import (
+    BOARDS_FILE,
+    LOCK_FILE,
+    Run,
+    check_place,
+    check_removable,
+    exclusive_lock,
+    is_run,
+    parts_of,
+    reset_run,
+)
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
-from wordle_rl.runs.lineage import leak_warning
+from wordle_rl.runs.lineage import is_trained, leak_warning
 from wordle_rl.runs.store import repair_logs
 
 
 class Pipeline:
-    """One run of the chain.
-
-    Args:
-        config: All settings.
-        directory: The run directory; a new one, or one with a run of the same settings, which is continued.
-        console: Shows progress.
-        overwrite: Remove an earlier run in the directory first, once all checks have passed.
-        pusher: Pushes checkpoints and the trained model to the hub. None: push nothing.
-    """
+    """One run of the chain, new or resumed; `overwrite` removes an earlier one once all checks have passed."""
 
     def __init__(
         self,
@@ -52,11 +55,7 @@ class Pipeline:
         self._overwrite = overwrite
 
     def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
-        """Run all stages up to and including `until`.
-
-        Returns:
-            The results in the first process, if `until` is the report; otherwise None.
-        """
+        """Run all stages up to and including `until`. Return the results, in the first process, of a whole run."""
         started = time.perf_counter()
         work, config, directory = self._work, self._work.config, self._work.directory
         chain = config.chain
@@ -75,14 +74,14 @@ class Pipeline:
                 if self._overwrite:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
-                _tell_what_is_taken_over(work)
+                if not is_run(directory) and (doubt := leak_warning(Path(config.model.path), work.context.split)):
+                    work.tell(f"model.path {doubt}")
                 work.open(Run.create(directory, config, work.context.split, adds=bool(ahead)))
                 work.keep_validation()
                 for sentence in repair_logs(directory):
                     work.tell(sentence)
                 if not ahead:
-                    done = f"{directory} is finished; pass --overwrite to start over"
-                    work.tell(done)
+                    work.tell(f"{directory} is finished; pass --overwrite to start over")
             wait_for_all()
             self._overwrite = False  # from here on, the directory belongs to this run
             work.remember()
@@ -104,15 +103,51 @@ class Pipeline:
             return results
 
 
-def _tell_what_is_taken_over(work: RunWork) -> None:
-    # A new run can find finished stages in its directory, and its base model can know held-out secrets.
-    if is_run(work.directory):
-        return
-    taken = ["traces.jsonl", "sft"] if work.config.start == "sft" else []
-    taken += [BOARDS_FILE] if work.config.rl.starts.file is not None else []
-    found = [name for name in taken if (work.directory / name).exists()]
-    if found:
-        holds = " and ".join(found)
-        work.tell(f"{work.directory} already has {holds}: using them as they are")
-    if doubt := leak_warning(Path(work.config.model.path), work.context.split):
-        work.tell(f"model.path {doubt}")
+def check_before_run(
+    config: RunConfig, context: GameContext, directory: Path, chain: Sequence[RunStage], *, overwrite: bool
+) -> tuple[set[str], list[str]]:
+    """Refuse what is bound to fail before a run begins or resumes.
+
+    Return what is left to do of the stages in `chain` (`traces`, `sft`, the algorithm's name, `eval`), and warnings.
+    """
+    check_place(directory)
+    if overwrite:
+        check_removable(directory)
+        _check_inputs_stay(config, directory)
+    ahead = _ahead(config, directory, chain, overwrite=overwrite)
+    if ahead - {"traces"}:
+        import wordle_rl.policy.loading  # noqa: F401 - fails now, not after the teacher's games, if a package is missing
+    # A resumed run trains on from its own SFT model, and draws from the boards that it kept when it began.
+    begins = config.model if "sft" in ahead else config.start_settings(directory)
+    boards = config.rl.starts.file
+    if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():
+        boards = directory / BOARDS_FILE
+    found = findings_of(Plan(config, context, ahead, begins, boards))
+    if problems := [finding.message for finding in found if finding.level == "problem"]:
+        raise ConfigError("; ".join(problems))
+    return ahead, [finding.message for finding in found if finding.level == "warning"]
+
+
+def _ahead(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> set[str]:
+    ahead: set[str] = {
+        name for name in config.trained if name in chain and (overwrite or not is_trained(directory / name))
+    }
+    labels = [evaluation_name(name, variant) for name in config.evaluated for variant in config.eval.variants]
+    if "report" in chain and (ahead or not all((directory / "eval" / f"{each}.json").is_file() for each in labels)):
+        ahead.add("eval")
+    if "traces" in chain and (overwrite or not (directory / "traces.jsonl").is_file()):
+        ahead.add("traces")
+    return ahead
+
+
+def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
+    removed = [part.resolve() for part in parts_of(directory)]
+    inputs = {
+        "model.path": config.model.path,
+        "traces.file": config.traces.file,
+        "rl.starts.file": config.rl.starts.file,
+        "grpo.validation_file": config.grpo.validation_file,
+    }
+    for setting, path in inputs.items():
+        if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):
+            raise ConfigError(f"{setting} {path} is in {directory}, which --overwrite would remove; move it elsewhere")

@@ -19,13 +19,11 @@ from wordle_rl.config import (
 )
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.english import English, measure_english, speaks_english
-from wordle_rl.evaluate.journal import journal_of, journal_path
-from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.play import evaluate, journal_of, journal_path
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, sampled_part
 from wordle_rl.evaluate.strata import store_strata
 from wordle_rl.pipeline.work import RunWork
-from wordle_rl.policy.base import Closable
 from wordle_rl.policy.directory import weights_mark
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
@@ -133,8 +131,8 @@ def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
         )
         evaluation.save(path)
         journal.discard()
-        if isinstance(sampler, Closable):
-            sampler.close()
+        if (close := getattr(sampler, "close", None)) is not None:  # it holds something large, such as an engine
+            close()
     return evaluation
 
 

@@ -26,14 +26,7 @@ OUTBOX = ".outbox"
 
 
 class HubPusher:
-    """Push the models of a run to a repository.
-
-    Args:
-        repo: USER/NAME; created if it does not exist.
-        private: Make a new repository private.
-        show: Prints a line.
-        api: The hub. None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
-    """
+    """Push the models of a run to a repository, which is created if it does not exist; `show` prints a line."""
 
     def __init__(
         self, repo: str, show: Callable[[str], None], *, private: bool = False, api: HfApi | None = None

@@ -24,18 +24,15 @@ from wordle_rl.config import (
 )
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
-from wordle_rl.data.spelling import spelling_examples
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.evaluate.journal import journal_path
+from wordle_rl.evaluate.play import journal_path
 from wordle_rl.pipeline.work import RunWork
 from wordle_rl.policy.base import find_backend
-from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.lineage import Lineage, save_lineage
-from wordle_rl.teachers.games import draw_secrets, write_solver_traces
-from wordle_rl.teachers.own_teacher import write_own_teacher_traces
+from wordle_rl.runs.lineage import Lineage, is_trained, save_lineage
+from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
@@ -130,14 +127,12 @@ def train_by_traces(work: RunWork) -> None:
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.tell(f"left out: {left_out}")
-    spelled = work.context.for_training.solver.words.guesses  # strict words are not among them
-    lessons = spelling_examples(spelled, codec, work.config.traces.spelling, work.config.seed)
     validation = _validation_examples(work, codec, limit)
     lineage = work.lineage_from(Path(work.config.model.path))
     with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
         train_sft(
             learner,
-            [*encoded.examples, *lessons],
+            encoded.examples,
             work.config.sft_training,
             work.run,
             validation=validation,
@@ -190,6 +185,10 @@ def learn_by_play(work: RunWork) -> None:
     )
     title = ALGORITHM_NAMES[name]
     lineage = work.lineage_from(Path(start.path))
+    if name == "distill" and (teacher := work.config.distill.teacher_model) is not None:
+        from wordle_rl.train.distill import directory_of
+
+        lineage = lineage.taught_by(directory_of(teacher))
     # Each module has a function of its algorithm's name; all take the same arguments, but for their settings.
     train: Callable[..., Path] = getattr(import_module(f"wordle_rl.train.{name}"), f"train_{name}")
     further: dict[str, Any] = {"traces": work.config.traces} if name == "distill" else {}

@@ -79,6 +79,7 @@ class RunWork:
         if self._timings.is_file():
             spent = read_object(self._timings)
             self.run.seconds, self.peak_memory_gib = spent["seconds"], spent["peak_memory_gib"]
+            self.run.processor_seconds = spent.get("processor_seconds", {})
             self.memory = spent.get("memory", {})
 
     def keep_validation(self) -> None:
@@ -123,7 +124,11 @@ class RunWork:
             self._store()
 
     def _store(self) -> None:
-        spent = {"seconds": self.run.seconds, "peak_memory_gib": self.peak_memory_gib}
+        spent = {
+            "seconds": self.run.seconds,
+            "processor_seconds": self.run.processor_seconds,
+            "peak_memory_gib": self.peak_memory_gib,
+        }
         write_json(self._timings, spent | ({"memory": self.memory} if self.memory else {}))
 
     @property

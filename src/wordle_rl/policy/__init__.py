@@ -4,10 +4,8 @@ Import each module by its own name.
 
     base.py            `Sampler`, `Request`, `Completion`; `Backend`, for a library other than torch
     scripted.py        players without a model: the solver, random words
-    transformers.py    a model in this process; keeps the key/value cache across the turns of a game
-    batches.py         which games share a cache, and which share a row of it
+    transformers.py    a model in this process: batches of games whose cache is kept across turns, the next token
     kv_cache.py        the key/value cache, and attention that reads it in place
-    drawing.py         draw the next token of every row
     constrain.py       limit guesses to listed words
     word_search.py     beam searches: the likeliest listed word of a greedy reply, a model's likeliest guesses
     generate.py        models that the key/value cache cannot hold

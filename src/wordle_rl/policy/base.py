@@ -95,22 +95,6 @@ class TokenSampler(Protocol):
         """The engine that draws the tokens."""
 
 
-@runtime_checkable
-class MemoryBound(Protocol):
-    """A player that keeps running games in the memory of this machine."""
-
-    def room_for(self, num_tokens: int) -> int:
-        """Return how many games of this many tokens fit into memory now; at least 1."""
-
-
-@runtime_checkable
-class Closable(Protocol):
-    """A player that holds something large, such as an engine."""
-
-    def close(self) -> None:
-        """Free what the player holds; it cannot play afterwards."""
-
-
 WORD_BEAM = 16
 """Width of the beam search for the likeliest listed word."""
 

@@ -24,6 +24,22 @@ GROUPED = "wordle_rl_grouped"
 """Name of `grouped_attention` in transformers."""
 
 
+def attention_sizes(text_config: PreTrainedConfig) -> tuple[int, int, int]:
+    """Return the number of heads, of key/value heads, and the size of a head; the largest if layers differ."""
+    heads = int(getattr(text_config, "num_attention_heads", None) or getattr(text_config, "num_heads", None) or 1)
+    head_dim = largest_size(text_config, "head_dim") or int(text_config.hidden_size) // heads
+    return heads, largest_size(text_config, "num_key_value_heads") or heads, head_dim
+
+
+def largest_size(text_config: PreTrainedConfig, name: str) -> int | None:
+    """Return a size of the layers, the largest if they differ (Gemma 4); None if the configuration lacks it."""
+    sizes: list[int] = []
+    for layer in getattr(text_config, "per_layer_config", None) or [text_config]:  # older releases have no such list
+        size = getattr(layer, name, None)
+        sizes += size if isinstance(size, list) else [size or 0]
+    return max(sizes, default=0) or None
+
+
 def num_shared_layers(text_config: PreTrainedConfig) -> int:
     """Return how many layers at the end reuse the keys and values of earlier layers."""
     return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
@@ -191,9 +207,7 @@ def _room(tokens: int) -> int:
 def bytes_per_token(model: PreTrainedModel) -> int:
     """Return the bytes per token of a game in a cache, including spare room."""
     text = model.config.get_text_config()
-    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)
-    kv_heads = int(getattr(text, "num_key_value_heads", None) or heads)
-    head_dim = int(getattr(text, "head_dim", None) or text.hidden_size // heads)
+    _, kv_heads, head_dim = attention_sizes(text)
     num_layers = int(text.num_hidden_layers) - num_shared_layers(text)
     return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys, values, and half of both as spare room
 

@@ -41,7 +41,7 @@ from wordle_rl.policy.adapters import (
 )
 from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
 from wordle_rl.policy.gguf import at_directory
-from wordle_rl.policy.kv_cache import num_shared_layers
+from wordle_rl.policy.kv_cache import attention_sizes, largest_size, num_shared_layers
 from wordle_rl.policy.multimodal import language_config, load_language_model
 from wordle_rl.policy.numbers import ModelNumbers
 from wordle_rl.policy.tiny import make_model, make_tokenizer
@@ -305,16 +305,16 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
     text = model.config.get_text_config()
     parameters = list(model.parameters())
     hidden = int(text.hidden_size)
-    heads = int(getattr(text, "num_attention_heads", None) or getattr(text, "num_heads", None) or 1)  # Mamba has none
+    heads, kv_heads, head_dim = attention_sizes(text)
     experts = int(getattr(text, "num_experts_per_tok", None) or 1)
-    inside = _largest(text, "moe_intermediate_size") or _largest(text, "intermediate_size") or 4 * hidden
+    inside = largest_size(text, "moe_intermediate_size") or largest_size(text, "intermediate_size") or 4 * hidden
     return ModelNumbers(
         num_parameters=sum(parameter.numel() for parameter in parameters),
         num_trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
         num_layers=int(text.num_hidden_layers),
         num_heads=heads,
-        num_kv_heads=_largest(text, "num_key_value_heads") or heads,
-        head_dim=_largest(text, "head_dim") or hidden // heads,
+        num_kv_heads=kv_heads,
+        head_dim=head_dim,
         hidden_size=hidden,
         intermediate_size=inside * experts,
         vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
@@ -325,15 +325,6 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
         num_shared_layers=num_shared_layers(text),
     )
-
-
-def _largest(text: PreTrainedConfig, name: str) -> int | None:
-    # A size of the layers, the largest if they differ; None if the configuration lacks it.
-    sizes: list[int] = []
-    for layer in getattr(text, "per_layer_config", None) or [text]:  # older releases configure all layers at once
-        size = getattr(layer, name, None)
-        sizes += size if isinstance(size, list) else [size or 0]
-    return max(sizes, default=0) or None
 
 
 def context_length(model: PreTrainedModel) -> int | None:

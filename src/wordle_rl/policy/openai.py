@@ -107,8 +107,7 @@ class OpenAISampler:
 
     def _read(self, answer: object) -> Completion:
         said = read_answer(answer, self._endpoint.without_key)  # completions are stored and shown
-        reply, _ = as_reply(said, self._thinking)
-        return Completion(reply, overlong=said.finish == "length")
+        return Completion(as_reply(said, self._thinking), overlong=said.finish == "length")
 
 
 def check_endpoint(endpoint: Endpoint) -> None:
@@ -285,17 +284,16 @@ def read_answer(answer: object, clean: Callable[[str], str] = str) -> Said:
     return Said(*(clean(without_lone_surrogates(text)) for text in texts))
 
 
-def as_reply(said: Said, thinking: Thinking) -> tuple[str, bool]:
-    """Convert a message to a reply that the game can parse, and say if its thinking is the separate reasoning.
+def as_reply(said: Said, thinking: Thinking) -> str:
+    """Convert a message to a reply that the game can parse.
 
     If the prompt ended with `<think>`, it is put back. If thinking is required and missing, separate reasoning is
     prepended as `<think>…</think>`.
     """
     text = with_opened_thought(said.text)
     reasoning = _TAGS.sub(" ", said.reasoning).strip()
-    if thinking is Thinking.REQUIRED and "<think>" not in text and reasoning:
-        return f"<think>{reasoning}</think>\n{text}", True
-    return text, False
+    missing = thinking is Thinking.REQUIRED and "<think>" not in text
+    return f"<think>{reasoning}</think>\n{text}" if missing and reasoning else text
 
 
 def _message_of(error: object) -> str:

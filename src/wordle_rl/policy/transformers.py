@@ -12,20 +12,19 @@ from __future__ import annotations
 
 import logging
 import os.path
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.policy.base import Completion, Request, word_beam
-from wordle_rl.policy.batches import Batch, Batches
 from wordle_rl.policy.constrain import State, WordConstraint
-from wordle_rl.policy.drawing import draw, limited
 from wordle_rl.policy.generate import generate, left_padded, needs_generate
-from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, next_logits, sampling_mode
+from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, joined, next_logits, sampling_mode
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
 
@@ -118,7 +117,7 @@ class TransformersSampler:
         self._batches.clear()
 
     def room_for(self, num_tokens: int) -> int:
-        """See `MemoryBound`."""
+        """Return how many games of this many tokens fit into memory now; at least 1."""
         each = num_tokens * bytes_per_token(self.model) + _LOGITS * self.model.config.get_text_config().vocab_size
         free = free_memory(self.model.device)
         return self.settings.max_batch_size if free is None else max(1, free // each)
@@ -288,3 +287,170 @@ def free_memory(device: torch.device) -> int | None:
         return torch.cuda.mem_get_info(device)[0] + unused
     total, taken = main_memory_bytes(), resident_memory_gib()
     return None if total is None or taken is None else max(0, int(0.8 * (total - taken * 2**30)))
+
+
+# --- batches: which games share a cache, and which share a row of it ----------------------------------------------
+
+
+class Batch:
+    """Games that share a cache. Games with the same tokens so far share a row of it."""
+
+    def __init__(self) -> None:
+        self.cache: GameCache | None = None
+        self.row_of: dict[int, int] = {}
+        self.fed: dict[int, list[int]] = {}  # the token ids of each game in the cache
+        self.unread: list[list[int]] = []  # the token ids that each row reads next
+
+    def absorb(self, other: Batch) -> None:
+        """Append the rows of another batch."""
+        first = len(self.unread)
+        if self.cache is not None and other.cache is not None:
+            self.cache = joined(self.cache, other.cache)
+        self.row_of |= {game: first + row for game, row in other.row_of.items()}
+        self.fed |= other.fed
+        self.unread += other.unread
+
+
+class Batches:
+    """All games in play, in batches of `size` rows, which a forward pass handles well.
+
+    A batch has at most `max_games` games, even if they share rows. A cache must not outgrow the model's sliding
+    `window`, in tokens, holes included.
+    """
+
+    def __init__(self, size: int, max_games: int, max_completion_tokens: int, window: int | None) -> None:
+        self.size, self._max_games = size, max_games
+        self._max_completion_tokens, self._window = max_completion_tokens, window
+        self._batch_of: dict[int, Batch] = {}
+
+    def __len__(self) -> int:
+        return len(set(self._batch_of.values()))
+
+    def clear(self) -> None:
+        """Drop every game and its cache."""
+        self._batch_of.clear()
+
+    def arrange(self, requests: Sequence[Request]) -> dict[Batch, list[Request]]:
+        """Return the batches to sample this turn, with their requests; batches without a request are dropped."""
+        new = [request.game_id for request in requests if request.game_id not in self._batch_of]
+        for start in range(0, len(new), self.size):
+            self._batch_of.update(dict.fromkeys(new[start : start + self.size], Batch()))
+        present: dict[Batch, list[Request]] = {}
+        for request in requests:
+            present.setdefault(self._batch_of[request.game_id], []).append(request)
+        for batch, asking in present.items():
+            self._line_up(batch, asking)
+        batches = dict(self._joined(present))
+        self._batch_of = {game: batch for game, batch in self._batch_of.items() if batch in batches}
+        return batches
+
+    def _line_up(self, batch: Batch, requests: Sequence[Request]) -> None:
+        # Give each game its row. The cache can only be kept if every prompt continues its cached tokens.
+        continues = all(
+            request.game_id in batch.row_of
+            and len(fed := batch.fed[request.game_id]) < len(request.prompt_ids)
+            and list(request.prompt_ids[: len(fed)]) == fed
+            for request in requests
+        )
+        if batch.cache is None or not continues or not self._within_window(batch, requests):
+            batch.cache = None
+            batch.fed = {request.game_id: [] for request in requests}
+            batch.row_of = dict.fromkeys(batch.fed, 0)
+        # Games with the same cached tokens and the same next tokens share a row, as all do at the first turn.
+        rows: dict[tuple[int, tuple[int, ...]], int] = {}
+        row_of = {}
+        for request in requests:
+            unread = tuple(request.prompt_ids[len(batch.fed[request.game_id]) :])
+            row_of[request.game_id] = rows.setdefault((batch.row_of[request.game_id], unread), len(rows))
+        if batch.cache is not None:
+            batch.cache.keep(torch.tensor([row for row, _ in rows], device=batch.cache.mask.device))
+        batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
+
+    def _within_window(self, batch: Batch, requests: Sequence[Request]) -> bool:
+        if self._window is None:
+            return True
+        fed = max(len(batch.fed[request.game_id]) for request in requests)
+        unread = max(len(request.prompt_ids) - len(batch.fed[request.game_id]) for request in requests)
+        return fed + unread + self._max_completion_tokens <= self._window
+
+    def _joined(self, present: Mapping[Batch, list[Request]]) -> Iterator[tuple[Batch, list[Request]]]:
+        # Merge neighbours as games end, so that forward passes stay large.
+        waiting: tuple[Batch, list[Request]] | None = None
+        for batch, requests in present.items():
+            if waiting is not None:
+                first, asking = waiting
+                same_phase = (first.cache is None) == (batch.cache is None)  # prefill or decode
+                if same_phase and self._fit_together(first, batch):
+                    first.absorb(batch)
+                    self._batch_of.update(dict.fromkeys(batch.row_of, first))
+                    asking += requests
+                    continue
+                yield waiting
+            waiting = batch, requests
+        if waiting is not None:
+            yield waiting
+
+    def _fit_together(self, a: Batch, b: Batch) -> bool:
+        if self._window is not None and a.cache is not None and b.cache is not None:
+            width = max(len(batch.cache.mask[0]) for batch in (a, b) if batch.cache is not None)
+            unread = max(len(ids) for batch in (a, b) for ids in batch.unread)
+            if width + unread + self._max_completion_tokens > self._window:  # a window counts holes, too
+                return False
+        # Games that share a row can split before the turn ends, so leave half of the rows free for that.
+        num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
+        share_rows = a.cache is not None and 2 * num_rows <= self.size
+        return num_games <= self.size or (share_rows and num_games <= self._max_games)
+
+
+# --- the next token of every row, from its logits -----------------------------------------------------------------
+
+
+def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw one token per row of logits, shape (rows, vocabulary); return ids and log-probabilities, shape (rows,)."""
+    temperature = settings.temperature
+    if temperature == 0:
+        chosen = logits.argmax(dim=-1)
+        return chosen, logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
+    logprobs = (logits / temperature).log_softmax(-1)
+    if settings.top_p < 1:
+        logprobs = keep_top_p(logprobs, settings.top_p)
+    chosen = pick(logprobs.exp(), generator)[:, None]
+    return chosen[:, 0], logprobs.gather(1, chosen)[:, 0]
+
+
+def limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State | None], running: Tensor) -> Tensor:
+    """Return logits, shape (rows, vocabulary), with minus infinity at forbidden tokens of running rows."""
+    allowed = [constraint.allowed(state) if on else None for state, on in zip(states, running.tolist(), strict=True)]
+    limited = [row for row, ids in enumerate(allowed) if ids is not None]
+    if not limited:
+        return logits
+    # One mask for all rows: a scatter for each row would cost more than the forward pass of a small model.
+    kept = [ids for ids in allowed if ids is not None]
+    mask = torch.zeros_like(logits)
+    mask[limited] = float("-inf")
+    rows = np.repeat(limited, [len(ids) for ids in kept])
+    mask[torch.from_numpy(rows), torch.from_numpy(np.concatenate(kept))] = 0.0
+    return logits + mask
+
+
+def keep_top_p(logprobs: Tensor, top_p: float) -> Tensor:
+    """Renormalise over the smallest set of tokens whose probability reaches `top_p`; same shape."""
+    ordered, order = logprobs.sort(dim=-1, descending=True)
+    probability_before = ordered.exp().cumsum(-1) - ordered.exp()
+    kept = torch.zeros_like(logprobs, dtype=torch.bool).scatter(1, order, probability_before < top_p)
+    return logprobs.masked_fill(~kept, float("-inf")).log_softmax(-1)
+
+
+def pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
+    """Draw one column per row, shape (rows,), from `probabilities`, shape (rows, columns); never one of zero."""
+    if probabilities.device.type != "cpu":
+        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+    # On a CPU, `multinomial` draws a random number per column, which takes a tenth of a small model's time. Inverting
+    # the cumulative distribution needs one number per row.
+    totals = probabilities.cumsum(dim=-1, dtype=torch.float64)
+    end = totals[:, -1:]
+    if not end.isfinite().all():
+        raise RuntimeError("probabilities are not finite: the weights are broken; go back to a checkpoint")
+    point = torch.rand(len(totals), 1, dtype=torch.float64, generator=generator) * end
+    point = torch.minimum(point, end.nextafter(torch.zeros_like(end)))  # rounding must not reach the end
+    return torch.searchsorted(totals, point, right=True)[:, 0]

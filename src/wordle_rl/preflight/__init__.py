@@ -3,7 +3,6 @@
 checks.py       the list of checks, and those of settings against the model and the teacher's games
 template.py     chat template and stop tokens
 memory.py       memory of each stage, and of the device: a GPU, main memory, a Mac
-before_run.py   what is left of a run to do, and what would spoil it
 report.py       `preflight`: all checks, and a few games
 """
 

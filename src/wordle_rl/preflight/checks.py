@@ -31,8 +31,7 @@ from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.trackers import Tracking, check_trackers
-from wordle_rl.teachers.games import draw_secrets, solver_traces
-from wordle_rl.teachers.own_teacher import own_teacher, own_teacher_traces
+from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.starts_file import start_boards_of
 
@@ -169,6 +168,11 @@ def _given_games(plan: Plan) -> None:
 
 
 def _given_starts(plan: Plan) -> Iterator[Finding]:
+    grpo = plan.config.grpo
+    if plan.plays and plan.config.algorithm == "grpo" and grpo.validation_file and not grpo.validate_every_steps:
+        yield problem(
+            "grpo.validation_file is for checkpoint selection; set grpo.validate_every_steps, or leave it out"
+        )
     if plan.boards is not None and plan.plays:
         yield note(start_boards_of(plan.config, plan.context, plan.boards).counted())
 
@@ -241,6 +245,7 @@ def findings_of(plan: Plan) -> list[Finding]:
     """Return the findings of all checks, each message once."""
     found: dict[str, Finding] = {}
     for check in CHECKS:
+        # An error of one check must not hide what the others find, or you would mend one line a call.
         try:
             for finding in check(plan) or ():
                 found.setdefault(finding.message, finding)
@@ -397,7 +402,7 @@ _OWN_TEACHER_GAMES = 16
 
 def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) -> list[Example]:
     """Encode a few teacher games as sequences to train on."""
-    context = context.for_training
+    context = context.for_training  # a strict word is no answer to a teacher
     settings = config.traces.model_copy(update={"num_games": _TEACHER_GAMES})
     traces: Iterable[GameRecord]
     if settings.file is not None:

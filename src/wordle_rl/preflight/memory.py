@@ -88,8 +88,8 @@ class MemoryEstimate:
 
     @property
     def total(self) -> int:
-        """All bytes at once, since the cache of the last games can still be there when training begins."""
-        return self.counted + self.activations + self.logits + self.cache
+        """The most bytes at once: games are over, and their cache is freed, before they are learnt from."""
+        return self.counted + max(self.activations + self.logits, self.cache)
 
 
 def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
@@ -266,14 +266,10 @@ def check_memory(
     *,
     lengths_known: bool = True,
 ) -> Iterator[Finding]:
-    """Check that each stage fits the device: the exactly counted parts must, the rough total should.
+    """Check that each stage fits the device of a process: the exactly counted parts must, the rough total should.
 
-    Args:
-        config: All settings.
-        memory: Memory that each stage needs.
-        device: The device of each process.
-        spread: How the launch shards a model. None: as in this process' environment. An evaluation is never sharded.
-        lengths_known: False skips the rough total, which depends on the lengths of games.
+    `spread` is how the launch shards a model (None: as in the environment); an evaluation is never sharded. Without
+    known lengths of games there is no rough total to check.
     """
     if device.num_bytes is None:
         return

@@ -56,17 +56,10 @@ class Preflight:
 
 
 def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = None) -> Preflight:
-    """Run all checks on a config and let the model play a few games.
+    """Run all checks on a config and let the model play `num_groups` groups of games; 0 needs no weights.
 
-    Args:
-        config: All settings.
-        num_groups: Groups of games to play; 0: none, so that no weights are needed.
-        memory_gib: Memory of the Mac to check for. None: this machine.
+    `memory_gib` is the memory of the Mac to check for; None: this machine.
     """
-    try:
-        import wordle_rl.policy.device  # noqa: F401 - imports torch
-    except ModuleNotFoundError as error:
-        raise ConfigError(f'preflight needs {error.name}: pip install "wordle-rl[train]"') from None
     if memory_gib is not None and not shares_memory(config):
         raise ConfigError('--memory-gib applies only to backend "mlx" and to torch on a Mac; leave it out')
     plan = Plan.whole(config, ValidationFile.of(config).context, memory_gib)

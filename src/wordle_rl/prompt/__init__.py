@@ -4,16 +4,25 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
     reply.py       the grammar of a reply: what is a guess, and why something is not
     knowledge.py   what the marks so far prove, in plain sentences
-    custom_system_prompt.py  your own system prompt, and its placeholders
     textarena_texts.py  the texts of TextArena's Wordle
     notebook.py    the messages of TRL and OpenEnv's notebook
-    style_texts.py the texts that a style provides, built-in or your own
-    prompter.py    `Prompter`: every message of a game, in one style and shape
+    prompter.py    `Prompter`: every message of a game, in one style and shape; your own style and system prompt
 """
 
-from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, name_of, tidied
 from wordle_rl.prompt.knowledge import Knowledge, describe_knowledge, knowledge_of
-from wordle_rl.prompt.prompter import Message, Prompter, Shape, Style, style_named
+from wordle_rl.prompt.prompter import (
+    Message,
+    Prompter,
+    PromptError,
+    Shape,
+    Style,
+    StyleTexts,
+    fault_in,
+    find_style,
+    name_of,
+    style_named,
+    tidied,
+)
 from wordle_rl.prompt.reply import (
     THINK_TAGS,
     FailureReason,
@@ -24,7 +33,6 @@ from wordle_rl.prompt.reply import (
     parse_reply,
     with_opened_thought,
 )
-from wordle_rl.prompt.style_texts import StyleTexts, find_style
 
 __all__ = [
     "THINK_TAGS",

@@ -1,24 +1,25 @@
-"""Every message of a game to a model, in one style and one shape."""
+"""Every message of a game to a model, in one style and one shape: built-in styles, your own, your own system prompt."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from operator import add
-from string import ascii_lowercase
+from string import Formatter, ascii_lowercase
+from typing import Protocol
 
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
+from wordle_rl.errors import UserError
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
-from wordle_rl.import_paths import is_import_path
+from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt import textarena_texts
-from wordle_rl.prompt.custom_system_prompt import PromptError, fault_in, tidied
 from wordle_rl.prompt.knowledge import knowledge_lines
 from wordle_rl.prompt.notebook import NotebookStyle
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_leniently, parse_reply, parse_spelled
-from wordle_rl.prompt.style_texts import StyleTexts, find_style
 from wordle_rl.words import EXAMPLE_WORDS
 
 
@@ -27,6 +28,10 @@ class Message(TypedDict):
 
     role: str
     content: str
+
+
+class PromptError(UserError):
+    """A prompt that cannot be built; the message names the setting and the fix."""
 
 
 class Style(StrEnum):
@@ -141,7 +146,7 @@ class Prompter:
         object.__setattr__(self, "style", style_named(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
-        if self.style is Style.SPELLED:
+        if self.style is Style.SPELLED:  # letters and spaces alone leave no sign that could end a thought
             if self.thinking is Thinking.REQUIRED:
                 raise ValueError('style "spelled" has no form for thinking: set thinking to "off"')
             object.__setattr__(self, "thinking", Thinking.OFF)
@@ -331,3 +336,84 @@ def _answered(prompter: Prompter, turns: Sequence[Turn]) -> str:
 def _guesses_left(prompter: Prompter, turns: Sequence[Turn]) -> str:
     left = prompter.turns_left(turns)
     return f"{left} {'guess' if left == 1 else 'guesses'} left."
+
+
+# --- a style of your own, by import path ------------------------------------------------------------------------
+
+
+class StyleTexts(Protocol):
+    """Texts of a style, as pure functions of the board.
+
+    Each method gets the `Prompter` of the game with its `word_length`, `rules`, and `reply(word)`, which writes a
+    well-formed reply. `turns` are all turns so far, including refused ones, which have an `outcome` but no `marks`.
+    """
+
+    def brackets(self, prompter: Prompter) -> bool:
+        """True if a guess is written `[crane]` instead of `<guess>crane</guess>`."""
+
+    def rules(self, prompter: Prompter) -> str:
+        """Return the system prompt, or '' for none; `game.system_prompt` replaces it."""
+
+    def opening(self, prompter: Prompter) -> str:
+        """Return the first user message."""
+
+    def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
+        """Return the user message after the last of `turns`, in `transcript` shape."""
+
+    def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
+        """Return the user message that restates the game after one or more `turns`, in `state` shape."""
+
+
+def find_style(path: str) -> StyleTexts:
+    """Import the class of a style by `module:attribute` and create it."""
+    found = resolve(path, "style", PromptError)
+    methods = [name for name in vars(StyleTexts) if not name.startswith("_")]
+    missing = [name for name in methods if not callable(getattr(found, name, None))]
+    if not isinstance(found, type) or missing:
+        lacks = f"lacks {', '.join(missing)}" if missing else "is not a class"
+        raise PromptError(f"style {path!r} {lacks}; give a class with the methods of wordle_rl.prompt.StyleTexts")
+    check_call(found, f"style {path!r}", PromptError, takes="")
+    texts: StyleTexts = found()
+    return texts
+
+
+# --- a system prompt of your own --------------------------------------------------------------------------------
+
+PLACEHOLDERS = ("word_length", "max_turns", "example")
+"""Placeholders that a text can have in braces: facts of the game, and an example reply."""
+_SHOWN = 40
+
+
+def fault_in(text: str) -> str:
+    """Return an error message with its fix, in one line; '' if `text.format` can fill in all placeholders."""
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        return "not valid UTF-8 text; convert it"
+    fix = f"use {', '.join(f'{{{name}}}' for name in PLACEHOLDERS)}, or write a literal brace as {{{{ or }}}}"
+    try:
+        for _, name, form, conversion in Formatter().parse(text):
+            if name is not None and (name not in PLACEHOLDERS or form or conversion):
+                return f"unknown placeholder {{{' '.join(name.split())[:_SHOWN]}}}; {fix}"
+    except ValueError as error:  # a single brace
+        return f"{error}; {fix}"
+    return ""
+
+
+def tidied(text: str) -> str:
+    """Normalise line breaks and strip blanks, so that a file and a command line give the same prompt."""
+    return text.replace("\r\n", "\n").replace("\r", "\n").strip()
+
+
+def name_of(text: str | None) -> str:
+    """Return a short name of a system prompt: its first words and a hash.
+
+    Examples:
+        >>> name_of(None), name_of("")
+        ("the style's own", 'none')
+        >>> name_of("You play a game of words. Find the secret word.")
+        "'You play a game of words. Find the secre…' (62d158)"
+    """
+    if not text:
+        return "the style's own" if text is None else "none"
+    words = " ".join(text.split())
+    shown = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}…"
+    return f"'{shown}' ({hashlib.sha256(text.encode()).hexdigest()[:6]})"

@@ -4,7 +4,6 @@ terminal.py       boards, games and tables in the terminal
 claims.py         results by stratum, and results of RL beside their controls
 run_record.py     read a run directory, and note what is missing
 page.py           one self-contained page per run, with static/page.html as template
-page_games.py     the games of a run, packed for the browser
 curves.py         which metrics share a chart, and what they mean
 plots.py          charts as SVG, with matplotlib
 doctor.py         known reasons why a training does not learn

@@ -25,8 +25,7 @@ from wordle_rl.report.claims import control_table
 from wordle_rl.report.run_record import RunRecord, has_sft, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
-from wordle_rl.runs.audit import audit
-from wordle_rl.runs.lineage import LINEAGE_FILE
+from wordle_rl.runs.lineage import LINEAGE_FILE, audit
 from wordle_rl.runs.provenance import calls
 from wordle_rl.words import WordListError
 
@@ -76,10 +75,8 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
     `teachers` counts teacher games by teacher. `proof` is what the audit says about held-out secrets.
     """
-    try:
-        from huggingface_hub import ModelCard
-    except ModuleNotFoundError:
-        raise ConfigError('a model card needs huggingface_hub: pip install "wordle-rl[train]"') from None
+    from huggingface_hub import ModelCard
+
     figures, split = run.results.get(name, {}), run.manifest.get("split", {})
     base, word_list = _base_model(run), _word_list(run)
     is_english = word_list in _ENGLISH

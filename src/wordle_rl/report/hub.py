@@ -63,10 +63,8 @@ def send(api: HfApi, model: Path, repo: str, files: list[str], message: str, *, 
 
 
 def _check_name(repo: str) -> None:
-    try:
-        from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # its module does not say so
-    except ModuleNotFoundError:
-        raise ConfigError('pushing needs huggingface_hub: pip install "wordle-rl[train]"') from None
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # its module does not say so
+
     try:
         validate_repo_id(repo)
         valid = repo.count("/") == 1

@@ -1,8 +1,8 @@
 """The report of a run: one HTML file that loads nothing from elsewhere.
 
 It shows how the model plays now, wins over training and the table of results; the rest is folded. This file collects
-the figures, `static/page.html` lays them out, `curves.py` and `plots.py` draw, and `page_games.py` packs the games.
-Text from a model is escaped by the template, or sent to the browser as JSON.
+the figures and packs the games, `static/page.html` lays them out, `curves.py` and `plots.py` draw. Text from a model is
+escaped by the template, or sent to the browser as JSON.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import base64
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES
+from wordle_rl.config import ALGORITHM_NAMES, MODEL_NAMES
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.records import (
@@ -33,11 +33,17 @@ from wordle_rl.evaluate.records import (
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.claims import control_table
 from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, stage_curves
-from wordle_rl.report.page_games import games_payload, json_for_script
 from wordle_rl.report.plots import Series, bar_chart, format_value, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
-from wordle_rl.runs import is_number, write_text_atomically
+from wordle_rl.runs import is_number, without_lone_surrogates, write_text_atomically
 from wordle_rl.runs.progress import elapsed, in_percent
+
+MAX_SAMPLE_GAMES = 2000
+"""Most sample games of training on the page, the newest, and as many of validation."""
+MAX_REPLY_CHARACTERS = 2_000_000
+"""Most characters of replies on the page."""
+_GAME_FIELDS = ("id", "secret", "turns_used", "error", "step", "reward")
+_TURN_FIELDS = ("guess", "marks", "outcome", "given", "regret", "repeated", "violates_clues", "reward", "advantage")
 
 WATCH_PAGE = "watch.html"
 """The page of `wordle-rl watch RUN --export RUN/watch.html`; a report beside it links to its games."""
@@ -335,3 +341,82 @@ def _number(value: Any) -> str:
     if not is_number(value):
         return _MISSING
     return f"{value:.3f}" if isinstance(value, float) else format_value(value)
+
+
+# --- games for the browser --------------------------------------------------------------------------------------------
+
+
+def games_payload(run: RunRecord) -> dict[str, Any]:
+    """Pack all games of a run for the browser: `{"sources": [{"id", "label", "note", "games"}, …]}`.
+
+    The source to show first, the model trained last, has `"first": true`. The `id` of a game is the number of an
+    evaluated one, or the byte at which the row of a sampled one begins. Fields that say nothing are left out, and long
+    replies are cut, so that the page opens anywhere.
+    """
+    played = [name for name in MODEL_NAMES if name in run.evaluations]
+    sources: list[dict[str, Any]] = []
+    for name, evaluation in run.evaluations.items():
+        numbered = ({"id": number, **record.to_row()} for number, record in enumerate(evaluation.records))
+        source = {"id": name, "label": f"{name} evaluation", "games": _games(numbered, run.split_of)}
+        note = evaluation.player and f"Played by {evaluation.player}."
+        sources.append(source | {"note": note, "first": played[-1:] == [name]})
+    for name, is_validation in (("training", False), ("validation", True)):
+        rows = [row for row in run.games if (row.get("stage") == "validation") is is_validation]
+        games = _games(rows[: -MAX_SAMPLE_GAMES - 1 : -1], run.split_of)
+        note = "Newest first."
+        if len(games) < len(rows):
+            note += f" The latest {len(games)} of {len(rows)} recorded games."
+        if rows:
+            sources.append({"id": name, "label": f"{name} samples", "games": games, "note": note, "first": False})
+    replies = [turn for source in sources for game in source["games"] for turn in game["turns"] if "reply" in turn]
+    limit = MAX_REPLY_CHARACTERS // max(1, len(replies))
+    for turn in replies:
+        if len(turn["reply"]) > limit:
+            turn["reply"] = turn["reply"][:limit] + "…"
+    return {"sources": sources}
+
+
+def json_for_script(value: Any) -> str:
+    """Encode JSON for a script element, so that nothing in it can end the element or start a comment.
+
+    Examples:
+        >>> json_for_script("</script>")
+        '"\\\\u003c/script>"'
+    """
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return without_lone_surrogates(text.replace("<", "\\u003c"))
+
+
+def _games(rows: Iterable[Mapping[str, Any]], split_of: Mapping[str, str]) -> list[dict[str, Any]]:
+    games = []
+    for row in rows:
+        failed = bool(row.get("error")) or row.get("stop_reason") == "request_failed"
+        game = _chosen(row, _GAME_FIELDS) | {"result": "error" if failed else "won" if row.get("won") else "lost"}
+        if row["secret"] in split_of:
+            game["part"] = split_of[row["secret"]]
+        if is_number(row.get("alpha")) and row["alpha"] < 1:
+            game["percent_of_way"] = round(100 * row["alpha"], 4)  # from the start to the step's weights
+        games.append(game | {"turns": [_turn(turn) for turn in row["turns"]]})
+    return games
+
+
+def _turn(turn: Mapping[str, Any]) -> dict[str, Any]:
+    packed = {name: value for name, value in _chosen(turn, _TURN_FIELDS).items() if value is not False}
+    components = turn.get("components")
+    if isinstance(components, dict):
+        packed["components"] = {name: value for name, value in components.items() if value}
+    guess, reply = turn.get("guess"), str(turn.get("reply") or "")
+    if not isinstance(guess, str) or reply not in (f"<guess>{guess}</guess>", " ".join(guess)):
+        packed["reply"] = reply
+    return packed
+
+
+def _chosen(row: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    found = {}
+    for name in names:
+        value = row.get(name)
+        if isinstance(value, float):
+            value = round(value, 4) if is_number(value) else None
+        if value is not None:
+            found[name] = value
+    return found

@@ -70,14 +70,9 @@ def line_chart(
     axis: str = "step",
     size: tuple[int, int] = (340, 190),
 ) -> str:
-    """Draw curves over steps for the page: each value faint, their running mean bold.
+    """Draw curves over steps for the page, at most as many as there are COLORS: values faint, running means bold.
 
-    Args:
-        label: What is seen, for readers who do not see it.
-        series: At least one curve, at most as many as there are COLORS.
-        percent: Values are rates of 0 to 1, shown in percent.
-        axis: What the steps are.
-        size: Width and height in pixels.
+    `label` says what is seen to readers who do not see it. `percent` shows rates of 0 to 1 in percent.
     """
     with _style(label):
         figure, [axes] = _figure(size)

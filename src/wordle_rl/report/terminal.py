@@ -21,7 +21,6 @@ from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
     STRICT_CONSTRAINED_PART,
     Figures,
-    GuessCount,
     RewardFigures,
     is_sampled_part,
     sampled_part,
@@ -56,6 +55,7 @@ _PART_NAMES = {
 SHORT_NAMES = {"expert_iteration": "expert\niter."}
 """Short names of players whose full names would make tables wider than a terminal."""
 _MISSING = "–"
+_MOST_ROWS = 20  # of games that players played differently
 _MOST_COLUMNS = 5  # that a terminal of 80 characters has room for
 
 
@@ -99,14 +99,10 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
 
 
 def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
-    """Figures side by side: a column per part of the words and player, a row per figure.
+    """Tabulate figures (player -> part of the words -> figures): a column per part and player, a row per figure.
 
-    If those are many, each part has a table of its own. Where a part was played at temperature 1
-    as well (`sampled_part`), that win rate stands below the greedy one.
-
-    Args:
-        results: Player -> part -> figures. A part that a player lacks shows dashes.
-        title: Shown above the table.
+    If those are many, each part has a table of its own. Where a part was played at temperature 1 as well
+    (`sampled_part`), that win rate stands below the greedy one.
     """
     order = ("strict", "held_out", "train", "all", STRICT_CONSTRAINED_PART)
     parts = [part for part in order if any(part in figures for figures in results.values())]
@@ -173,17 +169,12 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
     ("logits (rough)", lambda e: e.logits),
     ("key/value cache", lambda e: e.cache),
     ("  of one group", lambda e: e.cache_of_a_group),
-    ("all at once", lambda e: e.total),
+    ("most at once", lambda e: e.total),
 )
 
 
-def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> RenderableType:
-    """Players on the same words: their figures, each against the first, and the words that differ most.
-
-    Args:
-        found: From `compare_all`.
-        max_rows: Words shown at most, those with the largest difference first; 0: none.
-    """
+def comparison_table(found: MultiComparison) -> RenderableType:
+    """Tabulate players on the same words: their figures, each against the first, and the words that differ most."""
     figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
     pairs = [run.against_base for run in found.runs if run.against_base is not None]
     tests = plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
@@ -194,7 +185,7 @@ def comparison_table(found: MultiComparison, *, max_rows: int = 20) -> Renderabl
         tests.add_row(label, *map(show, pairs))
     used = " or ".join(sorted({pair.wins_test for pair in pairs}))
     notes = [*found.notes, f"p: {used} of wins, sign-flip test of guesses; not corrected for multiple tests"]
-    shown = _differing_games([run.name for run in found.runs], found.games, max_rows)
+    shown = _differing_games([run.name for run in found.runs], found.games)
     return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
 
 
@@ -235,21 +226,21 @@ def game_counter(tell: ProgressCallback, total: int, kept: Iterable[GameRecord])
     return count
 
 
-def _differing_games(names: Sequence[str], games: Sequence[SharedGame], max_rows: int) -> list[RenderableType]:
+def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[RenderableType]:
     def apart(game: SharedGame) -> int:
-        used = [guesses or 99 for guesses in game.guesses]
+        used = [guesses or 99 for guesses in game.guesses]  # a loss is further from any win than two wins can be
         return max(used) - min(used)
 
     rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
-    if not rows or max_rows < 1:
+    if not rows:
         return []
     words = plain_table()
     words.add_column("secret")
     for name in names:
         words.add_column(Text(name), justify="right")
-    for row in rows[:max_rows]:
+    for row in rows[:_MOST_ROWS]:
         words.add_row(row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
-    return ["", Text(f"{len(rows)} games differ; the {min(max_rows, len(rows))} that differ most:"), words]
+    return ["", Text(f"{len(rows)} games differ; the {min(_MOST_ROWS, len(rows))} that differ most:"), words]
 
 
 def percent_text(rate: float | None) -> str:
@@ -317,17 +308,6 @@ _REWARD_ROWS: tuple[tuple[str, Callable[[RewardFigures], str]], ...] = (
     ("highest", lambda r: number_text(r.highest)),
     ("below zero, %", lambda r: percent_text(r.below_zero)),
 )
-
-
-def guesses_line(guesses: Sequence[GuessCount]) -> str:
-    """List the most frequent guesses with their number and the fraction of games.
-
-    Examples:
-        >>> guesses_line([GuessCount("salet", 9, 0.9), GuessCount("think", 6, 0.2)])
-        'commonest guesses, and in how many games: salet 9 (90.0 %), think 6 (20.0 %)'
-    """
-    shown = [f"{guess.word} {guess.times} ({percent_text(guess.games_fraction)} %)" for guess in guesses]
-    return f"commonest guesses, and in how many games: {', '.join(shown)}"
 
 
 def verbose_lines(

@@ -89,7 +89,6 @@ class Gameability:
         floor: Highest mean reward found without a win, with one policy per secret.
         best_loss: Highest reward of a single game without a win.
         policy: The best policy for all secrets, in words.
-        replies: Number of replies sent.
         false_wins: Games that counted as won although the secret was never guessed. Each is a hole.
     """
 

@@ -1,4 +1,4 @@
-"""`Rubric`: named components with weights that always rank wins above losses; presets, and a switch of weights.
+"""`Rubric`: named components with weights that always rank wins above losses; rewards by turn; presets.
 
 Presets keep order, which adjusts `win` and `rule_break`; `Rubric(…, keep_order=False)` uses the weights as they are.
 Other projects score single replies. Here scores are averaged over the policy's turns, so a game with one own turn gets
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 
-from wordle_rl.env import StopReason, Transcript
+from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Outcome
 from wordle_rl.reward.components import COMPONENTS, Component, Range, RewardError, Shares, find_component
 from wordle_rl.solver import Solver
@@ -127,6 +127,55 @@ def format_compliance(transcripts: Iterable[Transcript]) -> float:
     outcomes = [played.turn.outcome for transcript in transcripts for played in transcript.own_turns]
     complying = sum(outcome in (Outcome.SCORED, Outcome.HARD_MODE) for outcome in outcomes)
     return complying / len(outcomes) if outcomes else 0.0
+
+
+TERMINAL_COMPONENTS = frozenset({"win", "speed"})
+"""Components that pay nothing before the end."""
+
+
+class TurnRewards:
+    """Rewards of a game, turn by turn.
+
+    After each turn, the game has the value that the rubric would give it if it ended there unsolved. A turn earns the
+    change. So final shares (costs, the latest guess, the first broken rule) are paid at once, means are paid as they
+    stand and corrected later, and the last turn pays what only the end reveals. The sum is always the rubric's reward
+    of the finished game.
+    """
+
+    def __init__(self, rubric: Rubric, solver: Solver, secret: str, env: WordleEnv) -> None:
+        self._rubric, self._solver, self._secret, self._env = rubric, solver, secret, env
+        self._pays_at_end = {name for name, weight in rubric.effective_weights.items() if weight} <= TERMINAL_COMPONENTS
+        self._num_judged = len(env.played)
+        self._worth = 0.0
+        self._breakdown: tuple[int, StopReason, RewardBreakdown] | None = None
+
+    def next(self) -> float:
+        """Return the reward of the turn just played."""
+        num_played = len(self._env.turns)
+        if num_played != self._num_judged + 1:
+            raise ValueError(f"{num_played} turns were played but {self._num_judged} judged; judge after every turn")
+        self._num_judged = num_played
+        if self._pays_at_end and self._env.stop_reason is None:
+            return 0.0
+        return self._change()
+
+    def rest(self) -> float:
+        """Return the rest of the reward, perhaps negative, of a game that was truncated after its last judged turn."""
+        if self._env.stop_reason is None:
+            raise ValueError("the game is still running; the rest is paid when it is over")
+        return self._change()
+
+    def breakdown(self) -> RewardBreakdown:
+        """Return the reward and its components as if the game ended here."""
+        played, stopped = self._env.played, self._env.stop_reason or StopReason.OUT_OF_TURNS
+        if self._breakdown is None or self._breakdown[:2] != (len(played), stopped):
+            transcript = Transcript(self._secret, self._env.prompter.rules, played, stopped)
+            self._breakdown = len(played), stopped, self._rubric.score(transcript, self._solver)
+        return self._breakdown[2]
+
+    def _change(self) -> float:
+        before, self._worth = self._worth, self.breakdown().total
+        return self._worth - before
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,17 @@
 """Run directories: files, metrics, manifest, lineage of models, logs, progress, several processes.
 
-files.py        atomic writes; JSON with size limits
+files.py        atomic writes; JSON with errors in one line
 store.py        append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
 run.py          `Run`: one directory with its settings, manifest, metrics and models
 provenance.py   the manifest: versions, git commit, words, split, hardware, command
-lineage.py      what is stored beside a model: its game, and the secrets of every training in its past
-audit.py        proof that no held-out word was trained on
+lineage.py      what a model has met: its lineage, and the audit of a run
 trackers.py     metrics and sample games in experiment trackers
 progress.py     progress bars, rates as percent
 distributed.py  several processes, one run: ranks, barriers, sharding
 """
 
 # `name as name` marks an explicit re-export, for mypy and ruff alike.
-from wordle_rl.runs.files import MAX_OBJECT_BYTES as MAX_OBJECT_BYTES
 from wordle_rl.runs.files import RunError as RunError
-from wordle_rl.runs.files import bounded_lines as bounded_lines
 from wordle_rl.runs.files import is_number as is_number
 from wordle_rl.runs.files import parse_json as parse_json
 from wordle_rl.runs.files import read_jsonl as read_jsonl

@@ -1,4 +1,4 @@
-"""Atomic writes, and JSON with size limits."""
+"""Atomic writes; JSON with errors in one line."""
 
 from __future__ import annotations
 
@@ -8,15 +8,9 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TextIO, TypeGuard
+from typing import Any, TextIO, TypeGuard
 
 from wordle_rl.errors import UserError
-
-MAX_LINE_BYTES = 64 << 20
-"""Refuse longer lines of a JSON-lines file."""
-
-MAX_OBJECT_BYTES = 1 << 30
-"""Refuse larger files with a JSON object before reading them."""
 
 
 class RunError(UserError):
@@ -87,7 +81,7 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise RunError(f"no file {path}; name a file of JSON lines")
     offset = 0
     with path.open("rb") as file:
-        for number, line in enumerate(bounded_lines(file, path), start=1):
+        for number, line in enumerate(file, start=1):
             try:
                 row = parse_json(line.decode())
             except ValueError as error:  # not JSON, or not UTF-8
@@ -99,16 +93,6 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
                 raise RunError(f"{path}:{number} is a {type(row).__name__}, not a JSON object; fix the line")
             yield offset, row
             offset += len(line)
-
-
-def bounded_lines(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """Read lines of a file, none of them longer than `MAX_LINE_BYTES`."""
-    number = 0
-    while line := file.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            raise RunError(f"{path}:{number} is longer than {MAX_LINE_BYTES:,} bytes; write one row per line")
-        yield line
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -126,8 +110,6 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object that a run stored."""
-    if (size := path.stat().st_size) > MAX_OBJECT_BYTES:
-        raise RunError(f"{path} has {size:,} bytes, but at most {MAX_OBJECT_BYTES:,} are read; delete it")
     try:
         value = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:

@@ -30,11 +30,9 @@ ProgressCallback = Callable[[int, int, str], None]
 def show_progress(
     console: Console, title: str, total: int, *, done: int = 0, transient: bool = False
 ) -> Iterator[ProgressCallback]:
-    """Show progress for as long as the context lasts.
+    """Show progress: a bar in a terminal; elsewhere (CI, nohup, Slurm) a line every `LINE_EVERY_S`, and a last one.
 
     Args:
-        console: A terminal gets a bar; anything else (CI, nohup, Slurm) a line every `LINE_EVERY_S`, and a last one.
-        title: Name of the work.
         total: Number of units; 0: not known yet.
         done: Units done before; the estimate of the remaining time ignores them.
         transient: Remove the bar at the end; print the last line only if there were others.

@@ -66,6 +66,8 @@ class Run:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.seconds: dict[str, float] = {}
+        self.processor_seconds: dict[str, float] = {}
+        """Of all threads of this process, by stage."""
         self.tracking = Tracking.named(directory, None, None)
         """Names of this run in trackers."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
@@ -80,8 +82,6 @@ class Run:
         """
         check_place(directory)
         config_path, manifest_path = directory / "config.json", directory / "manifest.json"
-        if config_path.is_file() and not manifest_path.is_file():
-            raise RunError(f"{directory} has a config.json but is not a run; name another --out")
         remedy = "name another --out, or pass --overwrite to start over"
         resolved, facts = config.stored(), manifest(config, split)
         if config_path.is_file():
@@ -97,7 +97,7 @@ class Run:
                 words = config.words.source
                 raise RunError(f"{directory} holds a run with other words under the name {words!r}; {remedy}")
             facts = resumed_manifest(stored, facts) if adds else stored
-        write_json(manifest_path, facts)  # first: a config.json without manifest.json is refused above
+        write_json(manifest_path, facts)  # first: `check_place` refuses a config.json alone
         write_json(config_path, resolved)
         return cls(directory)
 
@@ -108,11 +108,13 @@ class Run:
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
         """Time a stage of the run, even if it is interrupted."""
-        start = time.perf_counter()
+        start, processor = time.perf_counter(), time.process_time()
         try:
             yield
         finally:
             self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            spent = self.processor_seconds.get(name, 0.0) + time.process_time() - processor
+            self.processor_seconds[name] = spent
 
 
 def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
@@ -161,9 +163,13 @@ def trained_model(path: Path) -> Path | None:
 
 
 def check_place(directory: Path) -> None:
-    """Check that a run directory is not a file."""
+    """Check that a run can begin or resume here: a run, or a directory without any part of one."""
     if directory.exists() and not directory.is_dir():
         raise RunError(f"{directory} is a file, not a run directory; name another --out")
+    # A kill can leave the manifest alone, which is written first.
+    found = [part.name for part in parts_of(directory) if part.exists() and part.name != "manifest.json"]
+    if found and not is_run(directory):
+        raise RunError(f"{directory} holds {found[-1]} but is not a run; name another --out")
 
 
 def is_run(directory: Path) -> bool:

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from wordle_rl.runs.files import RunError, bounded_lines, json_line, parse_json, read_jsonl, write_jsonl
+from wordle_rl.runs.files import RunError, json_line, parse_json, read_jsonl, write_jsonl
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -81,7 +81,7 @@ class Store:
         head = 1 if self._has_settings else 0
         kept = end = offset = 0
         with self.path.open("r+b") as file:
-            for number, line in enumerate(bounded_lines(file, self.path), start=1 - head):
+            for number, line in enumerate(file, start=1 - head):
                 offset += len(line)
                 if number >= 0 and number % count == 0:
                     kept, end = number, offset
@@ -111,7 +111,7 @@ def _has_first_line(path: Path, settings: Row) -> bool:
     if not path.exists():
         return False
     with path.open("rb") as file:
-        line = next(bounded_lines(file, path), b"")
+        line = file.readline()
     if not line.endswith(b"\n") and b'{"settings":'.startswith(line[:12]):
         os.truncate(path, 0)
         return False

@@ -1,9 +1,5 @@
 """Experiment trackers: metrics and sample games to trackio, Weights & Biases (wandb) and TensorBoard.
 
-    check_trackers   check before a run that all trackers can be opened
-    opened_trackers  the trackers of one stage, each with a run of its own
-    GameLog          sample games, to games.jsonl and to open trackers
-
 The packages are optional and imported only if `report_to` names them. Metrics have the names that transformers'
 trainers use, so their dashboards work for our runs as well.
 """
@@ -105,11 +101,7 @@ def check_trackers(report_to: Sequence[str], tracking: Tracking) -> None:
 def opened_trackers(run: Run, report_to: Sequence[str], stage: str, directory: Path) -> Iterator[list[Tracker]]:
     """Open a run in each tracker, in the first process only; a resumed training continues its runs.
 
-    Args:
-        run: Its settings are shown, and it names the run.
-        report_to: `trackio`, `wandb`, `tensorboard`.
-        stage: The stage, such as `sft`, which the name of the tracker's run ends in.
-        directory: Directory of the stage, for TensorBoard's files and the id of the wandb run.
+    The stage's directory holds TensorBoard's files and the id of the wandb run.
     """
     names, settings = run.tracking, run.directory / "config.json"
     with ExitStack() as to_close:

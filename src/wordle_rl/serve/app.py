@@ -115,7 +115,7 @@ def _add_openenv_routes(
 
     @app.exception_handler(Refusal)
     async def refused(_request: Request, error: Refusal) -> JSONResponse:
-        return JSONResponse({"detail": error.as_json()}, error.status)
+        return JSONResponse({"detail": error.as_json()}, error.reason.status)
 
 
 def create_textarena_app(service: Service) -> FastAPI:

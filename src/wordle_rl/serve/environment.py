@@ -11,7 +11,15 @@ from openenv.core.rubrics import Rubric as OpenEnvRubric
 
 import wordle_rl
 from wordle_rl.reward import Rubric, TurnRewards
-from wordle_rl.serve.openenv_client import ResetOptions, WordleAction, WordleObservation, WordleState
+from wordle_rl.serve.openenv_client import (
+    ActionT,
+    ObservationT,
+    ResetOptions,
+    StateT,
+    WordleAction,
+    WordleObservation,
+    WordleState,
+)
 from wordle_rl.serve.protocol import Reason, Refusal, checked
 from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import NewGame, ServedGames, WordTasks
@@ -54,36 +62,53 @@ class GameRubric(OpenEnvRubric):
         return float(observation.reward)
 
 
-def running(game: NewGame | None) -> NewGame:
-    """Return the game of a session, in which a turn can be played."""
-    if game is None:
-        raise Refusal(Reason.NO_GAME, "no game has begun; send reset first")
-    if game.env.stop_reason is not None:
-        raise Refusal(Reason.GAME_OVER, "the game is over; send reset for another")
-    return game
-
-
-class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState]):
-    """A session: games of Wordle, one after the other."""
+class GameSession(Environment[ActionT, ObservationT, StateT]):
+    """A session of one game after the other, whatever its messages look like."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
     REQUIRES_SINGLE_THREAD_EXECUTOR = True
+    about = EnvironmentMetadata(name="", description="")
 
     def __init__(self, games: ServedGames, metrics: Metrics) -> None:
         super().__init__()
         self._games, self._metrics = games, metrics
         self._game: NewGame | None = None
-        self._tree: OpenEnvRubric | None = None
-        self._episode_id: str | None = None
-        self._step_count = 0
+        self._episode: dict[str, Any] = {}  # what openenv's `State` tells of it
+
+    def _begin(self, /, **asked: Any) -> NewGame:
+        options = checked(ResetOptions, asked)
+        self._game = self._games.new_game(options)
+        self._episode = {"episode_id": options.episode_id or str(uuid.uuid4()), "step_count": 0}
+        self._metrics.games_begun.inc()
+        return self._game
+
+    def _running(self) -> NewGame:
+        """Return the game, in which a turn can be played."""
+        if self._game is None:
+            raise Refusal(Reason.NO_GAME, "no game has begun; send reset first")
+        if self._game.env.stop_reason is not None:
+            raise Refusal(Reason.GAME_OVER, "the game is over; send reset for another")
+        return self._game
+
+    def get_metadata(self) -> EnvironmentMetadata:
+        """Name, description and version."""
+        return self.about
+
+
+class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState]):
+    """Games of Wordle in our own messages."""
+
+    about = EnvironmentMetadata(
+        name=NAME,
+        description="Wordle for language models: one reply per turn, rewards per turn, secrets in splits",
+        version=wordle_rl.__version__,
+    )
+    _tree: OpenEnvRubric | None = None
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> WordleObservation:
         """Begin a game; see `ResetOptions`."""
-        options = checked(ResetOptions, {"seed": seed, "episode_id": episode_id, **kwargs})
-        self._game = self._games.new_game(options)
-        self._episode_id, self._step_count, self._tree = options.episode_id or str(uuid.uuid4()), 0, None
-        self._metrics.games_begun.inc()
-        return WordleObservation(**self._game.observed(is_new=True), reward=None, done=False)
+        game, self._tree = self._begin(seed=seed, episode_id=episode_id, **kwargs), None
+        return WordleObservation(**game.observed(is_new=True), reward=None, done=False)
 
     def step(self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any) -> WordleObservation:
         """Take one reply of the policy."""
@@ -100,9 +125,9 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
         return self._judged(game, action, game.rewards.next())
 
     def _played(self, action: WordleAction) -> NewGame:
-        game = running(self._game)
+        game = self._running()
         game.env.step(action.message)
-        self._step_count += 1
+        self._episode["step_count"] += 1
         return game
 
     def _judged(self, game: NewGame, action: WordleAction, reward: float) -> WordleObservation:
@@ -135,8 +160,7 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
             return WordleState()
         env = self._game.env
         return WordleState(
-            episode_id=self._episode_id,
-            step_count=self._step_count,
+            **self._episode,
             max_turns=env.prompter.rules.max_turns,
             turns_left=env.observation.turns_left,
             stop_reason=env.stop_reason and env.stop_reason.value,
@@ -146,14 +170,6 @@ class WordleEnvironment(Environment[WordleAction, WordleObservation, WordleState
             hard_mode=env.prompter.rules.hard_mode,
             style=str(env.prompter.style),
             reward=self._game.reward,
-        )
-
-    def get_metadata(self) -> EnvironmentMetadata:
-        """Name, description and version."""
-        return EnvironmentMetadata(
-            name=NAME,
-            description="Wordle for language models: one reply per turn, rewards per turn, secrets in splits",
-            version=wordle_rl.__version__,
         )
 
     # --- the tasks: OpenEnv's TaskProvider --------------------------------------------------------------------

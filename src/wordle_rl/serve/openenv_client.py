@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from openenv.core.client_types import StepResult
 from openenv.core.env_client import EnvClient
@@ -10,6 +10,10 @@ from openenv.core.env_server.types import Action, Observation, State
 from pydantic import BaseModel, ConfigDict, Field
 
 from wordle_rl.prompt import Style
+
+ActionT = TypeVar("ActionT", bound=Action)
+ObservationT = TypeVar("ObservationT", bound=Observation)
+StateT = TypeVar("StateT", bound=State)
 
 _Word = Annotated[str, Field(min_length=1, max_length=32)]
 
@@ -79,8 +83,11 @@ class ResetOptions(BaseModel):
     max_given: int = Field(default=0, ge=0, le=20, description="0 to this many random guesses already on the board")
 
 
-class WordleClient(EnvClient[WordleAction, WordleObservation, WordleState]):
-    """A session on a server; for more options see openenv's `EnvClient`."""
+class MessageClient(EnvClient[ActionT, ObservationT, StateT]):
+    """A session whose actions are messages; for more options see openenv's `EnvClient`."""
+
+    types: tuple[type[ObservationT], type[StateT]]
+    """Of what it reads."""
 
     def __init__(self, base_url: str | None = None, *, token: str | None = None, **options: Any) -> None:
         headers = dict(options.pop("headers", None) or {})
@@ -88,13 +95,19 @@ class WordleClient(EnvClient[WordleAction, WordleObservation, WordleState]):
             headers["Authorization"] = f"Bearer {token}"
         super().__init__(base_url, headers=headers or None, **options)
 
-    def _step_payload(self, action: WordleAction) -> dict[str, Any]:
-        return {"message": action.message}
+    def _step_payload(self, action: ActionT) -> dict[str, Any]:
+        return {"message": action.message}  # type: ignore[attr-defined]  # of the actions of both kinds of sessions
 
-    def _parse_result(self, payload: dict[str, Any]) -> StepResult[WordleObservation]:
-        reward, done = payload.get("reward"), payload.get("done", False)
-        observation = WordleObservation(**payload.get("observation", {}), reward=reward, done=done)
-        return StepResult(observation=observation, reward=reward, done=done)
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[ObservationT]:
+        end = {"reward": payload.get("reward"), "done": payload.get("done", False)}
+        observation = self.types[0].model_validate({**payload.get("observation", {}), **end})
+        return StepResult(observation=observation, **end)
 
-    def _parse_state(self, payload: dict[str, Any]) -> WordleState:
-        return WordleState(**payload)
+    def _parse_state(self, payload: dict[str, Any]) -> StateT:
+        return self.types[1].model_validate(payload)
+
+
+class WordleClient(MessageClient[WordleAction, WordleObservation, WordleState]):
+    """A session on a server."""
+
+    types = WordleObservation, WordleState

@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.serialization import serialize_observation
-from openenv.core.env_server.types import Action, Observation, WSErrorCode
+from openenv.core.env_server.types import Observation, WSErrorCode
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import from_json, to_json
 
-from wordle_rl.serve.openenv_client import ResetOptions
+from wordle_rl.serve.openenv_client import ActionT, ResetOptions
 
 if TYPE_CHECKING:
     from wordle_rl.serve.sessions import Metrics
@@ -37,47 +37,40 @@ MAX_BATCH_GAMES = 4096
 
 
 class Reason(StrEnum):
-    """Reason of a refusal."""
+    """Reason of a refusal, with OpenEnv's code on a socket and the status over HTTP."""
 
-    BAD_JSON = "bad_json"
+    def __new__(cls, value: str, code: WSErrorCode, status: HTTPStatus) -> Reason:
+        """Make a member whose value is its name on the wire."""
+        member = str.__new__(cls, value)
+        member._value_, member.code, member.status = value, code, status
+        return member
+
+    code: WSErrorCode
+    status: HTTPStatus
+
+    BAD_JSON = "bad_json", WSErrorCode.INVALID_JSON, HTTPStatus.BAD_REQUEST
     """Not JSON, or a binary frame."""
-    BAD_MESSAGE = "bad_message"
+    BAD_MESSAGE = "bad_message", WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY
     """JSON that is not a message of the protocol, or has a wrong field."""
-    UNKNOWN_TYPE = "unknown_type"
-    NO_GAME = "no_game"
+    UNKNOWN_TYPE = "unknown_type", WSErrorCode.UNKNOWN_TYPE, HTTPStatus.BAD_REQUEST
+    NO_GAME = "no_game", WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT
     """A reply before the first reset."""
-    GAME_OVER = "game_over"
+    GAME_OVER = "game_over", WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT
     """A reply after the end of the game."""
-    UNKNOWN_TASK = "unknown_task"
+    UNKNOWN_TASK = "unknown_task", WSErrorCode.VALIDATION_ERROR, HTTPStatus.NOT_FOUND
     """A split or an index that does not exist."""
-    HELD_OUT = "held_out"
+    HELD_OUT = "held_out", WSErrorCode.VALIDATION_ERROR, HTTPStatus.FORBIDDEN
     """A held-out split that this server does not serve."""
-    BAD_OPTION = "bad_option"
+    BAD_OPTION = "bad_option", WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY
     """A word list, a preset or a board that this server does not offer."""
-    IDLE = "idle"
+    IDLE = "idle", WSErrorCode.SESSION_ERROR, HTTPStatus.GONE
     """No message for too long."""
-    FULL = "full"
+    FULL = "full", WSErrorCode.CAPACITY_REACHED, HTTPStatus.SERVICE_UNAVAILABLE
     """No session is free."""
-    SHUTTING_DOWN = "shutting_down"
+    SHUTTING_DOWN = "shutting_down", WSErrorCode.SESSION_ERROR, HTTPStatus.SERVICE_UNAVAILABLE
     """The server is stopping."""
-    FAILED = "failed"
+    FAILED = "failed", WSErrorCode.EXECUTION_ERROR, HTTPStatus.INTERNAL_SERVER_ERROR
     """An internal error; see the log of the server."""
-
-
-_CODES = {
-    Reason.BAD_JSON: (WSErrorCode.INVALID_JSON, HTTPStatus.BAD_REQUEST),
-    Reason.BAD_MESSAGE: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY),
-    Reason.UNKNOWN_TYPE: (WSErrorCode.UNKNOWN_TYPE, HTTPStatus.BAD_REQUEST),
-    Reason.NO_GAME: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT),
-    Reason.GAME_OVER: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.CONFLICT),
-    Reason.UNKNOWN_TASK: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.NOT_FOUND),
-    Reason.HELD_OUT: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.FORBIDDEN),
-    Reason.BAD_OPTION: (WSErrorCode.VALIDATION_ERROR, HTTPStatus.UNPROCESSABLE_ENTITY),
-    Reason.IDLE: (WSErrorCode.SESSION_ERROR, HTTPStatus.GONE),
-    Reason.FULL: (WSErrorCode.CAPACITY_REACHED, HTTPStatus.SERVICE_UNAVAILABLE),
-    Reason.SHUTTING_DOWN: (WSErrorCode.SESSION_ERROR, HTTPStatus.SERVICE_UNAVAILABLE),
-    Reason.FAILED: (WSErrorCode.EXECUTION_ERROR, HTTPStatus.INTERNAL_SERVER_ERROR),
-}
 
 
 class Refusal(Exception):
@@ -86,11 +79,10 @@ class Refusal(Exception):
     def __init__(self, reason: Reason, message: str, **details: Any) -> None:
         super().__init__(message)
         self.reason, self.details = reason, details
-        self.code, self.status = _CODES[reason]
 
     def as_json(self) -> dict[str, Any]:
         """Return the `data` of an error message."""
-        return {"message": str(self), "code": self.code.value, "reason": self.reason.value, **self.details}
+        return {"message": str(self), "code": self.reason.code.value, "reason": self.reason.value, **self.details}
 
     def as_text(self) -> str:
         """Encode OpenEnv's error message."""
@@ -98,7 +90,6 @@ class Refusal(Exception):
 
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
-ActionT = TypeVar("ActionT", bound=Action)
 
 
 def checked(kind: type[ModelT], values: dict[str, Any]) -> ModelT:

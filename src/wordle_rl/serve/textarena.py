@@ -7,13 +7,9 @@ those of `WordleEnv`.
 from __future__ import annotations
 
 import re
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from openenv.core.client_types import StepResult
-from openenv.core.env_client import EnvClient
-from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
 from openenv.core.rubrics import Rubric
 from pydantic import BaseModel, Field
@@ -23,11 +19,11 @@ from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Turn
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.textarena_texts import ENV_ID
-from wordle_rl.serve.environment import Leaf, running
-from wordle_rl.serve.openenv_client import ResetOptions
-from wordle_rl.serve.protocol import Reason, Refusal, checked
+from wordle_rl.serve.environment import GameSession, Leaf
+from wordle_rl.serve.openenv_client import MessageClient
+from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.sessions import Metrics
-from wordle_rl.serve.tasks import NewGame, ServedGames
+from wordle_rl.serve.tasks import ServedGames
 
 
 class TextArenaMessage(BaseModel):
@@ -37,7 +33,6 @@ class TextArenaMessage(BaseModel):
     """Number of the sender; -1 is the game."""
     content: str
     category: str
-    """`MESSAGE`."""
 
 
 class TextArenaAction(Action):
@@ -53,11 +48,9 @@ class TextArenaObservation(Observation):
     prompt: str
     """The opening before the first turn, `Wordle-v0` afterwards."""
     messages: list[TextArenaMessage] = Field(default_factory=list)
-    """The history so far."""
     current_player_id: int = 0
     """Always 0: there is one player."""
     legal_players: list[int] = Field(default_factory=list)
-    """Always the one player."""
     info: dict[str, Any] = Field(default_factory=dict)
     """Always empty; the rubric of the environment has the components of the reward."""
 
@@ -66,15 +59,10 @@ class TextArenaState(State):
     """State of the session."""
 
     env_id: str
-    """`Wordle-v0`."""
     num_players: int
-    """Always 1."""
     max_turns: int | None = None
-    """Guesses a game has."""
     turn: int = 0
-    """Guesses used."""
     last_reward: float = 0.0
-    """Reward of the last step."""
     last_info: dict[str, Any] = Field(default_factory=dict)
     """Reason why the game ended, once it has."""
     raw_state: dict[str, Any] = Field(default_factory=dict)
@@ -174,45 +162,39 @@ _GAME_ID = -1
 _PLAYER_ID = 0
 
 
-class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, TextArenaState]):
+class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, TextArenaState]):
     """Wordle in TextArena's words; the winning turn earns 1, any other 0.
 
     A reset has the options of `WordleEnvironment`, except `style` and `reward`, which are fixed. The rubric of the last
     game holds the signals of its last turn.
     """
 
-    SUPPORTS_CONCURRENT_SESSIONS = True
-    REQUIRES_SINGLE_THREAD_EXECUTOR = True
+    about = EnvironmentMetadata(
+        name=ENV_ID, description="Wordle in the words of TextArena", version=wordle_rl.__version__
+    )
+    _shown: TextArenaGame | None = None
 
     def __init__(self, games: ServedGames, metrics: Metrics) -> None:
-        super().__init__()
-        self._games, self._metrics = games, metrics
-        self._game: NewGame | None = None
-        self._shown: TextArenaGame | None = None
+        super().__init__(games, metrics)
         self.rubric = self._signals = SignalsRubric()
-        self._episode_id: str | None = None
-        self._step_count = 0
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> TextArenaObservation:
         """Begin a game; see `ResetOptions`."""
         if fixed := kwargs.keys() & {"style", "reward"}:
             raise Refusal(Reason.BAD_OPTION, f"{sorted(fixed)} is fixed here; leave it out, or play at /ws")
-        options = checked(ResetOptions, {"seed": seed, "episode_id": episode_id, **kwargs})
-        self._game = self._games.new_game(options)
+        game = self._begin(seed=seed, episode_id=episode_id, **kwargs)
         lenient = self._games.settings.textarena_reading == "lenient"
-        self._shown = TextArenaGame(self._game.env, lenient=lenient)
+        self._shown = TextArenaGame(game.env, lenient=lenient)
         self.rubric = self._signals = SignalsRubric()
-        self._episode_id, self._step_count = options.episode_id or str(uuid.uuid4()), 0
-        self._metrics.games_begun.inc()
         return self._observation(self._shown)
 
     def step(self, action: TextArenaAction, timeout_s: float | None = None, **kwargs: Any) -> TextArenaObservation:
         """Play one message."""
-        env, shown = running(self._game).env, self._shown
+        env, shown = self._running().env, self._shown
         assert shown is not None
         before = env.turns
         shown.step(action.message)
-        self._step_count += 1
+        self._episode["step_count"] += 1
         observation = self._observation(shown)
         self._signals.judge(env.turns[-1], before)
         self._signals(action, observation)
@@ -235,8 +217,7 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
         if done and self._games.settings.reveal_secret:
             board["secret_word"], info["reason"] = game.env.transcript().secret, game.reason
         return TextArenaState(
-            episode_id=self._episode_id,
-            step_count=self._step_count,
+            **self._episode,
             env_id=ENV_ID,
             num_players=1,
             max_turns=game.max_turns,
@@ -244,12 +225,6 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
             last_reward=float(game.won),
             last_info=info,
             raw_state={"turn": game.turns_used, "done": done, "game_state": board},
-        )
-
-    def get_metadata(self) -> EnvironmentMetadata:
-        """Name, description and version."""
-        return EnvironmentMetadata(
-            name=ENV_ID, description="Wordle in the words of TextArena", version=wordle_rl.__version__
         )
 
     def _observation(self, game: TextArenaGame) -> TextArenaObservation:
@@ -264,20 +239,11 @@ class TextArenaEnvironment(Environment[TextArenaAction, TextArenaObservation, Te
         )
 
 
-class TextArenaEnv(EnvClient[TextArenaAction, TextArenaObservation, TextArenaState]):
+class TextArenaEnv(MessageClient[TextArenaAction, TextArenaObservation, TextArenaState]):
     """One session on a server of the TextArena protocol, ours or openenv's.
 
     `TextArenaEnv(base_url=...)` is asynchronous; `.sync()` returns a synchronous one. A client plays one game at a
     time; `new_session()` opens another.
     """
 
-    def _step_payload(self, action: TextArenaAction) -> dict[str, Any]:
-        return {"message": action.message}
-
-    def _parse_result(self, payload: dict[str, Any]) -> StepResult[TextArenaObservation]:
-        observed = {**payload["observation"], "reward": payload.get("reward"), "done": payload.get("done", False)}
-        observation = TextArenaObservation.model_validate(observed)
-        return StepResult(observation=observation, reward=observation.reward, done=observation.done)
-
-    def _parse_state(self, payload: dict[str, Any]) -> TextArenaState:
-        return TextArenaState.model_validate(payload)
+    types = TextArenaObservation, TextArenaState

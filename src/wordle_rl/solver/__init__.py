@@ -2,9 +2,7 @@
 
     matrix.py      words -> codes, one number per string of marks
     partition.py   how guesses split the candidates, for all guesses at once
-    search.py      fewest guesses still needed, by beam search with bounds
-    tree.py        a whole plan from one opener, as a value
-    quick.py       regret from looking one guess ahead
+    search.py      fewest guesses still needed, by beam search with bounds; a whole plan, `Tree`
     exact.py       `Solver`, which joins all of this for one word list; answers that fit a board, regret of a turn
 
 It needs only NumPy. Marks, candidates and information are exact. The search for best play tries a beam of guesses, so
@@ -14,7 +12,7 @@ its values are upper bounds on the optimum. On the original lists the tree from 
 
 from wordle_rl.solver.exact import ScoredGuess, Solver, fitting_answers, turn_regret
 from wordle_rl.solver.matrix import SolverError, decode_marks, encode_marks, marks_matrix
-from wordle_rl.solver.tree import Tree
+from wordle_rl.solver.search import Tree
 
 __all__ = [
     "ScoredGuess",

@@ -1,5 +1,6 @@
 """`Solver`: candidates, information, best play and regret for one word list; the answers that fit a board."""
 
+import math
 from collections.abc import Callable, Sequence
 from functools import cached_property, lru_cache
 from typing import NamedTuple
@@ -18,15 +19,14 @@ from wordle_rl.solver.partition import (
     log_table,
     sum_logs,
 )
-from wordle_rl.solver.quick import QuickRegret
-from wordle_rl.solver.search import FAILURE, UNCAPPED, Candidates, Search, most_telling_candidate
-from wordle_rl.solver.tree import Tree, grow_tree
+from wordle_rl.solver.search import FAILURE, UNCAPPED, Candidates, Search, Tree, grow_tree, most_telling_candidate
 from wordle_rl.words import WordList
 
 DEFAULT_BEAM = 10
 _MEMO_LIMIT = 200_000
 _MAX_BOARDS = 20_000
 _SELF_CHECK_LIMIT = 16
+_GUESS = 1 << 20  # one guess in the units of quick regret: whole numbers add up to the same sum in any order
 
 
 class ScoredGuess(NamedTuple):
@@ -51,6 +51,7 @@ class Solver:
         self._searches: dict[int, Search] = {}
         self._trees: dict[tuple[str | None, int, int], Tree] = {}
         self._best_bits: dict[bytes, float] = {}
+        self._least_quick: dict[bytes, float] = {}
 
     # --- the matrix -------------------------------------------------------------------------------------------
 
@@ -201,16 +202,37 @@ class Solver:
         A class that a guess leaves is assumed to need what a set of its size needs on average (`typical_guesses`).
         """
         known = _indices(candidates)
-        return self._quick_regret.of(known, self._codes(guess, known)) if len(known) else 0.0
+        if len(known) == 0:
+            return 0.0
+        codes, key = self._codes(guess, known), known.tobytes()
+        if key not in self._least_quick:
+            if len(self._least_quick) >= _MEMO_LIMIT:
+                self._least_quick.clear()
+            self._least_quick[key] = float(self._quick_sums(known).min() / len(known))
+        hit = bool(np.any(codes == self._all_green))
+        own = (int(self._quick_table[class_sizes(codes)].sum()) - hit * _GUESS) / len(known)
+        return float(max(0.0, own - self._least_quick[key]) / _GUESS)
 
     def quick_regrets(self, candidates: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Return `quick_regret` of every listed guess, shape (num_guesses,)."""
         known = _indices(candidates)
-        return self._quick_regret.of_all(known) if len(known) else np.zeros(len(self.words.guesses))
+        if len(known) == 0:
+            return np.zeros(len(self.words.guesses))
+        sums = self._quick_sums(known)
+        given_away: npt.NDArray[np.float64] = (sums - sums.min()) / (_GUESS * len(known))
+        return given_away
 
     @cached_property
-    def _quick_regret(self) -> QuickRegret:
-        return QuickRegret(self._by_answer, self._guess_of_answer, self._all_green)
+    def _quick_table(self) -> Int64s:
+        # For class size c, the guesses that its members typically need beyond one each: c * (typical - 1).
+        sizes = range(len(self.words.answers) + 2)
+        return np.array([round(_GUESS * c * (typical_guesses(c) - 1)) for c in sizes], dtype=np.int64)
+
+    def _quick_sums(self, candidates: Candidates) -> Int64s:
+        # `sum_logs` sums any table of class sizes, shape (num_guesses,). A candidate can be the secret itself.
+        sums = sum_logs(self._by_answer[candidates], self._quick_table)
+        sums[self._guess_of_answer[candidates]] -= _GUESS
+        return sums
 
     def best_guess(self, candidates: npt.ArrayLike, turns_left: int | None = None) -> str:
         """Return the first guess of the best known play; its regret is 0."""
@@ -231,6 +253,16 @@ class Solver:
 
 def _indices(candidates: npt.ArrayLike) -> Candidates:
     return np.asarray(candidates, dtype=np.int32)
+
+
+def typical_guesses(num_candidates: int) -> float:
+    """Return the guesses that best play typically needs for this many candidates; a curve fitted to solved sets.
+
+    Examples:
+        >>> [round(typical_guesses(n), 2) for n in (0, 1, 2, 20, 2315)]
+        [1.0, 1.0, 1.5, 2.33, 3.52]
+    """
+    return 1.0 + 0.5 * math.pow(math.log2(max(1, num_candidates)), 0.67)
 
 
 def _checked_turns(turns_left: int | None) -> int:

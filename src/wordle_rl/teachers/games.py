@@ -1,18 +1,22 @@
-"""The solver teacher's games as traces: secrets, games, slips, and thinking in words."""
+"""Teachers' games as traces: the solver's, with slips and thinking in words, and those of your own teacher."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import TraceSettings
+from wordle_rl.config import GameSettings, TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, score_guess, violates_clues
-from wordle_rl.prompt import describe_knowledge, knowledge_of
+from wordle_rl.import_paths import source_mark
+from wordle_rl.policy.scripted import OwnSampler
+from wordle_rl.prompt import Guess, describe_knowledge, knowledge_of
+from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.store import unfinished
 from wordle_rl.solver import Solver, decode_marks
@@ -22,8 +26,8 @@ from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
 _CHUNK = 4096
-
-
+_OWN_CHUNK = 256
+"""Games of your own teacher that are played and stored together; a stop loses fewer than this."""
 _REFUSED_RATE = 0.35
 """Probability, per spare turn, of a refused word before an invented word is named. On a board that no known word fits,
 a policy is often refused and must learn to try something else."""
@@ -76,7 +80,7 @@ def _chunk_of(
     start: int,
     max_turns: int,
 ) -> Iterator[GameRecord]:
-    # A chunk depends on no other chunk, so a run can resume at any of them.
+    # A chunk depends on no other chunk, so a run can resume at any of them. Each draws from streams of its own.
     drawn = list(secrets[start : start + _CHUNK])
     slips = random.Random(f"slips {seed} {start}")
     if not settings.pseudo_secrets:
@@ -147,7 +151,7 @@ def write_solver_traces(
 ) -> int:
     """Let the solver teacher play `settings.num_games` games, write them to a file, and return their number.
 
-    With `validation`, that file gets the `validation_traces` first. A stopped call resumes, see `write_traces`.
+    With `validation`, that file gets the `validation_traces` first. A stopped call resumes.
     """
     teacher = SolverTeacher(solver)
     secrets = draw_secrets(solver.words, split, settings, seed)
@@ -163,26 +167,23 @@ def write_solver_traces(
         games = validation_traces(split, teacher, settings, seed, max_turns)
         write_jsonl(validation, (trace.to_row() for trace in games))
 
-    def play(start: int) -> Iterator[GameRecord]:
+    def play_chunk(start: int) -> Iterator[GameRecord]:
         on_progress(start)
         return _chunk_of(solver.words, secrets, teacher, settings, seed, start, max_turns)
 
-    write_traces(path, asked, len(secrets), _CHUNK, play)
+    _write_traces(path, asked, len(secrets), _CHUNK, play_chunk)
     on_progress(len(secrets))
     return len(secrets)
 
 
-def write_traces(
-    path: Path, asked: Mapping[str, Any], num_games: int, chunk: int, play: Callable[[int], Iterable[GameRecord]]
+def _write_traces(
+    path: Path, asked: Mapping[str, Any], num_games: int, chunk: int, play_chunk: Callable[[int], Iterable[GameRecord]]
 ) -> None:
-    """Write games, played in chunks from a start on, to a file.
-
-    Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk if
-    `asked`, everything that the games depend on, is the same.
-    """
+    # Games are kept beside the file until all are complete. A stopped call resumes after the last complete chunk if
+    # `asked`, everything that the games depend on, is the same.
     with unfinished(path, asked) as store:
         for start in range(store.keep_multiple(chunk), num_games, chunk):
-            store.add(*(trace.to_row() for trace in play(start)))
+            store.add(*(trace.to_row() for trace in play_chunk(start)))
         store.finish(path)
 
 
@@ -258,3 +259,64 @@ def narration(turns: Sequence[TurnRecord], guess: str, remaining: int, classes: 
     elif classes:
         reason = f"{guess} is one of them and tells {apart} of them apart"
     return " ".join([*known, f"{count}; {reason}."])
+
+
+# --- your own teacher, by import path ----------------------------------------------------------------------
+
+
+def own_teacher(words: WordList, settings: TeacherSettings, game: GameSettings, seed: int) -> OwnSampler:
+    """Load the teacher that `traces.teacher.name` names."""
+    return OwnSampler(settings.name, "traces.teacher.name", words, game.prompter(words.word_length), seed)
+
+
+def own_teacher_traces(
+    words: WordList,
+    secrets: Sequence[str],
+    teacher: OwnSampler,
+    seed: int,
+    on_finished: Callable[[], None] | None = None,
+) -> Iterator[GameRecord]:
+    """Play one game per secret, all at once, and yield them, lost ones included; call `on_finished` at each end."""
+    starts = [InitialState(secret) for secret in secrets]
+    ended = None if on_finished is None else lambda _place, _game: on_finished()
+    for trajectory in play(starts, words, teacher.prompter, teacher, on_finished=ended):
+        found = trajectory.transcript
+        yield GameRecord(found.secret, tuple(map(_turn_of, found.turns)), teacher.path, seed)
+
+
+def write_own_teacher_traces(
+    path: Path,
+    words: WordList,
+    secrets: Sequence[str],
+    settings: TeacherSettings,
+    game: GameSettings,
+    seed: int,
+    on_progress: Callable[[int], None],
+) -> int:
+    """Let your teacher play a game per secret, write them to a file, and return their number.
+
+    A stopped call resumes if the teacher's source file is unchanged.
+    """
+    teacher = own_teacher(words, settings, game, seed)
+    asked = {
+        "teacher": teacher.path,
+        "code": source_mark(teacher.path),
+        "game": game.model_dump(mode="json"),
+        "seed": seed,
+        "words": words.fingerprint,
+        "secrets": list(secrets),
+    }
+
+    def play_chunk(start: int) -> Iterator[GameRecord]:
+        done = count(start + 1)
+        chunk = secrets[start : start + _OWN_CHUNK]
+        return own_teacher_traces(words, chunk, teacher, seed, on_finished=lambda: on_progress(next(done)))
+
+    _write_traces(path, asked, len(secrets), _OWN_CHUNK, play_chunk)
+    return len(secrets)
+
+
+def _turn_of(played: PlayedTurn) -> TurnRecord:
+    parsed = played.parsed
+    said = {"thinking": parsed.thinking, "reply": ""} if isinstance(parsed, Guess) else {"reply": played.reply}
+    return TurnRecord.of(played, taught=not played.turn.outcome.broke_rules, **said)

@@ -1,7 +1,7 @@
 """A language model as teacher: whole games over an OpenAI-compatible endpoint, many at once, within a budget.
 
-If a request keeps failing, its game is an error, never a loss. Every game is passed on as soon as it ends, so finished
-games survive whatever stops the run.
+If a request keeps failing, its game is an error, never a loss. Every game is stored as soon as it ends, so finished
+games survive whatever stops the run, and the same call plays only what is missing.
 """
 
 from __future__ import annotations
@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings, served_name
-from wordle_rl.data.game_record import GameRecord, TurnRecord
+from rich.console import Console
+
+from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
+from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.data.trace_files import SettingsFile, write_csv_files
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.policy.base import run_async
 from wordle_rl.policy.openai import (
@@ -23,11 +27,15 @@ from wordle_rl.policy.openai import (
     RequestFailedError,
     Said,
     as_reply,
+    check_endpoint,
     read_answer,
 )
-from wordle_rl.policy.providers import Endpoint
-from wordle_rl.prompt import Guess
+from wordle_rl.policy.providers import Endpoint, find_endpoint
+from wordle_rl.prompt import Guess, with_opened_thought
+from wordle_rl.runs.progress import show_progress
+from wordle_rl.runs.store import Store
 from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
 
 _FATAL_STATUS = {
     401: "correct the key",
@@ -78,11 +86,9 @@ class _StoppedError(Exception):
     pass
 
 
-@dataclass
-class _Reply:
-    message: Said  # as the endpoint sent it, without the key
+class _Reply(NamedTuple):
+    said: Said  # as the endpoint sent it, without the key
     text: str  # as the game reads it
-    has_reasoning: bool  # the thinking in `text` is separate reasoning, see `as_reply`
 
 
 @dataclass
@@ -215,7 +221,7 @@ class LLMTeacher:
         said = read_answer(answer, self.endpoint.without_key)
         if usage is None:
             self._spend(None, spent)
-        return _Reply(said, *as_reply(said, self.settings.game.thinking))
+        return _Reply(said, as_reply(said, self.settings.game.thinking))
 
     def _spend(self, usage: object, spent: _Spent) -> None:
         for name in ("prompt_tokens", "completion_tokens"):
@@ -235,10 +241,10 @@ class LLMTeacher:
 
 def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ...]:
     turns = []
-    for played, reply in zip(env.transcript().turns, replies, strict=True):
-        said = reply.message
+    for played, (said, text) in zip(env.transcript().turns, replies, strict=True):
         thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
-        separate = "" if reply.has_reasoning and thought else said.reasoning.strip()
+        stood_in = text != with_opened_thought(said.text)  # separate reasoning is the thinking of `text` already
+        separate = "" if stood_in and thought else said.reasoning.strip()
         turns.append(
             TurnRecord.of(
                 played,
@@ -249,3 +255,104 @@ def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ..
             )
         )
     return tuple(turns)
+
+
+class Collected(NamedTuple):
+    """Result of one call; games that were already in the file, and games that are still missing."""
+
+    tally: Tally
+    spent_before: Tally
+    num_before: int
+    num_missing: int
+
+
+def _choose_secrets(split: Split, settings: LLMTeacherSettings) -> list[str]:
+    secrets = list(split.named(settings.split))[: settings.max_secrets or None]
+    test = set(split.test)
+    if not settings.allow_test_secrets and (among := [secret for secret in secrets if secret in test]):
+        raise ConfigError(
+            f"{len(among)} of the {len(secrets)} secrets are test secrets, for example {among[0]!r}, which must not be "
+            "trained on; choose others, or pass --allow-test-secrets if you only look at the games"
+        )
+    return secrets
+
+
+def collect(
+    path: Path,
+    words: WordList,
+    split: Split,
+    settings: LLMTeacherSettings,
+    seed: int,
+    csv_directory: Path | None,
+    console: Console,
+) -> Collected:
+    """Play the games that a traces file still lacks and append them one by one.
+
+    `seed` is that of the first game of every secret; further games count up. `csv_directory` gets
+    `wordle_data_<WORD>.csv`, one for every word of the file.
+    """
+    if not settings.model:
+        raise ConfigError("no teacher is set; pass --model with the name at the endpoint")
+    teacher_name, served = served_name(settings.model)
+    if teacher_name == "solver":
+        raise ConfigError("games of --model solver would pass for the solver teacher's; serve it under another name")
+    secrets = _choose_secrets(split, settings)
+    endpoint = find_endpoint(settings.provider or "local", Path.cwd())
+    with closing(Store(path, begins=b'{"secret":')) as store:
+        if store.num_bytes_cut:
+            console.print(
+                f"{path} ended in the middle of a line; playing that game again", markup=False, soft_wrap=True
+            )
+        jobs = {
+            (secret, seed_after(seed, number), teacher_name): Job(secret, seed_after(seed, number))
+            for number in range(settings.games_per_word)
+            for secret in secrets
+        }
+        finished: set[tuple[str, int, str]] = set()
+        before = Tally()  # spent on the wanted games, including failed attempts
+        for trace in read_traces(path) if path.exists() else ():
+            if trace.error is None:
+                finished.add(trace.key)
+            if trace.key in jobs:
+                before.prompt_tokens += trace.prompt_tokens
+                before.completion_tokens += trace.completion_tokens
+        # Games in the file count only if they were played with the same settings.
+        drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
+        rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
+        asked = {"words": words.fingerprint[:12], **drawing, **rules, "model": served}
+        record = SettingsFile(path)
+        if any(model == teacher_name for _, _, model in finished):
+            record.check(teacher_name, asked)
+        missing = [job for key, job in jobs.items() if key not in finished]
+        teacher = LLMTeacher(words, endpoint, settings, before=before)
+        try:
+            if missing:
+                check_endpoint(endpoint)  # before anything costs money
+                _play(teacher, missing, store, lambda: record.keep(teacher_name, asked), console)
+        finally:
+            if csv_directory is not None:
+                write_csv_files(path, csv_directory)
+        num_missing = len(missing) - teacher.tally.num_games
+        return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
+
+
+def _play(
+    teacher: LLMTeacher, jobs: Sequence[Job], store: Store, on_finished: Callable[[], None], console: Console
+) -> None:
+    with show_progress(console, served_name(teacher.settings.model).alias, len(jobs)) as advance:
+
+        def keep(trace: GameRecord) -> None:
+            if trace.error is None:
+                on_finished()
+            store.add(trace.to_row())
+            tally = teacher.tally
+            advance(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
+
+        teacher.play(jobs, keep)
+
+
+def describe(tally: Tally, settings: LLMTeacherSettings) -> str:
+    """Summarise wins, errors, tokens and cost so far."""
+    cost = tally.cost(settings)
+    parts = [f"{tally.num_wins:,} won", f"{tally.num_errors:,} errors", f"{tally.tokens:,} tokens"]
+    return ", ".join(parts if cost is None else [*parts, f"cost {cost:.4f}"])

@@ -19,6 +19,11 @@ beta = 0 from the first round on, since the policy can already play. Each round 
 `targets = "distribution"`: q scores every word (teachers/distribution.py). This is on-policy distillation with the
 forward KL divergence (GKD, Agarwal et al. 2024, arXiv:2306.13649). Teacher and student share words, not tokens: the
 distribution of each token follows from that of the words.
+
+`targets = MODEL`: a larger or further trained model is the teacher. At every token of the policy's own replies, q is
+what that model would write there. No solver is asked, and nothing is drawn:
+
+    fit(policy, its own replies, each token against teacher(next token | tokens before))
 """
 
 from __future__ import annotations
@@ -28,17 +33,24 @@ import shutil
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import zip_longest
+from dataclasses import replace
+from itertools import takewhile, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
+
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import DistillTraining, TraceSettings
+from wordle_rl.config import ConfigError, DistillTraining, ModelSettings, TraceSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.runs import Run, read_jsonl, write_jsonl
+from wordle_rl.policy.gguf import converted_path
+from wordle_rl.policy.loading import load_model
+from wordle_rl.runs import Run, read_jsonl, trained_model, write_jsonl
 from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess
+from wordle_rl.train import round_loop
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loss import CrossEntropy, Loss
+from wordle_rl.train.micro_batches import Batch
 from wordle_rl.train.round_loop import (
     Item,
     Numbers,
@@ -51,6 +63,9 @@ from wordle_rl.train.round_loop import (
 )
 from wordle_rl.train.scored_games import Board, Scored, boards_of
 from wordle_rl.train.starts import GameSetup
+
+_TEACHER_LOGITS, _TEACHER_TOKENS = 1 << 28, 32
+"""Most logits in one pass of a teacher's model, and the likeliest tokens that are kept of each of its distributions."""
 
 
 class Label(NamedTuple):
@@ -86,6 +101,8 @@ def train_distill(
     above 0 needs traces.jsonl in the run directory.
     """
     rounds = Rounds("distill", learner, setup, settings, run, outside_rate=settings.outside_rate, **options)
+    if settings.teacher_model is not None:
+        return rounds.train(_FromModel(rounds, settings, settings.teacher_model))
     method = _Distillation(rounds, settings, traces)
     directory = rounds.train(method)
     shutil.rmtree(method.stored, ignore_errors=True)
@@ -121,6 +138,84 @@ class _Distillation:
     def _read(self, number: int) -> Iterator[Label]:
         for row in read_jsonl(self._path(number)) if number else ():
             yield Label(tuple(row["prompt_ids"]), tuple(row["reply_ids"]), row["targets"])
+
+
+class _FromModel:
+    loss: Loss = CrossEntropy()
+
+    def __init__(self, rounds: Rounds, settings: DistillTraining, teacher: Path) -> None:
+        self._rounds, self._teacher = rounds, ModelTeacher(teacher, rounds.codec)
+        self._replay = Replay(rounds, settings.replay_fraction, settings.groups_per_round * settings.group_size)
+
+    def choose(self, played: Round) -> tuple[list[Item], Numbers]:
+        """Return the policy's own games with the teacher's next tokens, and the teacher games to replay."""
+        split = self._rounds.setup.context.split
+        rows, labels, num_games = [], [], 0
+        for game in (game for group in played.groups for game in group):
+            turns, num_games = game.trajectory.transcript.turns, num_games + 1
+            first = len(turns) - len(game.trajectory.transcript.own_turns)
+            # From a reply with a strict word on, nothing is learnt.
+            clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns))
+            rows += [row for row in rows_up_to(game, clean - first) if any(row.loss_mask)]
+            taught = ((turn.turn, first <= place) for place, turn in enumerate(turns[:clean]))
+            labels.append(round_loop.label(game.trajectory.transcript.secret, taught))
+        record_labels(self._rounds.run, "distill", played.number, labels)
+        taught_rows, agreement = self._teacher(rows)
+        numbers = {"labels": float(sum(sum(row.loss_mask) for row in rows)), "agreement_rate": agreement}
+        items, counted = self._replay.add([[row] for row in taught_rows], num_games, played.number)
+        return items, {**numbers, **counted}
+
+
+def rows_up_to(game: Scored, num_turns: int) -> Iterator[Example]:
+    """Yield the token sequences of a game with its replies before own turn `num_turns` as tokens to learn."""
+    for segment in game.trajectory.segments:
+        mask = [0] * len(segment.token_ids)
+        for turn, start, stop in segment.spans:
+            if turn < num_turns:
+                mask[start:stop] = [1] * (stop - start)
+        yield Example([*segment.prompt_ids, *segment.token_ids], [0] * len(segment.prompt_ids) + mask)
+
+
+def directory_of(teacher: Path) -> Path:
+    """Return the directory of a teacher's weights: of a model, of a run's last model, or of `bundled`."""
+    found = trained_model(Path(converted_path(str(teacher))).expanduser())
+    if found is None:
+        raise ConfigError(f"distill.targets {teacher} holds no trained model; name a run or a model directory")
+    return found
+
+
+class ModelTeacher:
+    """Another model's distribution of the next token, at the tokens to learn of any rows."""
+
+    def __init__(self, path: Path, codec: ChatCodec) -> None:
+        self._model, own = load_model(ModelSettings(path=str(directory_of(path))), seed=0)
+        if own.tokenizer.get_vocab() != codec.tokenizer.get_vocab():
+            raise ConfigError(
+                f"distill.targets {path} has other tokens than the policy; name a model with its tokenizer"
+            )
+        self._model.eval()
+
+    @torch.no_grad()
+    def __call__(self, rows: Sequence[Example]) -> tuple[list[Example], float]:
+        """Return the rows with soft targets, and how often the teacher's likeliest token is the policy's."""
+        taught: dict[int, Example] = {}
+        agreed = total = 0
+        order = sorted(range(len(rows)), key=lambda place: len(rows[place].token_ids))  # similar lengths save padding
+        longest = max((len(row.token_ids) for row in rows), default=1)
+        size = max(1, min(64, _TEACHER_LOGITS // (longest * self._model.config.get_text_config().vocab_size)))
+        for first in range(0, len(order), size):
+            places = order[first : first + size]
+            batch = Batch.of([rows[place] for place in places], [1.0] * len(places), 0, self._model.device)
+            logits = self._model(input_ids=batch.input_ids).logits[:, :-1][batch.trained].float()  # (N, V)
+            # What is left out is less than what rounding does; the rest is made to sum to 1.
+            chances, ids = logits.softmax(-1).topk(min(_TEACHER_TOKENS, logits.shape[1]))
+            chances = chances / chances.sum(-1, keepdim=True)
+            agreed, total = agreed + int((ids[:, 0] == batch.targets).sum()), total + len(batch.targets)
+            pairs = [[*zip(*each, strict=True)] for each in zip(ids.tolist(), chances.tolist(), strict=True)]
+            for number, place in enumerate(places):
+                own = [pairs[token] for token in (batch.rows == number).nonzero()[:, 0].tolist()]
+                taught[place] = replace(rows[place], soft_targets=own)
+        return [taught[place] for place in range(len(rows))], agreed / max(1, total)
 
 
 class Labeller:

@@ -29,7 +29,7 @@ from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Game, Turn
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
-from wordle_rl.reward.clues import information_share
+from wordle_rl.reward.components import information_share
 from wordle_rl.runs import Run
 from wordle_rl.solver import turn_regret
 from wordle_rl.train.learner import Learner

@@ -33,11 +33,11 @@ from itertools import takewhile
 from wordle_rl.config import ConfigError, ExpertIterationTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
-from wordle_rl.game import Outcome, Turn
-from wordle_rl.reward.clues import is_consistent
+from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
+from wordle_rl.words.split import Split
 
 
 class RevealedSecrets:
@@ -59,9 +59,10 @@ class RevealedSecrets:
         """Return the boards of the games with their labels, and teacher games."""
         games = [game for group in played.groups for game in group]
         items: list[Item] = []
+        split = self._rounds.setup.context.split
         labels, num_boards, num_kept = [], 0, 0
         for game in games:
-            boards, kept = self._labelled(game)
+            boards, kept = boards_to_teach(game, split, keeps_guesses=self._keeps_guesses)
             num_boards, num_kept = num_boards + len(boards), num_kept + len(kept)
             transcript = game.trajectory.transcript
             items += items_of(game, boards, kept, self._reply_ids(transcript.secret))
@@ -76,31 +77,34 @@ class RevealedSecrets:
     def _reply_ids(self, word: str) -> Sequence[int]:
         return self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, ""))
 
-    def _labelled(self, game: Scored) -> tuple[frozenset[int], frozenset[int]]:
-        # The boards that get the secret as their label, and those whose own guess is trained on. A board is named by
-        # its number of turns. No board follows a strict word, and no strict word is a label.
-        transcript, split = game.trajectory.transcript, self._rounds.setup.context.split
-        turns = transcript.turns
-        num_clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns[:-1]))
-        first = len(turns) - len(transcript.own_turns)  # turns before it were given
-        boards = frozenset(range(max(1, first), num_clean + 1))
-        if not self._keeps_guesses:
-            return boards, frozenset()
-        # The opener is kept, too: were it left to drift, the policy would one day open with another word and meet
-        # boards that none of its games have shown.
-        shown = [played.turn for played in turns]
-        kept = frozenset(
-            board
-            for board in range(first, num_clean + 1)
-            if _allowed(turns[board], shown[:board]) and not names_strict([turns[board]], split)
-        )
-        return boards - kept, kept
+
+def boards_to_teach(game: Scored, split: Split, *, keeps_guesses: bool) -> tuple[frozenset[int], frozenset[int]]:
+    """Return the boards that get the secret as their label, and those whose own guess is trained on.
+
+    A board is named by its number of turns. No board follows a strict word, and no strict word is a label.
+    """
+    transcript = game.trajectory.transcript
+    turns = transcript.turns
+    num_clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns[:-1]))
+    first = len(turns) - len(transcript.own_turns)  # turns before it were given
+    boards = frozenset(range(max(1, first), num_clean + 1))
+    if not keeps_guesses:
+        return boards, frozenset()
+    # The opener is kept, too: were it left to drift, the policy would one day open with another word and meet
+    # boards that none of its games have shown.
+    shown = [played.turn for played in turns]
+    kept = frozenset(
+        board
+        for board in range(first, num_clean + 1)
+        if _allowed(turns[board], shown[:board]) and not names_strict([turns[board]], split)
+    )
+    return boards - kept, kept
 
 
 def _allowed(played: PlayedTurn, board: Sequence[Turn]) -> bool:
     # Scored, and no mark on the board rules the guess out.
     sound = played.turn.outcome is Outcome.SCORED and not played.overlong
-    return sound and is_consistent(played.turn, board)
+    return sound and not violates_clues(played.turn.guess or "", board)
 
 
 def items_of(game: Scored, boards: frozenset[int], kept: frozenset[int], reply: Sequence[int]) -> Iterator[Item]:

@@ -34,7 +34,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, Precision, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
-from wordle_rl.policy.device import device_kind
+from wordle_rl.policy.device import device_kind, release_memory
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
@@ -361,8 +361,13 @@ class TorchLearner:
         # On a CPU, bfloat16 is slower than float32 for matrix products with one token per row.
         # Run compiled layers eagerly here: the growing cache would trigger a recompilation at every length.
         play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu")
+        releases = self.model.num_parameters() > _FEW_WEIGHTS  # a small model's steps are too short for it
+        if releases:
+            release_memory()
         with play, torch.compiler.set_stance("force_eager"):
             yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
+        if releases:
+            release_memory()
 
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""

@@ -23,6 +23,7 @@ from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import InitialState, start_of
 from wordle_rl.runs import Run
+from wordle_rl.runs.distributed import num_processes
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList
@@ -66,8 +67,9 @@ class GameSetup:
 class GroupStarts:
     """Draws the initial states of each step.
 
-    Seed and step determine a draw, given the same priorities. `prioritized_fraction` is that of `SecretPicker`;
-    `outside_rate` of the secrets are listed words outside the answers.
+    Seed and step determine a draw, given the same priorities. `prioritized_fraction` is that of `SecretPicker`; with 0
+    secrets take turns (`SecretPicker.next_ones`), with None each step draws anew. `outside_rate` of the secrets are
+    listed words outside the answers.
     """
 
     def __init__(
@@ -76,14 +78,15 @@ class GroupStarts:
         settings: StartSettings,
         seed: int,
         *,
-        prioritized_fraction: float = 0.0,
+        prioritized_fraction: float | None = None,
         outside_rate: float = 0.0,
     ) -> None:
         self._setup, self._seed, self._outside_rate = setup, seed, outside_rate
+        self._take_turns = prioritized_fraction == 0
         hard_mode = setup.prompter.rules.hard_mode
         self._prefixes = PrefixGuesses(setup.words, setup.solver, settings, hard_mode=hard_mode)
         self._given_boards = frozenset(start for start in setup.given_starts if start.prefix_guesses)
-        self.picker = SecretPicker(setup.secrets, prioritized_fraction, seed)
+        self.picker = SecretPicker(setup.secrets, prioritized_fraction or 0.0, seed)
 
     def draw(
         self, num_groups: int, step: int, process: int = 0, refill: int = 0, rng: random.Random | None = None
@@ -98,7 +101,10 @@ class GroupStarts:
         """
         if rng is None:
             rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill)))))
-        secrets = self.picker.pick(num_groups, step, process, refill)
+        if self._take_turns and not refill:
+            secrets = self.picker.next_ones(num_groups, step, process)
+        else:
+            secrets = self.picker.pick(num_groups, step, process, refill)
         starts = [
             InitialState(secret, self._prefixes(secret, rng))
             for secret in with_outside(secrets, self._setup.words, self._outside_rate, rng)
@@ -196,6 +202,13 @@ class SecretPicker:
         repeats = count > int(np.count_nonzero(weights))  # numpy refuses more distinct draws than there are
         drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
         return [self._secrets[i] for i in drawn]
+
+    def next_ones(self, count: int, step: int, process: int = 0) -> list[str]:
+        """Return the next secrets of passes over all of them, each pass in an order of its own."""
+        total, first = len(self._secrets), (step * num_processes() + process) * count
+        places = [divmod(place, total) for place in range(first, first + count)]
+        orders = {number: np.random.default_rng([self._seed, number]).permutation(total) for number, _ in places}
+        return [self._secrets[orders[number][place]] for number, place in places]
 
     def weights(self) -> npt.NDArray[np.float64]:
         """Return the probability of each secret, shape (secrets,), summing to 1."""

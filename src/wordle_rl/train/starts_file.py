@@ -4,7 +4,7 @@ A row is one of these:
 
 - a board, `{"secret", "turns": [{"guess"}, …]}`: from `wordle-rl dataset --rows grpo`, `_rl_start_states.jsonl` of
   `wordle-rl dataset`, traces or sample games;
-- a prompt, `{"prompt", "answer"}`: from its `_rl_train.jsonl`;
+- a prompt, `{"prompt", "answer"}`: from its `_rl_train.jsonl`; for verl `{"prompt", "reward_model": {"ground_truth"}}`;
 - a history, `{"secret", "past_guess_history"}`;
 - a word: a plain list, or `{"word"}`.
 
@@ -172,7 +172,9 @@ def _listed(rejected: Mapping[str, int]) -> str:
 
 def _start_of(row: Mapping[str, Any] | None, where: str) -> InitialState:
     named = in_our_names(row or {})
-    secret = next((named[name] for name in ("secret", "answer") if isinstance(named.get(name), str)), None)
+    graded = named.get("reward_model")
+    truth = graded.get("ground_truth") if isinstance(graded, dict) else None
+    secret = next((word for word in (named.get("secret"), named.get("answer"), truth) if isinstance(word, str)), None)
     guesses: tuple[str, ...] | None = None
     turns = named.get("turns", [])
     if secret is not None and "past_guess_history" in named:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
@@ -134,8 +134,11 @@ class GameSource:
             tasks.append(BoardTask(split=split, index=index, given=given))
         return tasks
 
-    def rows(self, tasks: Iterable[BoardTask]) -> list[dict[str, Any]]:
-        """Return data set rows: the game by its place, and its opening as `prompt`."""
+    def rows(
+        self, split: SplitName = "train", count: int | None = None, *, max_given: int = 0, seed: int = 0
+    ) -> list[dict[str, Any]]:
+        """Return data set rows of `tasks`: the game by its place, and its opening as `prompt`."""
+        tasks = self.tasks(split, count, max_given=max_given, seed=seed)
         return [{"prompt": list(self.open(task).prompt), **task.model_dump(mode="json")} for task in tasks]
 
     def open(self, task: BoardTask) -> LiveGame:

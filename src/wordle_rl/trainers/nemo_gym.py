@@ -14,7 +14,6 @@ from nemo_gym.openai_utils import NeMoGymResponse
 from resources_servers.gymnasium import GymnasiumServer, extract_text
 
 from wordle_rl.trainers.games import LoopSettings, game_source, task_of
-from wordle_rl.words.split import SplitName
 
 
 class WordleServerConfig(BaseResourcesServerConfig):
@@ -51,21 +50,15 @@ class WordleResourcesServer(GymnasiumServer):
 
 
 def dataset_rows(
-    settings: LoopSettings | None = None,
-    split: SplitName = "train",
-    count: int | None = None,
-    *,
-    agent: str = "wordle_gymnasium_agent",
-    max_given: int = 0,
-    seed: int = 0,
+    settings: LoopSettings | None = None, *place: Any, agent: str = "wordle_gymnasium_agent", **draw: Any
 ) -> list[dict[str, Any]]:
-    """Return rows of NeMo Gym's data set: the opening as input, the agent of its configuration, the game's place."""
-    source = game_source(settings)
+    """Return rows of NeMo Gym's data set: the opening as input, the agent of its configuration, the game's place.
+
+    `place` and `draw` are the arguments of `GameSource.rows`.
+    """
     shared = {"agent_ref": {"type": "responses_api_agents", "name": agent}}
-    return [
-        {"responses_create_params": {"input": row.pop("prompt")}, **shared, **row}
-        for row in source.rows(source.tasks(split, count, max_given=max_given, seed=seed))
-    ]
+    rows = game_source(settings).rows(*place, **draw)
+    return [{"responses_create_params": {"input": row.pop("prompt")}, **shared, **row} for row in rows]
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ import skyrl_gym
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
 
 from wordle_rl.trainers.games import LoopSettings, game_source, task_of
-from wordle_rl.words.split import SplitName
 
 ENV_ID = "wordle"
 
@@ -56,15 +55,9 @@ def register() -> None:
         skyrl_gym.register(id=ENV_ID, entry_point=f"{__name__}:{WordleSkyRLEnv.__name__}")
 
 
-def dataset_rows(
-    settings: LoopSettings | None = None,
-    split: SplitName = "train",
-    count: int | None = None,
-    *,
-    max_given: int = 0,
-    seed: int = 0,
-) -> list[dict[str, Any]]:
-    """Return rows of SkyRL's prompt data set; `settings` are those of the environment's configuration."""
-    source = game_source(settings)
-    rows = source.rows(source.tasks(split, count, max_given=max_given, seed=seed))
-    return [{"env_class": ENV_ID, **row} for row in rows]
+def dataset_rows(settings: LoopSettings | None = None, *place: Any, **draw: Any) -> list[dict[str, Any]]:
+    """Return rows of SkyRL's prompt data set.
+
+    `settings` are those of the environment's configuration; the rest are the arguments of `GameSource.rows`.
+    """
+    return [{"env_class": ENV_ID, **row} for row in game_source(settings).rows(*place, **draw)]

@@ -82,7 +82,7 @@ def write_data(config: WordleTrainConfig) -> None:
             raise ConfigError(f"data.{split}_data is {paths}, not one file of JSON lines; name one that ends in .jsonl")
         path = Path(paths[0])
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_jsonl(path, dataset_rows(settings, split))  # type: ignore[arg-type]  # one of two literals
+        write_jsonl(path, dataset_rows(settings, split))
 
 
 def train(config: WordleTrainConfig) -> None:

@@ -6,16 +6,22 @@ to 10 letters from a to z. The `default` list is embedded. The published `origin
 recognised by hash.
 
     lists.py    WordList, checked and fingerprinted
-    files.py    read files and recognise published lists
     split.py    split the answers into training, validation, test and strict secrets
     prompt_words.py  words that the prompts contain
-    sources.py  load_words() by name or directory; import_words() into the user's cache
+    sources.py  load_words() by name, directory or file; import_words() into the user's cache
 """
 
-from wordle_rl.words.files import KNOWN_LISTS, KnownList, read_word_files, read_word_list
 from wordle_rl.words.lists import MAX_WORD_LENGTH, MIN_WORD_LENGTH, WordList, WordListError
 from wordle_rl.words.prompt_words import EXAMPLE_WORDS, PROMPT_WORDS
-from wordle_rl.words.sources import import_words, load_words, user_cache_dir
+from wordle_rl.words.sources import (
+    KNOWN_LISTS,
+    KnownList,
+    import_words,
+    load_words,
+    read_word_files,
+    read_word_list,
+    user_cache_dir,
+)
 
 __all__ = [
     "EXAMPLE_WORDS",

@@ -119,6 +119,7 @@ def split_secrets(
         )
     if not 0 <= num_strict <= test_size:
         raise WordListError(f"strict_fraction {strict_fraction} is {num_strict} of {test_size} test secrets; lower it")
+    # A hash in place of a random generator, whose shuffles may differ between Python versions.
     order = sorted(words.answers, key=lambda word: _place(words.fingerprint, seed, word))
     test, val, train = order[:test_size], order[test_size : test_size + val_size], order[test_size + val_size :]
     unseen = sorted(set(test) - PROMPT_WORDS, key=lambda word: _place(words.fingerprint, seed, f"strict:{word}"))

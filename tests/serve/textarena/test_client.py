@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from wordle_server import RunningServer, wordle_server
+from wordle_server import RunningServer
 
 from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnv
 
@@ -27,12 +27,6 @@ READ = {
     },
 }  # fmt: skip
 """Keys that it reads of an answer."""
-
-
-@pytest.fixture(scope="module")
-def server():
-    with wordle_server() as running:
-        yield running
 
 
 @pytest.fixture

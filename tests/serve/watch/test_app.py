@@ -13,8 +13,11 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from wordle_rl.config import GameSettings, WordSettings
-from wordle_rl.game import score_guess
+from wordle_rl.game import Dictionary, score_guess
 from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.serve.watch import live_games
+from wordle_rl.serve.watch.live_games import HandGames
+from wordle_rl.serve.watch.review import Reviewer
 from wordle_rl.serve.watch.watch_app import create_watch_app
 
 
@@ -132,3 +135,12 @@ def test_only_parts_that_the_owner_allows_are_drawn_from(word_directory: Path, t
         last = json.loads(list(response.iter_lines())[-1])
     assert last["secret"] in split.test
     assert last["turns_used"] <= 6
+
+
+def test_forgotten_games_make_room(solver, sixty, monkeypatch) -> None:
+    monkeypatch.setattr(live_games, "MAX_GAMES", 3)
+    games = HandGames(Reviewer(solver), sixty.answers, 6)
+    ids = [games.open(Dictionary.APP, False)["id"] for _ in range(3)]
+    games.guess(ids[0], "zzzzz")
+    ids.append(games.open(Dictionary.APP, False)["id"])
+    assert [games.guess(each, "zzzzz") is None for each in ids] == [False, True, False, False]

@@ -179,14 +179,6 @@ def test_a_link_opens_a_game_at_a_turn_and_keys_move_through_it(browser: Browser
     assert "game=1" in browser.run("return location.hash")
 
 
-def test_a_turn_is_shown_with_candidates_and_the_solvers_guess(browser: Browser, address: str) -> None:
-    browser.open(address + "#run=one&source=eval/base&game=0&turn=1")
-    browser.until("return document.querySelector('#viewer .review')")
-    text = browser.text("#viewer .review")
-    assert "candidate" in text
-    assert "the solver's guess" in text
-
-
 def test_filters_and_bars_choose_games(browser: Browser, address: str) -> None:
     browser.open(address + "#view=replay&run=one&source=games")
     browser.until("return document.querySelectorAll('#games li').length === 5")

@@ -16,7 +16,7 @@ from wordle_rl.rollout import InitialState, Trajectory
 from wordle_rl.trainers.verl.agent_loop import GameOutput, WordleAgentLoop
 from wordle_rl.trainers.verl.play import RunGames, run_games
 
-ROW = {"split": "val", "global_steps": 5, "index": 0, "uid": "x"}
+ROW = {"split": "val", "global_steps": 5, "index": 0, "uid": "x", "prefix_guesses": ""}
 
 
 def replies_of(games: RunGames, number: int) -> Callable[[int], str | None]:
@@ -30,13 +30,16 @@ def replies_of(games: RunGames, number: int) -> Callable[[int], str | None]:
     return reply
 
 
-def both(run: Path, secret: str, number: int = 0) -> tuple[Trajectory, GameOutput, RunGames, RecordedServer]:
+def both(
+    run: Path, secret: str, number: int = 0, board: tuple[str, ...] = ()
+) -> tuple[Trajectory, GameOutput, RunGames, RecordedServer]:
     """One game, by our rollout and by verl's agent loop."""
     games = run_games(run, str(run / "sft"))
-    ours, completions = play_recorded(games, InitialState(secret), replies_of(games, number))
+    ours, completions = play_recorded(games, InitialState(secret, board), replies_of(games, number))
     server = RecordedServer(completions, versions=(3, 4))
     loop, _ = make_loop(WordleAgentLoop, run, server, max_response_length=400)
-    output = asyncio.run(loop.run({"temperature": 1.0, "logprobs": True}, secret=secret, **ROW))
+    row = {**ROW, "prefix_guesses": " ".join(board)} | ({"split": "train"} if board else {})
+    output = asyncio.run(loop.run({"temperature": 1.0, "logprobs": True}, secret=secret, **row))
     return ours, output, games, server
 
 
@@ -58,6 +61,16 @@ def test_tokens_and_masks_are_those_of_our_rollout(run, game_id) -> None:
     assert tuple(output.response_mask) == segment.loss_mask
     assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript == ours.transcript
     assert all((value < 0) == bool(m) for value, m in zip(output.response_logprobs, segment.loss_mask, strict=True))
+
+
+def test_a_board_of_a_file_is_played_on_and_its_guesses_are_not_trained(run) -> None:
+    words = run_games(run, str(run / "sft")).context.words.answers
+    ours, output, _, _ = both(run, games_secret(run, 0), board=words[30:32])
+    [segment] = ours.segments
+    assert tuple(output.response_ids) == segment.token_ids
+    assert tuple(output.response_mask) == segment.loss_mask
+    assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript == ours.transcript
+    assert not output.response_mask[0]
 
 
 def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_reward_of_the_game(run) -> None:

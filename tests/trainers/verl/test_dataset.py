@@ -6,14 +6,17 @@ import pytest
 
 pytest.importorskip("verl")
 
+from datasets import Dataset
 from training_fixtures import write_config
 
 from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.policy.tiny import make_tokenizer
-from wordle_rl.trainers.verl.launch import rows_of, write_data
+from wordle_rl.rollout import InitialState
+from wordle_rl.runs import write_jsonl
+from wordle_rl.trainers.verl.launch import given_boards, rows_of, write_data
+from wordle_rl.trainers.verl.settings import data_file
 from wordle_rl.trainers.verl.trainer import WordleTrainer, compose
-from wordle_rl.trainers.verl.translate import data_file
 
 
 def loaders(run, *overrides: str) -> WordleTrainer:
@@ -67,9 +70,41 @@ def test_the_files_are_the_same_every_time_and_follow_the_seed(tmp_path, word_di
     assert secrets(1, "a") != secrets(2, "c")
 
 
+def shown_by(loader) -> list[tuple[str, str]]:
+    return [pair for batch in loader for pair in zip(batch["secret"], batch["prefix_guesses"], strict=True)]
+
+
+def test_secrets_of_a_file_are_what_is_trained_on(tmp_path, word_directory) -> None:
+    split = GameContext.of(load_config(write_config(tmp_path / "mini.toml", word_directory))).split
+    path, wanted = tmp_path / "train.parquet", split.train[:5]
+    rows = [{"prompt": "p", "reward_model": {"ground_truth": word}} for word in (*wanted, split.test[0], split.val[0])]
+    Dataset.from_list(rows).to_parquet(path)
+    config = load_config(tmp_path / "mini.toml", {("rl", "starts", "file"): path, ("rl", "max_secrets"): 4})
+    context = GameContext.of(config)
+    write_data(config, context, tmp_path / "run", given_boards(config, context, tmp_path / "run"), split.train[-2:])
+    trainer = loaders(tmp_path / "run", "data.train_batch_size=1")
+    assert sorted(shown_by(trainer.train_dataloader)) == sorted((secret, "") for secret in wanted[:4])
+    assert sorted(shown_by(trainer.val_dataloader)) == sorted((secret, "") for secret in split.train[-2:])
+
+
+def test_half_of_the_rows_are_boards_of_a_file_that_has_any(tmp_path, word_directory) -> None:
+    split = GameContext.of(load_config(write_config(tmp_path / "mini.toml", word_directory))).split
+    one, two, other = split.train[:3]
+    boards = [(one, [other]), (two, [other, one])]
+    rows = [{"secret": secret, "turns": [{"guess": guess} for guess in guesses]} for secret, guesses in boards]
+    write_jsonl(tmp_path / "boards.jsonl", rows)
+    config = load_config(tmp_path / "mini.toml", {("rl", "starts", "file"): tmp_path / "boards.jsonl"})
+    context = GameContext.of(config)
+    write_data(config, context, tmp_path / "run", given_boards(config, context, tmp_path / "run"))
+    shown = shown_by(loaders(tmp_path / "run", "data.train_batch_size=1").train_dataloader)
+    assert sorted(pair for pair in shown if pair[1]) == sorted((secret, " ".join(said)) for secret, said in boards)
+    assert len(shown) == 4
+    assert {secret for secret, said in shown if not said} <= set(split.train)
+
+
 def test_no_prompt_holds_its_secret(whole) -> None:
     _, context = whole
-    rows = rows_of(context, context.split.val, "val")
+    rows = rows_of(context, [InitialState(secret) for secret in context.split.val], "val")
     prompt = json.dumps(rows[0]["prompt"])
     assert all(row["prompt"] == rows[0]["prompt"] for row in rows)
     assert sum(row["secret"] in prompt for row in rows) <= 2  # words of the wording itself, the same for every secret

@@ -18,7 +18,7 @@ from verl_cluster import train
 
 from wordle_rl.env import WordleEnv
 from wordle_rl.runs import read_jsonl
-from wordle_rl.trainers.verl.tool import ToolCodec, ToolPrompter
+from wordle_rl.trainers.verl.play import ToolCodec, ToolPrompter
 from wordle_rl.words import load_words
 
 pytestmark = pytest.mark.slow
@@ -99,13 +99,6 @@ def test_calls_are_guesses_that_are_marked_and_rewarded(trained) -> None:
     assert len(played) >= 4
     assert all(len(turn["guess"]) == len(turn["marks"]) == 5 for turn in played)
     assert any(turn["reward"] > 0 for turn in played)
-
-
-def test_every_validation_secret_is_played_by_calls_in_one_batch(trained) -> None:
-    secrets = set(json.loads((trained / "manifest.json").read_text())["split"]["val"])
-    for step in (0, STEPS):
-        rows = [r for r in read_jsonl(trained / "games.jsonl") if (r["stage"], r["step"]) == ("validation", step)]
-        assert {row["secret"] for row in rows} == secrets
 
 
 def test_the_model_learns_from_calls_and_keeps_its_template(trained) -> None:

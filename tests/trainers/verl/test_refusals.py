@@ -16,7 +16,6 @@ REFUSED = [
     ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
     ({("rl", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "rl.outside_rate"),
     ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
-    ({("rl", "starts", "file"): Path("boards.jsonl")}, {}, "rl.starts.file"),
     ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),
     ({("grpo", "probe_every_steps"): 5}, {}, "grpo.probe_every_steps"),
     ({("grpo", "max_refills"): 2}, {}, "grpo.max_refills"),

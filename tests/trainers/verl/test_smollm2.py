@@ -18,7 +18,7 @@ from wordle_rl.rollout import InitialState
 from wordle_rl.trainers.verl.agent_loop import WordleAgentLoop
 from wordle_rl.trainers.verl.play import run_games
 
-ROW = {"split": "val", "global_steps": 5, "index": 0, "uid": "x"}
+ROW = {"split": "val", "global_steps": 5, "index": 0, "uid": "x", "prefix_guesses": ""}
 
 
 @pytest.mark.parametrize("style", ["spelled", "english"])

@@ -14,7 +14,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import ChatTemplateError, training_template
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Guess, Prompter, Thinking
-from wordle_rl.trainers.verl.tool import GUESS_TOOL, ToolCodec, ToolPrompter
+from wordle_rl.trainers.verl.play import GUESS_TOOL, ToolCodec, ToolPrompter
 from wordle_rl.words import load_words
 
 TEMPLATES = Path(sys.prefix) / "templates"

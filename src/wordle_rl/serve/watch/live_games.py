@@ -1,14 +1,17 @@
-"""Players to watch, and a player's game as events, one per turn, while it is played.
+"""Games in play: those of players to watch, as events, one per turn; and games by hand.
 
 A page names a player by its id in a list, never by a path. Before the last event, events depend only on the board so
 far and the player: marks, candidates left, information, probabilities. So two secrets with the same marks give the
-same events.
+same events. The secret of a game by hand stays on the server until the game is over.
 """
 
 from __future__ import annotations
 
+import random
+import secrets
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -16,13 +19,15 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, SamplingSettings
+from wordle_rl.config import ALGORITHM_NAMES, LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.config.context import GameContext
-from wordle_rl.evaluate.players import make_player, open_model, reply_bound, words_of
+from wordle_rl.env import WordleEnv
+from wordle_rl.evaluate.players import OpenModel, make_player, open_model, reply_bound, words_of
+from wordle_rl.game import Dictionary, Rules
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.directory import is_model, weights_mark
 from wordle_rl.policy.scripted import PLAYER_NAMES
-from wordle_rl.prompt import Guess
+from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import ActiveGame, InitialState, advance, open_game
 from wordle_rl.runs import trained_model
 from wordle_rl.serve.watch.review import Reviewer
@@ -84,12 +89,12 @@ class Players:
             return self._without_weights(name, temperature, seed)
         directory = Path(name)
         with self._lock:
-            opened = self._opened(directory, weights_mark(trained_model(directory) or directory))
+            opened, probabilities, lock = self._opened(directory, weights_mark(trained_model(directory) or directory))
         from wordle_rl.policy.transformers import TransformersSampler
 
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
-        sampler = TransformersSampler(opened.probabilities.model, opened.probabilities.codec, sampling, seed)
-        return Seat(identity, sampler, opened.context, opened.lock, opened.probabilities)
+        sampler = TransformersSampler(opened.model, opened.codec, sampling, seed)
+        return Seat(identity, sampler, opened.context, lock, probabilities)
 
     def solver_of(self, source: str) -> Solver:
         """Return the solver of a word list; each list has only one."""
@@ -117,19 +122,12 @@ class Players:
         return Seat(player.label, player.sampler, replace(context, prompter=player.prompter))
 
 
-@dataclass(frozen=True)
-class _OpenModel:
-    context: GameContext
-    probabilities: GuessProbabilities
-    lock: AbstractContextManager[object] = field(default_factory=threading.Lock)
-
-
-def _load(directory: Path, _mark: str) -> _OpenModel:
+def _load(directory: Path, _mark: str) -> tuple[OpenModel, GuessProbabilities, threading.Lock]:
     opened = open_model(directory)
     from wordle_rl.policy.word_search import GuessProbabilities
 
     found = GuessProbabilities(opened.model, opened.codec, opened.context.prompter.guess_tags)
-    return _OpenModel(opened.context, found)
+    return opened, found, threading.Lock()
 
 
 Json = dict[str, Any]
@@ -205,4 +203,63 @@ def _described(game: ActiveGame, reviewer: Reviewer) -> Json:
         "bits": review.bits,
         "best": review.best,
         "best_bits": review.best_bits,
+    }
+
+
+MAX_GAMES = 1000
+"""Most games by hand to keep; the least recently played one is dropped."""
+_MAX_REFUSALS = 1000
+
+
+class HandGames:
+    """Games by hand with the word list of the reviewer's solver; `answers` can be secrets."""
+
+    def __init__(self, reviewer: Reviewer, answers: tuple[str, ...], max_turns: int) -> None:
+        self._reviewer, self._words = reviewer, reviewer.solver.words
+        self._answers, self._max_turns = answers, max_turns
+        self._games: OrderedDict[str, WordleEnv] = OrderedDict()  # least recently played first
+
+    def open(self, dictionary: Dictionary, hard_mode: bool, seed: int | None = None) -> Json:
+        """Begin a game and return its id and board. The same seed draws the same secret; None: a random one.
+
+        An unlisted word is refused without cost under `app`, and costs the turn under `strict`.
+        """
+        drawn = secrets.randbelow(LARGEST_SEED) if seed is None else seed
+        secret = random.Random(drawn).choice(self._answers)
+        rules = Rules(self._max_turns, dictionary, hard_mode, max_refusals=_MAX_REFUSALS)
+        prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, self._words.word_length, rules)
+        identity = secrets.token_urlsafe(16)
+        self._games[identity] = env = WordleEnv(secret, self._words, prompter)
+        while len(self._games) > MAX_GAMES:
+            self._games.popitem(last=False)
+        return {"id": identity, "candidates": len(self._words.answers), **_board(env)}
+
+    def guess(self, identity: str, word: str) -> Json | None:
+        """Play a word and return its outcome and the board, with the last turn the secret; None without such a game."""
+        env = self._games.pop(identity, None)
+        if env is None:
+            return None
+        env.step(env.prompter.reply(word.strip().lower()))
+        turn = env.turns[-1]
+        answer = {
+            "guess": turn.guess,
+            "marks": turn.marks,
+            "outcome": turn.outcome.value,
+            "costs_turn": turn.costs_turn,
+            "left": self._reviewer.count(env.turns),
+            **_board(env),
+        }
+        if env.stop_reason is None:
+            self._games[identity] = env
+            return answer
+        return {**answer, "won": env.transcript().won, "secret": env.transcript().secret}
+
+
+def _board(env: WordleEnv) -> Json:
+    rules = env.prompter.rules
+    return {
+        "max_turns": rules.max_turns,
+        "word_length": env.prompter.word_length,
+        "turns_left": env.observation.turns_left,
+        "over": env.stop_reason is not None,
     }

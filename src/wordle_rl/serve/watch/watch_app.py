@@ -38,8 +38,7 @@ from wordle_rl.game import Dictionary
 from wordle_rl.report import read_run
 from wordle_rl.report.page import render as render_report
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.watch.hand_play import HandGames
-from wordle_rl.serve.watch.live_games import Players, live_events
+from wordle_rl.serve.watch.live_games import HandGames, Players, live_events
 from wordle_rl.serve.watch.review import Reviewer, parse_board
 from wordle_rl.serve.watch.run_files import find_runs, games_of, mark_of, sources_of, summary_of, words_source
 from wordle_rl.serve.watch.watch_page import render_page

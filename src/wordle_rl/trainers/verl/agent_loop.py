@@ -59,7 +59,8 @@ class WordleAgentLoop(AgentLoopBase):
         games, secret = self._games, str(row["secret"])
         is_training = row["split"] == "train"
         step, index = int(row["global_steps"]), int(row["index"])
-        start = games.start(secret, step, index) if is_training else InitialState(secret)
+        board = tuple(str(row["prefix_guesses"]).split())
+        start = InitialState(secret, board) if board or not is_training else games.start(secret, step, index)
         seconds, facts = 0.0, dict[str, Any]()
         params = {
             **sampling_params,

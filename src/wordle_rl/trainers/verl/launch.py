@@ -15,13 +15,21 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline import finish_model
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.loading import load_model, save_model
-from wordle_rl.preflight.before_run import is_trained
 from wordle_rl.prompt import Style
-from wordle_rl.runs import Run, RunError
-from wordle_rl.runs.lineage import leak_warning, lesson_of, trained_further
+from wordle_rl.rollout import InitialState
+from wordle_rl.runs import BOARDS_FILE, VALIDATION_SECRETS_FILE, Run, RunError, write_jsonl
+from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
+from wordle_rl.train.starts_file import StartBoards, ValidationFile, read_start_boards
 from wordle_rl.trainers.verl.play import RunGames
-from wordle_rl.trainers.verl.settings import VerlSettings
-from wordle_rl.trainers.verl.translate import AGENT, TOOL_AGENT, agent_file, checkpoints, data_file, translated
+from wordle_rl.trainers.verl.settings import (
+    AGENT,
+    TOOL_AGENT,
+    VerlSettings,
+    agent_file,
+    checkpoints,
+    data_file,
+    translated,
+)
 
 
 def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: bool = False) -> None:
@@ -30,11 +38,13 @@ def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: b
     With `show`, print verl's settings and write nothing.
     """
     run = directory.resolve()
-    context = GameContext.of(config)
+    validation = ValidationFile.of(config, run)
+    context, boards = validation.context, given_boards(config, validation.context, run)
     start = _start(config, run)
     games = RunGames.of(config, start, tool=cluster.tool)
     doubt = leak_warning(Path(start), context.split)
-    for note in (f"model.path {doubt}" if doubt else "", _check_lengths(games, cluster)):
+    read = [f"{what}{file.counted()}" for what, file in (("", boards), ("validation: ", validation.found)) if file]
+    for note in (f"model.path {doubt}" if doubt else "", _check_lengths(games, cluster), *read):
         if note:
             console.messages.print(f"note: {note}", highlight=False, soft_wrap=True)
     overrides = translated(config, cluster, run, start)
@@ -45,7 +55,11 @@ def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: b
     from wordle_rl.trainers.verl.trainer import compose, train
 
     Run.create(run, config, context.split)
-    write_data(config, context, run, TOOL_AGENT if cluster.tool else AGENT)
+    # Copies of the files, as `wordle-rl run` keeps them: a training that is resumed reads these.
+    for name, file in ((BOARDS_FILE, boards), (VALIDATION_SECRETS_FILE, validation.found)):
+        if file is not None and not (run / name).is_file():
+            write_jsonl(run / name, file.rows())
+    write_data(config, context, run, boards, validation.secrets, TOOL_AGENT if cluster.tool else AGENT)
     write_agent_file(run)
     train(compose(overrides))
     _take_model(run, games, start)
@@ -83,32 +97,71 @@ def _check_lengths(games: RunGames, cluster: VerlSettings) -> str:
     )
 
 
-def write_data(config: RunConfig, context: GameContext, run: Path, agent: str = AGENT) -> None:
-    """Write the training secrets, in an order of the seed, and the validation secrets as parquet in verl's columns."""
+def given_boards(config: RunConfig, context: GameContext, run: Path) -> StartBoards | None:
+    """Read the rows of `rl.starts.file`, or the copy that the run has kept; None if it is not set."""
+    path, kept = config.rl.starts.file, run / BOARDS_FILE
+    if path is None:
+        return None
+    found = read_start_boards(
+        kept if kept.is_file() else path,
+        context.words,
+        context.split,
+        config.game.rules,
+        outside=False,
+        opening=context.prompter.opening(),
+    )
+    return found.limited(config.rl.max_secrets)
+
+
+def write_data(
+    config: RunConfig,
+    context: GameContext,
+    run: Path,
+    boards: StartBoards | None = None,
+    validation: Sequence[str] | None = None,
+    agent: str = AGENT,
+) -> None:
+    """Write what is trained on and what is validated as parquet in verl's columns.
+
+    Args:
+        boards: Secrets to train on, or boards, to which as many training secrets are added. None: the training secrets.
+        validation: Secrets to validate. None: those of the split.
+    """
     from datasets import Dataset
 
-    train = list(context.split.train[: config.rl.max_secrets or None])
-    random.Random(config.seed).shuffle(train)
-    for split, secrets in (("train", train), ("val", context.split.val)):
+    rng, secrets = random.Random(config.seed), list(context.split.train[: config.rl.max_secrets or None])
+    if boards is not None and boards.names_secrets:
+        secrets = list(boards.secrets)
+    elif boards is not None:
+        secrets = [rng.choice(secrets) for _ in boards.starts]
+    train = [InitialState(secret) for secret in secrets]
+    if boards is not None and not boards.names_secrets:
+        train += boards.starts
+    rng.shuffle(train)
+    shown = [InitialState(secret) for secret in (context.split.val if validation is None else validation)]
+    for split, starts in (("train", train), ("val", shown)):
         path = data_file(run, split)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Dataset.from_list(rows_of(context, secrets, split, agent)).to_parquet(path)
+        Dataset.from_list(rows_of(context, starts, split, agent)).to_parquet(path)
 
 
-def rows_of(context: GameContext, secrets: Sequence[str], split: str, agent: str = AGENT) -> list[dict[str, Any]]:
-    """Return a row per secret: the opening prompt, which verl measures, and the secret, which only the loop reads."""
+def rows_of(
+    context: GameContext, starts: Sequence[InitialState], split: str, agent: str = AGENT
+) -> list[dict[str, Any]]:
+    """Return a row per game: the opening prompt, which verl measures, secret and board, which only the loop reads."""
     prompt = [dict(message) for message in context.prompter.opening()]
     return [
         {
             "data_source": f"wordle_{split}",
             "agent_name": agent,
             "prompt": prompt,
-            "secret": secret,
+            "secret": start.secret,
+            "prefix_guesses": " ".join(start.prefix_guesses),
             "split": split,
-            "reward_model": {"style": "rule", "ground_truth": secret},
+            "reward_model": {"style": "rule", "ground_truth": start.secret},
             "extra_info": {"index": index, "split": split},
         }
-        for index, secret in enumerate(secrets)
+        for index, start in enumerate(starts)
     ]
 
 

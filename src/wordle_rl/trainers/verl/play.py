@@ -1,24 +1,33 @@
-"""Games as verl's workers play them: made once a process from the run's config, asked of a server turn by turn."""
+"""Games as verl's workers play them: made once a process from the run's config, asked of a server turn by turn.
+
+With a tool, guesses are calls in the form of Hermes and Qwen: a call of `guess` is read where tags would be, and what
+the environment sends back after one is a tool message.
+"""
 
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, cast
 
-from transformers import AutoTokenizer
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import ChatTemplateError, render
 from wordle_rl.config import GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.policy.loading import load_codec
+from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter
 from wordle_rl.reward import RewardBreakdown, Rubric
 from wordle_rl.rollout import InitialState, SampleTokens, Trajectory, open_game, play_tokens
+from wordle_rl.runs import parse_json
 from wordle_rl.train.starts import PrefixGuesses
-from wordle_rl.trainers.verl.tool import ToolCodec, ToolPrompter
 
 
 @dataclass(frozen=True)
@@ -74,3 +83,89 @@ class RunGames:
 def run_games(run_directory: Path, model: str, *, tool: bool = False) -> RunGames:
     """Return the games of a run directory, made once for a process."""
     return RunGames.of(stored_config(run_directory / "config.json"), model, tool=tool)
+
+
+# --- guesses by tool calls: rules, feedback and rewards stay as they are ---
+
+GUESS_TOOL: dict[str, Any] = {
+    "type": "function",
+    "function": {
+        "name": "guess",
+        "description": "Guess a word.",
+        "parameters": {
+            "type": "object",
+            "properties": {"word": {"type": "string", "description": "The word, in small letters."}},
+            "required": ["word"],
+        },
+    },
+}
+"""The tool as chat templates take it."""
+
+_CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+_TAG = re.compile(r"</?guess>")
+_MARK = "\N{SECTION SIGN}feedback\N{SECTION SIGN}"
+
+
+@dataclass(frozen=True)
+class ToolPrompter(Prompter):
+    """Wording of a game in which guesses are tool calls."""
+
+    @property
+    def guess_tags(self) -> tuple[str, str]:
+        """Text before and after the word of a call."""
+        return '<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'
+
+    def parse(self, reply: str) -> Guess | ParseFailure:
+        """Read a reply: thinking as the settings have it, and exactly one call of the tool.
+
+        Examples:
+            >>> ToolPrompter().parse('<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>')
+            Guess(word='crane', thinking='', leniently=False)
+            >>> ToolPrompter().parse("<guess>crane</guess>").reason.value
+            'no_guess'
+        """
+        if _TAG.search(reply):
+            return ParseFailure(FailureReason.NO_GUESS, has_tags=True)
+        return super().parse(_CALL.sub(_in_tags, reply))
+
+    def feedback(self, turns: Sequence[Turn]) -> Message:
+        """Return the message that answers the last of `turns`: a tool message, unless there was no call to answer."""
+        message = super().feedback(turns)
+        role = "user" if turns[-1].outcome is Outcome.MALFORMED else "tool"
+        return Message(role=role, content=message["content"])
+
+
+def _in_tags(call: re.Match[str]) -> str:
+    try:
+        called = parse_json(call[1])
+    except ValueError:
+        return call[0]
+    match called:
+        case {"name": "guess", "arguments": {"word": str(word)}} if "<" not in word and len(called["arguments"]) == 1:
+            return f"<guess>{word}</guess>"
+    return call[0]
+
+
+class ToolCodec(ChatCodec):
+    """Encodes conversations with tool messages; the opening prompt describes the tool."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, template_kwargs: Mapping[str, Any] | None = None) -> None:
+        super().__init__(tokenizer, {**(template_kwargs or {}), "tools": [GUESS_TOOL]})
+        call = {"type": "function", "function": {"name": "guess", "arguments": {"word": "crane"}}}
+        dialogue = [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "content": _MARK},
+        ]
+        # How the template wraps a tool message is read off a rendering in which a mark stands for it.
+        rendered = render(tokenizer, self._template, cast("list[Message]", dialogue), self._template_kwargs)
+        if rendered.count(_MARK) != 1 or "<tool_call>" not in rendered.split(_MARK)[0].rsplit("crane", 1)[0][-80:]:
+            raise ChatTemplateError("the chat template has no tool calls in tags of <tool_call>; play without --tool")
+        before, self._tool_tail = rendered.split(_MARK)
+        self._tool_head = before.rsplit(self.frame.turn_end, 1)[1]
+
+    def bridge_ids(self, feedback: Message) -> list[int]:
+        """Return the ids between the end of one completion and the start of the next."""
+        if feedback["role"] != "tool":
+            return super().bridge_ids(feedback)
+        return list(self._cached(self._tool_head + feedback["content"].strip() + self._tool_tail))

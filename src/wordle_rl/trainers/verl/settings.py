@@ -1,14 +1,21 @@
-"""Settings of verl that a run's config has no place for, and settings of a run that verl does not follow."""
+"""Settings of verl that a run's config has no place for, what verl does not follow, and a config in verl's words.
+
+Verl's words are Hydra overrides over verl's own defaults. Nothing here needs verl.
+"""
 
 from __future__ import annotations
 
-from typing import Literal
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import Field
 
-from wordle_rl.config import ConfigError, RunConfig, Section
-from wordle_rl.config.rl import CREDIT_NAMES
+from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, Section
+from wordle_rl.config.rl import CREDIT_NAMES, IMPORTANCE_CAP
 from wordle_rl.prompt import Shape
+from wordle_rl.runs.trackers import Tracking
 
 
 class VerlSettings(Section):
@@ -65,7 +72,6 @@ def _not_followed(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
         "grpo.guesses: games are played to their end; set it to 0": grpo.guesses > 0,
         "rl.outside_rate: secrets are answers; set it to 0": bool(rl.outside_rate),
         "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
-        "rl.starts.file: initial states are random; leave it out": rl.starts.file is not None,
         "grpo.prioritized_fraction: secrets take turns; leave it out": (
             not grpo.is_default("prioritized_fraction") and grpo.prioritized_fraction > 0
         ),
@@ -127,3 +133,225 @@ def _check_sizes(config: RunConfig, verl: VerlSettings) -> None:
             f"--max-response-tokens {verl.max_response_tokens} must exceed max_completion_tokens "
             f"{config.max_completion_tokens}, since a game has several turns"
         )
+
+
+AGENT, TOOL_AGENT = "wordle", "wordle_tool"
+"""Names of the agent loops: replies in tags, and guesses by tool calls."""
+
+CREDIT = {"turn": "wordle_turn", "guess": "wordle_guess", "game": "grpo"}
+"""grpo.credit -> verl's estimator; the first two are those of `advantages`."""
+
+_AGGREGATION = {"dapo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
+"""grpo.loss_type -> verl's way to sum up a loss."""
+
+Tree = dict[str, Any]
+
+
+def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str) -> list[str]:
+    """Return all overrides of a run that `check_settings` accepts; those of `verl.overrides` come last.
+
+    `model` is the directory or name of the model to start from. With `++`, Hydra also adds keys that verl leaves out.
+    """
+    training = config.training
+    assert isinstance(training, GRPOTraining)
+    tree: Tree = {
+        "wordle": {"run_directory": str(run)},  # read by our trainer
+        "data": _data(config, training, verl, run),
+        "algorithm": _algorithm(training, verl),
+        "actor_rollout_ref": {
+            "model": _model(config, training, model),
+            "actor": _actor(config, training, verl),
+            "ref": {
+                "log_prob_micro_batch_size_per_gpu": _micro_batch(training, verl),
+                "fsdp_config": {"param_offload": verl.offload, **_engine(config, training)},
+            },
+            "rollout": _rollout(config, training, verl, run),
+        },
+        "reward": {"num_workers": 1},  # rewards are made where games are played, so nothing waits for these
+        "trainer": _trainer(config, training, verl, run),
+    }
+    if verl.nodes > 1:
+        # Ray runs on several machines already: it is joined, not started.
+        tree["ray_kwargs.ray_init.address"] = "auto"
+        tree["actor_rollout_ref.nccl_timeout"] = 1800
+    else:
+        # Ray reserves a core for each unit, and one machine has fewer cores than verl's eight units suppose.
+        units = 4 if verl.gpus_per_node > 1 else 1
+        tree["transfer_queue.backend.SimpleStorage.num_data_storage_units"] = units
+    if verl.estimator == "ppo":
+        tree["critic"] = _critic(config, training, verl, model)
+    return [*(f"++{key}={_written(value)}" for key, value in _leaves(tree)), *verl.overrides]
+
+
+def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+    return {
+        "train_files": str(data_file(run, "train")),
+        "val_files": str(data_file(run, "val")),
+        "train_batch_size": training.groups_per_step,
+        "val_batch_size": 256,  # secrets at once; every secret is played either way
+        "max_prompt_length": verl.max_prompt_tokens,
+        "max_response_length": verl.max_response_tokens,
+        "filter_overlong_prompts": True,
+        "truncation": "error",
+        "return_raw_chat": True,
+        "shuffle": True,
+        "seed": config.seed,
+        "apply_chat_template_kwargs": dict(config.model.template_kwargs),
+    }
+
+
+def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
+    return {
+        "adv_estimator": "gae" if verl.estimator == "ppo" else CREDIT[training.credit],
+        "norm_adv_by_std_in_grpo": training.scale_advantages,
+        "use_kl_in_reward": False,
+        # A server never computes quite alike, so ratios are bounded; --overrides may bound them otherwise.
+        "rollout_correction": {"rollout_is": "token", "rollout_is_threshold": IMPORTANCE_CAP},
+    }
+
+
+def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
+    attention = config.model.attn_implementation
+    return {
+        "path": model,
+        "enable_gradient_checkpointing": training.gradient_checkpointing,
+        **({"override_config": {"attn_implementation": attention}} if attention else {}),
+    }
+
+
+def _actor(config: RunConfig, training: GRPOTraining, verl: VerlSettings) -> Tree:
+    most_tokens = training.sampling.max_completion_tokens * config.game.rules.max_replies  # that a row may train on
+    return {
+        "ppo_mini_batch_size": verl.mini_batch_size or training.groups_per_step,
+        "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "clip_ratio_low": training.epsilon,
+        "clip_ratio_high": training.epsilon_high,
+        "loss_agg_mode": _AGGREGATION[training.loss_type],
+        "loss_scale_factor": most_tokens if training.loss_type == "dr_grpo" else None,
+        "use_kl_loss": training.beta > 0,
+        "kl_loss_coef": training.beta,
+        "kl_loss_type": "low_var_kl",
+        "entropy_coeff": 0,
+        "data_loader_seed": config.seed,
+        "optim": _optimizer(training),
+        "grad_clip": training.optimizer.max_grad_norm,
+        "checkpoint": {"save_contents": ["model", "optimizer", "extra", "hf_model"]},
+        "fsdp_config": {
+            "param_offload": verl.offload,
+            "optimizer_offload": verl.offload,
+            "fsdp_size": verl.gpus_per_node if verl.nodes > 1 else -1,
+            **_engine(config, training),
+        },
+    }
+
+
+def _optimizer(training: GRPOTraining) -> Tree:
+    optimizer = training.optimizer
+    return {
+        "lr": optimizer.learning_rate,
+        "weight_decay": 0.0,
+        "clip_grad": optimizer.max_grad_norm,
+        "lr_scheduler_type": optimizer.schedule,
+        "lr_warmup_steps": round(optimizer.warmup) if optimizer.warmup >= 1 else -1,
+        "lr_warmup_steps_ratio": optimizer.warmup if optimizer.warmup < 1 else 0.0,
+    }
+
+
+def _engine(config: RunConfig, training: GRPOTraining) -> Tree:
+    computed = {"fp32": "fp32", "bf16": "bf16", "auto": "bf16"}[training.precision]
+    held = {"float32": "fp32", "bfloat16": "bf16", "auto": "bf16"}[config.model.dtype]
+    precision = {"param_dtype": computed, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
+    return {"model_dtype": held, "mixed_precision": precision, "seed": config.seed}
+
+
+def _critic(config: RunConfig, training: GRPOTraining, verl: VerlSettings, model: str) -> Tree:
+    return {
+        "model": _model(config, training, model),
+        "optim": {**_optimizer(training), "lr": verl.critic_learning_rate},
+        "grad_clip": training.optimizer.max_grad_norm,
+        "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "fsdp": {"param_offload": verl.offload, "optimizer_offload": verl.offload, **_engine(config, training)},
+    }
+
+
+def _rollout(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+    return {
+        "name": verl.rollout,
+        "n": training.group_size,
+        "temperature": training.sampling.temperature,
+        "top_p": 1.0,
+        "seed": config.seed,
+        "tensor_model_parallel_size": verl.tensor_parallel,
+        "gpu_memory_utilization": verl.memory_fraction,
+        "log_prob_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "calculate_log_probs": True,
+        "val_kwargs": {"temperature": 0, "do_sample": False, "n": 1},
+        "agent": {
+            "default_agent_loop": TOOL_AGENT if verl.tool else AGENT,
+            "agent_loop_config_path": str(agent_file(run)),
+        },
+    }
+
+
+def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+    named = Tracking.named(run, config.report_project, None)
+    return {
+        "nnodes": verl.nodes,
+        "n_gpus_per_node": verl.gpus_per_node,
+        "total_training_steps": None if verl.epochs else training.steps,
+        "total_epochs": verl.epochs or training.steps,
+        "save_freq": training.save_steps or 1_000_000_000,  # more steps than any training has: the last one alone
+        "test_freq": verl.validate_every_steps or -1,
+        "val_before_train": verl.validate_every_steps > 0,
+        "logger": ["console", *config.trackers],
+        "log_val_generations": 8 if config.trackers else 0,  # validation games on the dashboards of trackers
+        "project_name": named.project or "wordle-rl",
+        "experiment_name": named.run,
+        "default_local_dir": str(checkpoints(run)),
+        "validation_data_dir": str(run / "verl" / "validation"),
+        "resume_mode": "auto",
+    }
+
+
+def _micro_batch(training: GRPOTraining, verl: VerlSettings) -> int:
+    # Games per pass of a GPU.
+    groups = verl.mini_batch_size or training.groups_per_step
+    return training.micro_batch_size or groups * training.group_size // (verl.nodes * verl.gpus_per_node)
+
+
+def data_file(run: Path, split: str) -> Path:
+    """Return the parquet file of the `train` or `val` secrets of a run."""
+    return run / "verl" / f"{split}.parquet"
+
+
+def checkpoints(run: Path) -> Path:
+    """Return the directory of verl's checkpoints of a run."""
+    return run / "verl" / "checkpoints"
+
+
+def agent_file(run: Path) -> Path:
+    """Return the file that names our agent loops to verl."""
+    return run / "verl" / "agent_loops.json"
+
+
+def _leaves(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    # The free entries of two mappings are one value, since verl's config does not know their names.
+    for name, value in tree.items():
+        if isinstance(value, dict) and name not in ("apply_chat_template_kwargs", "mixed_precision"):
+            yield from _leaves(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def _written(value: Any) -> str:
+    """A value as Hydra reads it.
+
+    Examples:
+        >>> _written(None), _written(True), _written("a b"), _written({"x": ["y", 1]})
+        ('null', 'true', '"a b"', '{x:["y",1]}')
+    """
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{_written(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_written, value)) + "]"
+    return json.dumps(value)

@@ -6,16 +6,14 @@ import pytest
 
 pytest.importorskip("verl")
 
-
 from omegaconf import OmegaConf
 from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl_games import verl_run
 
-from wordle_rl.config import RunConfig, load_config
-from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
+from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.trainers.verl.settings import VerlSettings, check_settings, translated
 from wordle_rl.trainers.verl.trainer import compose
-from wordle_rl.trainers.verl.translate import translated
 
 ROOT = Path(__file__).parents[3]
 RECIPE = ROOT / "src" / "wordle_rl" / "config" / "presets" / "qwen2.5-0.5b.toml"
@@ -50,13 +48,17 @@ ARRIVES = [
     ({"grpo": {"beta": 0.0}}, {}, {"actor_rollout_ref.actor.use_kl_loss": False}),
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"loss_type": "grpo"}}, {}, {"actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-mean"}),
-    ({"grpo": {"max_importance_ratio": 0.0}}, {}, {"algorithm.rollout_correction.rollout_is": None}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
     ({"rl": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     (
         {"report_to": ["wandb"], "report_project": "gsm8k/first"},
         {},
-        {"trainer.project_name": "gsm8k", "trainer.experiment_name": "first", "trainer.logger": ["console", "wandb"]},
+        {
+            "trainer.project_name": "gsm8k",
+            "trainer.experiment_name": "first",
+            "trainer.logger": ["console", "wandb"],
+            "trainer.log_val_generations": 8,
+        },
     ),
     ({"seed": 5}, {}, {"data.seed": 5, "actor_rollout_ref.rollout.seed": 5}),
     (
@@ -106,3 +108,48 @@ def test_several_machines_join_ray_and_shard_within_each() -> None:
     assert OmegaConf.select(one, "ray_kwargs.ray_init.address") is None
     assert many.ray_kwargs.ray_init.address == "auto"
     assert (many.trainer.nnodes, many.actor_rollout_ref.actor.fsdp_config.fsdp_size) == (4, 8)
+
+
+# --- refusals: what verl would not follow is told in one line, with its fix, before anything is loaded ---
+
+
+REFUSED = [
+    ({("algorithm",): "dpo"}, {}, "algorithm"),
+    ({("grpo", "steps"): 0, ("sft", "epochs"): 1.0}, {}, "algorithm"),
+    ({("game", "shape"): "state"}, {}, "game.shape"),
+    ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
+    ({("rl", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "rl.outside_rate"),
+    ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
+    ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),
+    ({("grpo", "probe_every_steps"): 5}, {}, "grpo.probe_every_steps"),
+    ({("grpo", "max_refills"): 2}, {}, "grpo.max_refills"),
+    ({("rl", "reward", "preset"): "shaped_curriculum"}, {}, "rl.reward"),
+    ({("max_batch_size",): 64}, {}, "max_batch_size"),
+    ({}, {"estimator": "ppo"}, "grpo.credit"),
+    ({("grpo", "credit"): "wordle_rl.train.advantages:turn_advantages"}, {}, "grpo.credit"),
+    ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
+    ({("grpo", "validate_every_steps"): 5}, {}, "--validate-every-steps"),
+    ({("grpo", "engine"): "vllm"}, {}, "grpo.engine"),
+    ({("rl", "optimizer", "muon_learning_rate"): 0.02}, {}, "rl.optimizer.muon_learning_rate"),
+    ({("rl", "optimizer", "schedule"): "linear"}, {}, "rl.optimizer.schedule"),
+    ({("model", "lora", "rank"): 8}, {}, "model.lora"),
+    ({("model", "chat_template"): "lines"}, {}, "model.chat_template"),
+    ({}, {"mini_batch_size": 100}, "--mini-batch-size 100"),
+    ({("model", "micro_batch_size"): 4096}, {"gpus_per_node": 8, "mini_batch_size": 8}, "model.micro_batch_size"),
+    ({}, {"gpus_per_node": 4, "tensor_parallel": 3}, "--tensor-parallel 3"),
+    ({}, {"gpus_per_node": 3}, "3 GPUs"),
+    ({}, {"max_response_tokens": 512}, "--max-response-tokens 512"),
+]
+
+
+@pytest.mark.parametrize(("options", "verl", "named"), REFUSED)
+def test_what_verl_does_not_follow_is_refused_in_one_line(options, verl, named) -> None:
+    config = load_config(RECIPE, options)
+    with pytest.raises(ConfigError, match=named) as refused:
+        check_settings(config, VerlSettings(**verl))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("verl", [{}, {"gpus_per_node": 8, "mini_batch_size": 8}, {"nodes": 4, "gpus_per_node": 8}])
+def test_the_recipe_is_accepted(verl) -> None:
+    check_settings(load_config(RECIPE), VerlSettings(**verl))

@@ -1,0 +1,374 @@
+"""Laws of every algorithm: what a training leaves, and that one that was stopped or killed resumes to the same bits."""
+
+import itertools
+import json
+import math
+import signal
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, GRPO, SFT, Settings, train_by
+from contexts import context_for
+from grpo_by_hand import Player
+from grpo_training import Training
+from lora_training import LORA, save_base
+from round_training import playing
+from scripted import say
+from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits, small_model, weights_of
+
+from wordle_rl.config import ModelSettings, RoundTraining, SFTTraining
+from wordle_rl.policy.loading import load_model
+from wordle_rl.report.curves import stage_curves
+from wordle_rl.runs import RunError, read_object
+from wordle_rl.solver import Solver
+from wordle_rl.train import loop
+from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.train.starts import GameSetup
+
+UNLIKE = ("seconds", "step_time", "resident_memory_gib", "kl_to_start")
+"""Numbers that may differ: times, and the distance from a start that is another one here."""
+OF_STEPS = ("loss", "mean_token_accuracy", "rewards/", "learning_rate", "grad_norm", "num_tokens")
+"""Numbers of a round's line that are means of the steps since the resume."""
+TWO_ROUNDS = {"rounds": 2, "groups_per_round": 4}
+AHEAD = {"batches_ahead": 1, "engine": "http://localhost:1"}
+
+
+def of(settings: Settings, **changes: object) -> Settings:
+    return settings.model_copy(update=changes)
+
+
+CASES: dict[str, tuple[Settings, int | str]] = {
+    "sft, in an epoch of four steps": (SFT, 3),
+    "sft, at its end": (SFT, 4),
+    "sft, muon": (of(SFT, optimizer=fast("muon")), 6),
+    "sft, adapters": (SFT, 6),
+    "sft, dropout": (SFT, 6),
+    "sft, validated": (of(SFT, validations_per_epoch=2), 4),
+    "sft, a model per epoch": (of(SFT, save_each_epoch=True, micro_batch_size=8), 4),
+    "grpo": (GRPO, 2),
+    "grpo, refills": (of(GRPO, max_refills=2), 2),
+    "grpo, probes": (of(GRPO, micro_batch_size=2, probe_every_steps=2, prioritized_fraction=1.0), 2),
+    "grpo, a penalty to the start": (of(GRPO, beta=0.5), 2),
+    "grpo, adapters and a penalty": (of(GRPO, beta=0.5), 2),
+    "grpo, games ahead": (of(GRPO, **AHEAD), 2),
+    "expert_iteration": (of(EXPERT_ITERATION, **TWO_ROUNDS), "win_rate"),
+    "dpo": (of(DPO, **TWO_ROUNDS), "win_rate"),
+    "dpo, adapters": (of(DPO, **TWO_ROUNDS), "round 2: step 1"),
+    "distill": (of(DISTILL, **TWO_ROUNDS), "round 2: playing"),
+    "distill, distributions": (of(DISTILL, **TWO_ROUNDS, targets="distribution"), "round 2: step 1"),
+}
+"""Settings, and the step or the note of the progress at which Ctrl-C is pressed."""
+
+
+class Scene:
+    """Trains a case in a directory of its own; unbroken trainings are kept."""
+
+    def __init__(self, examples, tokenizer, codec, words, directory: Path) -> None:
+        self.examples, self.tokenizer, self.codec, self.words = examples[:60], tokenizer, codec, words
+        self.directory = directory
+        self.whole: dict[str, dict] = {}
+        self.told: dict[str, list[tuple[int, int, str]]] = {}
+        """Progress of the unbroken trainings."""
+
+    def __call__(self, case: str, name: str, seed: int = 0, prepare=None, **options) -> dict:
+        """The weights it ends with, from a model of this seed, to which `prepare` did something."""
+        settings, _ = CASES[case]
+        model = self.adapted(seed) if "adapters" in case else small_model(self.tokenizer, seed)
+        # Few secrets, so that by `says` some games are won.
+        setup = GameSetup(context_for(self.words, compact(max_turns=3), Solver(self.words)), self.words.answers[:9])
+        if "dropout" in case:
+            model.config.attention_dropout = model.model.layers[0].self_attn.attention_dropout = 0.3
+        if isinstance(settings, RoundTraining):
+            options["open_policy"] = playing(self.says, self.codec)
+        if "ahead" in case:
+            script = [("crane", "no idea", "speed"), ("a b", "speed", "crane"), (None, None, "speed")]
+            options["engine"] = Player(self.codec, script)
+        if "validated" in case:
+            options["validation"] = self.examples[:6]
+        if prepare is not None:
+            prepare(model)
+        learner = TorchLearner(model, self.codec, precision="fp32")
+        run = make_run(self.place(case, name), self.words)
+        train_by(settings.model_copy(update=options.pop("changes", {})), learner, setup, run, self.examples, **options)
+        return weights_of(model)
+
+    def says(self, game_id: int, turns: tuple) -> str:
+        """A word by game and turn; every third game is read badly at first."""
+        return "zz" if not turns and game_id % 3 == 0 else say(self.words.answers[(game_id * 7 + len(turns)) % 9])
+
+    def adapted(self, seed: int):
+        """A model with adapters of their own seed on one base."""
+        base = self.directory / "base"
+        if not base.exists():
+            save_base(base, self.codec, num_hidden_layers=1)
+        return load_model(ModelSettings(path=str(base), lora=LORA), seed)[0]
+
+    def place(self, case: str, name: str) -> Path:
+        return self.directory / case / name
+
+    def unbroken(self, case: str) -> dict:
+        if case not in self.whole:
+            told = self.told[case] = []
+            self.whole[case] = self(case, "whole", progress=lambda *now: told.append(now))
+        return self.whole[case]
+
+    def check(self, case: str, name: str, weights: dict) -> None:
+        """Compare weights, lines and files with those of an unbroken training."""
+        assert same_bits(self.unbroken(case), weights)
+        whole, broken = (self.place(case, each) for each in ("whole", name))
+        unlike = UNLIKE + OF_STEPS * str(CASES[case][1]).startswith("round 2: step")
+        for file in whole.glob("*.jsonl"):
+            assert alike(broken / file.name, unlike) == alike(file, unlike), file.name
+        assert contents(broken) == contents(whole)
+
+
+def alike(path: Path, unlike: tuple[str, ...]) -> list[dict]:
+    return [{name: value for name, value in row.items() if not name.startswith(unlike)} for row in rows(path)]
+
+
+def contents(run: Path) -> dict[str, bytes]:
+    """The files that a training leaves, but for its lines."""
+    found = [path for path in run.rglob("*") if path.is_file() and path.parent != run]
+    return {path.relative_to(run).as_posix(): path.read_bytes() for path in found}
+
+
+@pytest.fixture(scope="module")
+def scene(examples, tokenizer, codec, sixty, tmp_path_factory) -> Scene:
+    return Scene(examples, tokenizer, codec, sixty, tmp_path_factory.mktemp("broken"))
+
+
+OF_GAMES = {"loss", "win_rate", "format_compliance", "cumulative_wins", "reward"}
+LINES = {
+    "sft, at its end": {"loss", "grad_norm", "learning_rate", "epoch", "num_tokens", "mean_token_accuracy", "seconds"},
+    "grpo": OF_GAMES
+    | {"grad_norm", "reward_std", "reward/scripted:said", "seconds/rollout", "seconds/update", "step_time"},
+    "expert_iteration": OF_GAMES | {"kept_games", "own_examples", "all_examples", "seconds/play", "seconds/training"},
+    "dpo": OF_GAMES | {"pairs", "margin", "rewards/margins", "rewards/accuracies", "seconds/play", "seconds/training"},
+    "distill": OF_GAMES | {"boards", "labels", "new_boards", "agreement_rate", "seconds/play", "seconds/training"},
+}
+"""What every line of metrics.jsonl holds."""
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_training_leaves_its_model_and_a_line_for_every_step_or_round(case, scene) -> None:
+    weights, stage = scene.unbroken(case), case.partition(",")[0]
+    place, (settings, _) = scene.place(case, "whole"), CASES[case]
+    saved, _ = load_model(ModelSettings(path=str(place / stage)), 0)
+    assert same_bits(weights, weights_of(saved))
+    assert not (place / stage / "checkpoints").exists()
+    count = {"sft": 8, "grpo": 4}.get(stage, 2)
+    lines = rows(place / "metrics.jsonl")
+    assert [(line["stage"], line["step"]) for line in lines] == [(stage, step) for step in range(1, count + 1)]
+    assert LINES[case] - set.intersection(*map(set, lines)) == set()
+    done = [now for now, _, _ in scene.told[case]]
+    assert done == sorted(done)
+    assert {total for _, total, _ in scene.told[case]} == {done[-1]}
+    if stage != "sft":
+        assert [row["step"] for row in rows(place / "secrets.jsonl")] == list(range(count))
+        shown = {row["step"] for row in rows(place / "games.jsonl")}
+        assert shown == set(range(count)) if settings.sample_games else not shown
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_stopped_and_resumed_has_the_bits_of_unbroken(case, scene) -> None:
+    _, moment = CASES[case]
+    with pytest.raises(KeyboardInterrupt):
+        scene(case, "stopped", progress=StopAt(moment))
+    stage = scene.place(case, "stopped") / case.partition(",")[0]
+    assert not [*stage.glob("*.safetensors")]
+    if isinstance(moment, int):
+        checkpoint = last_checkpoint(stage / "checkpoints")
+        assert checkpoint is not None
+        assert checkpoint.name == f"checkpoint-{moment}"
+    # With another seed every weight must come from the checkpoint. The start is no part of one: it is given again.
+    other = 0 if "adapters" in case or "penalty" in case or case == "dpo" else 5
+    scene.check(case, "stopped", scene(case, "stopped", seed=other))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class Killed(BaseException):
+    """The end of a process, as far as a training can tell."""
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.startswith(("sft", "grpo"))])
+def test_killed_and_resumed_has_the_bits_of_unbroken(case, scene) -> None:
+    """Killed a step or more after its last checkpoint, all of whose lines are then written again."""
+    is_sft = isinstance(CASES[case][0], SFTTraining)
+    last, every = (6, 3) if is_sft else (3, 2)
+
+    def kill(done: int, _total: int, _note: str) -> None:
+        if done == last:
+            raise Killed
+
+    changes = {"save_steps": every, "save_total_limit": 0} if not is_sft else {"save_steps": every}
+    with pytest.raises(Killed):
+        scene(case, "killed", progress=kill, changes=changes)
+    checkpoint = last_checkpoint(scene.place(case, "killed") / case.partition(",")[0] / "checkpoints")
+    assert checkpoint is not None
+    assert checkpoint.name == f"checkpoint-{every}"
+    scene.check(case, "killed", scene(case, "killed", changes=changes))
+
+
+def test_a_training_stopped_at_its_last_step_is_only_saved(scene) -> None:
+    case, changes = "sft, at its end", {"epochs": 1.5}  # half-way through an epoch
+    with pytest.raises(KeyboardInterrupt):
+        scene(case, "last", progress=StopAt(6), changes=changes)
+    place = scene.place(case, "last")
+    checkpoint = last_checkpoint(place / "sft" / "checkpoints")
+    assert checkpoint is not None
+    stopped = weights_of(load_model(ModelSettings(path=str(checkpoint)), 0)[0])
+    assert same_bits(stopped, scene(case, "last", seed=5, changes=changes))
+    assert [row["step"] for row in rows(place / "metrics.jsonl")] == list(range(1, 7))
+
+
+def test_a_second_interrupt_is_not_held_back(scene) -> None:
+    def twice(done: int, total: int, note: str) -> None:
+        StopAt(1)(done, total, note)
+        StopAt(1)(done, total, note)
+
+    case = "sft, at its end"
+    with pytest.raises(KeyboardInterrupt):
+        scene(case, "twice", progress=twice)
+    assert last_checkpoint(scene.place(case, "twice") / "sft" / "checkpoints") is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.parametrize(("case", "name"), [("grpo", "kl_to_start"), ("grpo, a penalty to the start", "kl")])
+def test_the_start_stays_the_start_after_a_resume(case, name, scene) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        scene(case, "start", progress=StopAt(2))
+    scene(case, "start")
+    scene.unbroken(case)
+    whole, resumed = (
+        [row[name] for row in rows(scene.place(case, each) / "metrics.jsonl")] for each in ("whole", "start")
+    )
+    assert resumed == whole
+    assert whole[0] == pytest.approx(0, abs=1e-7) != whole[2] > 1e-5
+
+
+def test_the_state_of_a_checkpoint_is_taken_over(scene) -> None:
+    """Games won so far and the compliance, by which a reward switches, go on from it."""
+    with pytest.raises(KeyboardInterrupt):
+        scene("grpo", "state", progress=StopAt(2))
+    place = scene.place("grpo", "state")
+    checkpoint = last_checkpoint(place / "grpo" / "checkpoints")
+    assert checkpoint is not None
+    state = read_object(checkpoint / STATE_FILE)
+    assert len(state["compliance"]) == 2
+    assert state["priorities"]
+    (checkpoint / STATE_FILE).write_text(json.dumps(state | {"cumulative_wins": 41}))
+    scene("grpo", "state")
+    assert rows(place / "metrics.jsonl")[-1]["cumulative_wins"] == 41
+
+
+# --- steps that are not finite: they change nothing, they are counted, and too many of them end the training ---
+
+
+class Poisoned:
+    """Trains a model whose gradient is not a number in given steps, and keeps its weights after each step."""
+
+    def __init__(self, scene, monkeypatch) -> None:
+        self.scene, self.patch = scene, monkeypatch
+        self.after: dict[int, dict] = {}
+
+    def __call__(self, case: str, bad: set[int], limit=5, **changes) -> None:
+        calls = itertools.count(1)
+
+        def prepare(model) -> None:
+            self.model, self.after[0] = model, weights_of(model)
+            weight = model.model.layers[0].mlp.up_proj.weight
+            weight.register_hook(lambda g: torch.full_like(g, float("nan")) if next(calls) in bad else g)
+
+        def keep(done: int, _total: int, _note: str) -> None:
+            self.after[done] = weights_of(self.model)
+
+        self.patch.setattr(loop, "MAX_BAD_STEPS", limit)
+        once = {"epochs": 1.0} if case.startswith("sft") else {}
+        self.scene(case, "run", prepare=prepare, progress=keep, changes=once | changes)
+
+
+@pytest.fixture
+def poisoned(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> Poisoned:
+    return Poisoned(Scene(examples, tokenizer, codec, sixty, tmp_path), monkeypatch)
+
+
+def finite(weights: dict) -> bool:
+    return all(bool(weight.isfinite().all()) for weight in weights.values())
+
+
+def saved_weights(directory: Path) -> dict:
+    return weights_of(load_model(ModelSettings(path=str(directory)), 0)[0])
+
+
+ONE_BATCH_A_STEP = pytest.mark.parametrize("case", ["sft, at its end", "grpo"])
+
+
+@ONE_BATCH_A_STEP
+def test_a_bad_step_changes_no_weight_and_is_counted(case, poisoned) -> None:
+    poisoned(case, bad={2})
+    place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
+    after = poisoned.after
+    assert not same_bits(after[0], after[1])
+    assert same_bits(after[1], after[2])
+    assert not same_bits(after[2], after[3])
+    assert finite(after[4])
+    found = rows(place / "metrics.jsonl")
+    assert [row["step"] for row in found] == [1, 2, 3, 4]
+    assert [row.get("skipped_steps", 0) for row in found] == [0, 1, 0, 0]
+    assert "grad_norm" in found[1]["not_finite"]
+    assert "grad_norm" not in found[1]
+    assert "not_finite" not in found[2]
+    assert [stage_curves({stage: some}, stage).num_skipped for some in (found, found[2:])] == [1, 0]
+    assert finite(saved_weights(place / stage))
+
+
+@ONE_BATCH_A_STEP
+def test_too_many_in_a_row_stop_training_and_keep_the_last_good_checkpoint(case, poisoned) -> None:
+    place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
+    with pytest.raises(RunError, match=rf"{stage} stopped at step 3: .*checkpoint-1;"):
+        poisoned(case, bad={2, 3, 4}, limit=2, save_steps=1)
+    [kept] = (place / stage / "checkpoints").glob("checkpoint-*")
+    assert kept.name == "checkpoint-1"
+    assert same_bits(saved_weights(kept), poisoned.after[1])
+    assert not (place / stage / "model.safetensors").exists()
+    assert sum(row.get("skipped_steps", 0) for row in rows(place / "metrics.jsonl")) == 2
+
+
+def test_good_steps_between_bad_ones_begin_the_count_anew(poisoned) -> None:
+    poisoned("sft, at its end", bad={1, 3}, limit=2)
+    assert same_bits(poisoned.after[0], poisoned.after[1])
+    assert not same_bits(poisoned.after[3], poisoned.after[4])
+
+
+def test_a_loss_that_is_not_finite_is_bad_though_its_gradient_is_finite(poisoned, monkeypatch) -> None:
+    compute, calls = CrossEntropy.__call__, itertools.count(1)
+
+    def infinite_once(self, *args):
+        loss, figures = compute(self, *args)
+        return loss + (float("inf") if next(calls) == 2 else 0.0), figures
+
+    monkeypatch.setattr(CrossEntropy, "__call__", infinite_once)
+    poisoned("sft, at its end", bad=set())
+    assert same_bits(poisoned.after[1], poisoned.after[2])
+    found = rows(poisoned.scene.place("sft, at its end", "run") / "metrics.jsonl")
+    assert found[1]["skipped_steps"] == 1
+    assert "loss" in found[1]["not_finite"]
+    assert "loss" not in found[1], "no other step's loss is written in its place"
+    assert json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize("amount", [math.inf, -math.inf, math.nan])
+def test_a_game_whose_reward_is_not_finite_is_no_sample(amount, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+    training, model, calls = Training(tokenizer, codec, sixty, monkeypatch), small_model(tokenizer), itertools.count()
+    training.pay = lambda *_: amount if (call := next(calls)) == 20 else call % 3 / 2
+    training(tmp_path, GRPO.model_copy(update={"steps": 2}), model=model)
+    found = rows(tmp_path / "metrics.jsonl")
+    assert [row["step"] for row in found] == [1, 2]
+    assert sum(row.get("failed_games", 0) for row in found) == 1
+    assert not any(row.get("skipped_steps") or row.get("not_finite") for row in found)
+    assert finite(weights_of(model))
