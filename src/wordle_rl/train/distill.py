@@ -207,7 +207,7 @@ class ModelTeacher:
             places = order[first : first + size]
             batch = Batch.of([rows[place] for place in places], [1.0] * len(places), 0, self._model.device)
             logits = self._model(input_ids=batch.input_ids).logits[:, :-1][batch.trained].float()  # (N, V)
-            # What is left out is less than what rounding does; the rest is made to sum to 1.
+            # The likeliest tokens stand for the whole vocabulary, and are made to sum to 1.
             chances, ids = logits.softmax(-1).topk(min(_TEACHER_TOKENS, logits.shape[1]))
             chances = chances / chances.sum(-1, keepdim=True)
             agreed, total = agreed + int((ids[:, 0] == batch.targets).sum()), total + len(batch.targets)
