@@ -2,7 +2,8 @@
 
     python benchmarks/soak.py [--connections 10000] [--json]
 
-A tenth of the storm is a warm-up, after which the server's memory, threads and sockets are read. Then the whole storm
+A tenth of the storm, and at least a thousand connections, is a warm-up: buffers grow until as many connections as can
+come at once have come. Then the server's memory, threads and sockets are read. Then the whole storm
 comes, while some sessions play and check every answer. When its sessions are gone, the three are read again; the exit
 code is 1 if one of them is more than 10 % above where it was, or an answer was wrong or missing.
 """
@@ -131,7 +132,7 @@ async def soak(server: ServerProcess, connections: int, slow: int) -> tuple[Foot
     """Footprints before and after, turns played meanwhile, and faults."""
     fresh = server.footprint().sockets
     # As many slow readers as later: what their buffers took stays with the allocator, and is no growth.
-    await storm(server.port, max(AT_ONCE, connections // 10), slow)
+    await storm(server.port, max(1000, connections // 10), slow)
     before = await settled(server, fresh, 90)
     stop, faults = asyncio.Event(), list[str]()
     players = [asyncio.create_task(play(server.port, seed, stop, faults)) for seed in range(PLAYERS)]

@@ -1,5 +1,6 @@
 """Laws of runs without SFT: learning by play starts from the model of model.path, which is evaluated as `base`."""
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -87,12 +88,14 @@ def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, 
         **{key.replace(".", "__"): text for key, text in changes.items()},
     )
     config = load_config(path)
-    results = Pipeline(config, tmp_path / "run", QUIET)()
+    said = Console(file=StringIO())
+    results = Pipeline(config, tmp_path / "run", said)()
     assert results is not None
     assert {"base", name} <= set(results)
     assert games(tmp_path / "run" / "eval" / "base.json") == played(taught)
     replays = name != "dpo"  # the others replay teacher games
     assert (tmp_path / "run" / "traces.jsonl").is_file() is replays
+    assert ("200 games of the solver" in said.file.getvalue()) is replays
     assert audit(tmp_path / "run").num_secrets.get("traces.jsonl") == (200 if replays else None)
     assert not (tmp_path / "run" / "sft").exists()
     assert f"{ALGORITHM_NAMES[name]} minus the base model" in (tmp_path / "run" / "report.html").read_text()

@@ -3,6 +3,7 @@
 import json
 import shutil
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from chat_families import family_config, family_tokenizer
+from huggingface_hub.utils import logging as hub_logging
 from small_models import small_config
 from training_fixtures import small_model, weights_of
-from transformers import AutoModelForCausalLM, GenerationConfig, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3MoeConfig
 
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
 from wordle_rl.policy.base import Request
@@ -35,6 +37,26 @@ def test_a_saved_model_comes_back_with_its_template(saved: Path, tokenizer, code
     assert again.tokenizer.chat_template == codec.tokenizer.chat_template
     assert again.turn_end_ids == codec.turn_end_ids
     assert not list(saved.parent.glob(".*")), "nothing is left of the saving"
+
+
+def test_retries_of_the_hub_are_one_line(monkeypatch) -> None:
+    log, heard = hub_logging.get_logger("huggingface_hub.retries"), StringIO()
+    monkeypatch.setattr(hub_logging.get_logger().handlers[0], "stream", heard)
+
+    def ask(*_: object, **__: object) -> None:
+        for number in (1, 2):
+            log.warning("'no name' thrown while requesting HEAD https://hub")
+            log.warning(f"Retrying in 1s [Retry {number}/5].")
+        log.warning("something else")
+        raise OSError("no answer")
+
+    monkeypatch.setattr(AutoTokenizer, "from_pretrained", ask)
+    for _ in range(2):  # and what is hidden comes back afterwards
+        with pytest.raises(ConfigError):
+            load_model(ModelSettings(path="nobody/nothing"), 0)
+        log.warning("Retrying in 1s [Retry 2/5].")
+    told = heard.getvalue().splitlines()
+    assert told == 2 * [told[0], "something else", "Retrying in 1s [Retry 2/5]."]
 
 
 def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path: Path) -> None:

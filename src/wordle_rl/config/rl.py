@@ -283,6 +283,7 @@ class RLTraining(FittingSettings):
     reward: RewardSettings = RewardSettings()
     starts: StartSettings = StartSettings()
     max_secrets: int = Field(0, ge=0)
+    replay_fraction: float = Field(0.0, ge=0, lt=1)
     sample_games: int = Field(4, ge=0)
     """Games logged to games.jsonl, and by GRPO to trackers, per step, validation or round."""
 
@@ -295,11 +296,6 @@ class RLTraining(FittingSettings):
     def learns_without_wins(self) -> bool:
         """True if a game that nobody can win may teach something."""
         return False
-
-    @property
-    def replays(self) -> bool:
-        """True if teacher games are trained on again."""
-        return bool(getattr(self, "replay_fraction", 0))
 
 
 class GRPOTraining(GRPOSettings, RLTraining):

@@ -147,7 +147,7 @@ class RunConfig(Section):
                 "sft.epochs is 0 and model.path 'tiny' is untrained, so it would never win; name a trained model, or "
                 "set sft.epochs above 0"
             )
-        if self.traces.file is not None and not self.training.replays:
+        if self.traces.file is not None and not self.training.replay_fraction:
             raise ValueError("sft.epochs is 0, so nothing learns from traces.file; remove one of them")
 
     @property
@@ -184,7 +184,7 @@ class RunConfig(Section):
         """All stages of this run, in order."""
         if self.sft.epochs:
             return ("traces", "sft", self.algorithm, "report")
-        return ("traces", self.algorithm, "report") if self.training.replays else (self.algorithm, "report")
+        return ("traces", self.algorithm, "report") if self.training.replay_fraction else (self.algorithm, "report")
 
     @property
     def evaluated(self) -> tuple[str, ...]:

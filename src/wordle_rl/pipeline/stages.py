@@ -183,6 +183,8 @@ def learn_by_play(work: RunWork) -> None:
         boards.starts if boards is not None else (),
         fraction,
     )
+    if settings.replay_fraction:
+        work.tell(f"teacher games are {settings.replay_fraction:.0%} of what is learnt, {_teacher_games(work)}")
     title = ALGORITHM_NAMES[name]
     lineage = work.lineage_from(Path(start.path))
     if name == "distill" and (teacher := work.config.distill.teacher_model) is not None:
@@ -207,6 +209,16 @@ def learn_by_play(work: RunWork) -> None:
             progress=advance,
             on_saved=lambda saved: finish_model(saved, lineage),
         )
+
+
+def _teacher_games(work: RunWork) -> str:
+    # Whose games these are: a model that another teacher taught learns from this run's, too.
+    given, count = work.config.traces, work.config.traces.num_games
+    if given.file is not None:
+        return f"teacher games of {given.file}"
+    if given.teacher.is_own:
+        return f"of {count:,} games of {given.teacher.name}"
+    return f"of {count:,} games of the solver (plan {given.teacher.plan}, noise_rate {given.teacher.noise_rate:g})"
 
 
 def _done_before(work: RunWork) -> int:

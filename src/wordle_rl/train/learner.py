@@ -34,7 +34,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, Precision, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
-from wordle_rl.policy.device import device_kind, release_memory
+from wordle_rl.policy.device import device_kind, keep_freed_memory, release_memory
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
@@ -164,6 +164,8 @@ class TorchLearner:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
         self._bf16, self._seed = wants_bf16(precision), seed
+        if model.num_parameters() > _FEW_WEIGHTS:
+            keep_freed_memory()
         if self.is_sharded:
             plugin = self.accelerator.state.fsdp_plugin
             if self._bf16:
