@@ -117,3 +117,30 @@ def test_freed_memory_below_what_is_in_use_goes_back_to_the_system() -> None:
     before = resident_memory_gib()
     release_memory()
     assert before - resident_memory_gib() > 0.15
+
+
+KEEPING = """
+import sys
+from wordle_rl.policy.device import keep_freed_memory, release_memory
+from wordle_rl.runs.provenance import resident_memory_gib
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+before = resident_memory_gib()
+block = bytearray(300_000_000)
+del block
+kept = resident_memory_gib() - before
+release_memory()
+print(kept, resident_memory_gib() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators keep what they like")
+@pytest.mark.parametrize("keeps", [True, False])
+def test_large_blocks_stay_until_they_are_released(keeps) -> None:
+    command = [sys.executable, "-c", KEEPING, "keep" if keeps else "not"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    )
+    kept, left = map(float, done.stdout.split())
+    assert (kept > 0.25) is keeps
+    assert left < 0.05
