@@ -21,7 +21,7 @@ with atheris.instrument_imports(include=["wordle_rl"]):
     from wordle_rl.prompt import Guess, Thinking, parse_reply
     from wordle_rl.runs import RunError, read_jsonl
     from wordle_rl.words import WordListError
-    from wordle_rl.words.sources import read_word_files
+    from wordle_rl.words.list_files import read_word_files
 
 from reply_grammar import read_reply
 

@@ -26,7 +26,7 @@ from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import MLXModel, head_of
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.preflight.memory import Work, estimate
 from wordle_rl.train.loss import PolicyLoss

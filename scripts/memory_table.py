@@ -14,7 +14,7 @@ from transformers import Gemma3TextConfig, PreTrainedConfig, Qwen2Config, Qwen3C
 
 from wordle_rl.config import LoraSettings, ModelSettings
 from wordle_rl.policy.loading import load_numbers
-from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.memory import Work, cache_bytes, estimate
 
 LENGTH = 4096

@@ -18,7 +18,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.pipeline.chain import check_before_run
 from wordle_rl.policy.loading import load_numbers
-from wordle_rl.policy.numbers import Device
+from wordle_rl.policy.sizes import Device
 from wordle_rl.preflight.checks import Plan
 from wordle_rl.preflight.memory import MemoryEstimate, Work, check_memory, estimate
 from wordle_rl.runs.distributed import Sharding, sharding

@@ -21,7 +21,7 @@ import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
 from wordle_rl.policy.kv_cache import GameCache, num_shared_layers
 from wordle_rl.policy.loading import load_model, load_numbers
-from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.memory import (
     MemoryEstimate,
     Work,

@@ -12,7 +12,7 @@ from template_checks import levels
 
 from wordle_rl.config import PRESETS_DIRECTORY, ModelSettings, RunConfig, WordSettings, load_config
 from wordle_rl.policy.loading import load_numbers
-from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.checks import (
     check_engines,
     check_model,

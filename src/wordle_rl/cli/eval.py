@@ -28,9 +28,9 @@ from wordle_rl.config import (
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions, differences
-from wordle_rl.evaluate.english import English, measure_english, speaks_english
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
+from wordle_rl.evaluate.forgetting import English, measure_english, speaks_english
 from wordle_rl.evaluate.play import (
     Journal,
     Scorer,

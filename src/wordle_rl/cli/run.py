@@ -94,7 +94,7 @@ def show_claims(directory: Path) -> None:
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
-    from wordle_rl.evaluate.english import English
+    from wordle_rl.evaluate.forgetting import English
     from wordle_rl.evaluate.records import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
     from wordle_rl.report import terminal
     from wordle_rl.runs.progress import elapsed

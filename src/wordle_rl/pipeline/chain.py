@@ -19,8 +19,8 @@ from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage, 
 from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
+from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
-from wordle_rl.pipeline.work import RunWork
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.runs import (
     BOARDS_FILE,

@@ -18,12 +18,12 @@ from wordle_rl.config import (
     seed_after,
 )
 from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.english import English, measure_english, speaks_english
+from wordle_rl.evaluate.forgetting import English, measure_english, speaks_english
 from wordle_rl.evaluate.play import evaluate, journal_of, journal_path
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, sampled_part
 from wordle_rl.evaluate.strata import store_strata
-from wordle_rl.pipeline.work import RunWork
+from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.directory import weights_mark
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards

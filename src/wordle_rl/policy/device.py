@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from wordle_rl.config import ConfigError
-from wordle_rl.policy.numbers import Device
+from wordle_rl.policy.sizes import Device
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.runs.provenance import main_memory_bytes
 
@@ -75,8 +75,7 @@ def keep_freed_memory() -> None:
     By default it gives every large tensor back to the system, which zeroes the same pages again at the next step: a
     sixth of the processor time of SmolLM2's SFT.
     """
-    library = ctypes.CDLL(None) if device_kind() == "cpu" and sys.platform == "linux" else None
-    if hasattr(library, "mallopt"):
+    if device_kind() == "cpu" and sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(_M_MMAP_MAX, 0)
         library.mallopt(_M_TRIM_THRESHOLD, -1)
 

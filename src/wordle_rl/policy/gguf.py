@@ -18,7 +18,7 @@ from pathlib import Path
 
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.errors import first_line
-from wordle_rl.words.sources import user_cache_dir
+from wordle_rl.words.list_files import user_cache_dir
 
 logger = logging.getLogger(__name__)
 

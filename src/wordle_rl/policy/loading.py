@@ -45,7 +45,7 @@ from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.kv_cache import attention_sizes, largest_size, num_shared_layers
 from wordle_rl.policy.multimodal import language_config, load_language_model
-from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
 

@@ -22,7 +22,7 @@ from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.errors import UserError
 from wordle_rl.policy.base import check_vllm, find_backend
 from wordle_rl.policy.directory import game_of
-from wordle_rl.policy.numbers import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from wordle_rl.config import ConfigError, DPOTraining, GRPOTraining, RLTraining, RoundTraining, RunConfig, SFTTraining
-from wordle_rl.policy.numbers import Device, ModelNumbers
+from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, problem, warning
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import Sharding, sharding

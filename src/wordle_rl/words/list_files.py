@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from wordle_rl.words.lists import WordList, WordListError, sha256, word_problem
+from wordle_rl.words.word_list import WordList, WordListError, sha256, word_problem
 
 _LIST_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 _FILE_PAIRS = (
