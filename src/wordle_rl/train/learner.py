@@ -53,6 +53,8 @@ SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 MOST_REMEMBERED = 200_000_000
 """Keep a copy of the initial weights just for `kl_to_start` only up to this many trained weights."""
+_STEPS_BETWEEN_RELEASES = 16
+"""On a CPU, where each step's tensors have other sizes, ever more gaps are left between those that stay."""
 _FEW_WEIGHTS, _MANY_ROWS, _FEW_ROWS = 10_000_000, 64, 8
 """Rows of a step on which `kl_to_start` is measured: many for a small model, few for a large one."""
 
@@ -164,7 +166,8 @@ class TorchLearner:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
         self._bf16, self._seed = wants_bf16(precision), seed
-        if model.num_parameters() > _FEW_WEIGHTS:
+        self._is_large = model.num_parameters() > _FEW_WEIGHTS
+        if self._is_large:
             keep_freed_memory()
         if self.is_sharded:
             plugin = self.accelerator.state.fsdp_plugin
@@ -242,6 +245,8 @@ class TorchLearner:
         started = time.perf_counter()
         value = sum(gather(value))
         norm, is_sound = self._take_step(value, step)
+        if self._is_large and device_kind() == "cpu" and step % _STEPS_BETWEEN_RELEASES == 0:
+            release_memory()
         seconds["update"] = time.perf_counter() - started
         means = {**Sums(gather(sums.values)).means(loss.count(totals)), **measured}
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
@@ -363,12 +368,11 @@ class TorchLearner:
         # On a CPU, bfloat16 is slower than float32 for matrix products with one token per row.
         # Run compiled layers eagerly here: the growing cache would trigger a recompilation at every length.
         play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and device != "cpu")
-        releases = self.model.num_parameters() > _FEW_WEIGHTS  # a small model's steps are too short for it
-        if releases:
+        if self._is_large:  # a small model's steps are too short for it
             release_memory()
         with play, torch.compiler.set_stance("force_eager"):
             yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
-        if releases:
+        if self._is_large:
             release_memory()
 
     def save_checkpoint(self, directory: Path) -> None:
