@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
+from hybrid_models import HYBRID, hybrid_model
 from lora_training import FAMILIES, LORA, SFT, logits, save_base, torch
 from round_training import token_logprobs
 from safetensors.torch import load_file, save_file
 from sft_training import fine_tune
-from training_fixtures import StopAt, compact, make_run, rows
+from training_fixtures import StopAt, compact, fast, make_run, rows
 
 import wordle_rl.policy.export as export_module
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
@@ -20,6 +21,8 @@ from wordle_rl.policy.directory import find_model
 from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.runs import RunError
+from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.loss import CrossEntropy
 
 
 @pytest.fixture
@@ -113,6 +116,21 @@ def test_a_merged_model_says_what_the_adapter_said(family, dtype, codec, tmp_pat
     to_unmerged, to_base = ((logits(merged) - logits(other)).std() / logits(other).std() for other in (model, plain))
     assert to_unmerged < tolerance
     assert to_base > 3 * tolerance
+
+
+@pytest.mark.parametrize("architecture", HYBRID)
+def test_adapters_on_other_layers_learn_come_back_and_are_merged(architecture, plain_traces, codec, tmp_path) -> None:
+    save_model(hybrid_model(architecture, codec), codec, tmp_path / "base")
+    model, _ = load_model(ModelSettings(path=str(tmp_path / "base"), lora=LORA), 0)
+    learner = TorchLearner(model, codec, precision="fp32")
+    learner.start(fast(), 10)
+    examples = encode_traces(plain_traces[:8], compact(), codec, 1000).examples
+    losses = [learner.update([examples], CrossEntropy(), step).loss for step in range(1, 11)]
+    assert losses[-1] < losses[0] - 0.2
+    learner.save_model(tmp_path / "adapter")
+    again, _ = load_model(ModelSettings(path=str(tmp_path / "adapter")), 0)
+    assert torch.allclose(logits(again), logits(model), atol=1e-5)
+    assert merge(tmp_path / "adapter", tmp_path / "merged") < 1e-3
 
 
 @pytest.mark.parametrize("fault", ["half the scale", "one layer lost", "a wrong dtype", "not finite"])

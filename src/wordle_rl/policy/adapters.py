@@ -10,6 +10,8 @@ peft, and with it bitsandbytes, takes seconds to import, so only what works on a
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -65,14 +67,38 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
         r=settings.rank,
         lora_alpha=settings.alpha or 2 * settings.rank,
         target_modules="all-linear",
+        exclude_modules=_without_adapters(model),
         task_type="CAUSAL_LM",
     )
     try:
-        adapted = get_peft_model(_prepared(model), config)
+        with warnings.catch_warnings():
+            # Experts are no linear layers and get no adapters; peft prepares ranks for them all the same.
+            warnings.filterwarnings(
+                "ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning
+            )
+            adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
         raise ConfigError(f"model.lora does not fit {base}: {first_line(error)}") from None
     config.base_model_name_or_path = str(Path(base).resolve()) if Path(base).exists() else base
     return cast("PreTrainedModel", adapted)  # a PeftModel forwards attributes to its base model
+
+
+@contextmanager
+def _without_needless_warnings() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # Missing weights of an adapter are an error here. Experts, which are no linear layers, get no adapters, though
+        # peft prepares ranks for them.
+        warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)
+        warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning)
+        yield
+
+
+def _without_adapters(model: PreTrainedModel) -> list[str] | None:
+    # A router answers with more than its product, and the kernels of Mamba layers read the weights of their last
+    # product themselves, past any adapter.
+    routes = any(isinstance(part, torch.nn.Linear) and name.endswith("router") for name, part in model.named_modules())
+    mamba = any("Mamba" in type(part).__name__ for part in model.modules())
+    return ["router"] * routes + ["out_proj"] * mamba or None
 
 
 def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
@@ -81,7 +107,8 @@ def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
 
     config = LoraConfig.from_pretrained(str(directory))
     config.inference_mode = False
-    return cast("PreTrainedModel", get_peft_model(model, config))
+    with _without_needless_warnings():
+        return cast("PreTrainedModel", get_peft_model(model, config))
 
 
 def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings) -> PreTrainedModel:
@@ -94,9 +121,7 @@ def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings)
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; remove "
             "model.lora to train it further, or merge it first (wordle-rl export)"
         )
-    with warnings.catch_warnings():
-        # peft only warns about missing weights; the comparison below raises instead.
-        warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)
+    with _without_needless_warnings():
         adapted: PeftModel = PeftModel.from_pretrained(_prepared(model), str(directory), is_trainable=True)
     loaded = {name for name, _ in adapted.named_parameters() if ".default." in name}
     stored = {name.replace(".weight", ".default.weight") for name in load_file(directory / ADAPTER_WEIGHTS)}
