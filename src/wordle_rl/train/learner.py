@@ -371,7 +371,9 @@ class TorchLearner:
         if self._is_large:  # a small model's steps are too short for it
             release_memory()
         with play, torch.compiler.set_stance("force_eager"):
-            yield TransformersSampler(self.model, self.codec, sampling, seed), context_budget(self.model, sampling)
+            sampler = TransformersSampler(self.model, self.codec, sampling, seed)
+            yield sampler, context_budget(self.model, sampling)
+            sampler.begin()  # whoever still holds it holds no games
         if self._is_large:
             release_memory()
 
