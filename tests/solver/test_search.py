@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, exact, search
+from wordle_rl.solver import Solver, best_play, search
 from wordle_rl.words import WordList, load_words
 
 needs_original = pytest.mark.skipif(
@@ -113,7 +113,7 @@ def check_tree(solver: Solver, opener: str, max_turns: int) -> None:
 
 def test_a_wider_beam_may_find_better_play() -> None:
     solver = Solver(load_words("default"))
-    found = [solver.tree("salet", beam=beam).total_guesses for beam in (exact.DEFAULT_BEAM, 20)]
+    found = [solver.tree("salet", beam=beam).total_guesses for beam in (best_play.DEFAULT_BEAM, 20)]
     assert found == [9560, 9559], "what the docs say of best play"
 
 
