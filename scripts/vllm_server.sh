@@ -7,6 +7,7 @@
 set -eu
 model=${1:?"usage: scripts/vllm_server.sh MODEL [OPTIONS OF vllm serve]"}
 shift
+command -v vllm > /dev/null || { echo "vllm is missing: pip install vllm, in an environment of its own" >&2; exit 127; }
 VLLM_SERVER_DEV_MODE=1 exec vllm serve "$model" \
   --host 127.0.0.1 --port 8000 \
   --weight-transfer-config '{"backend": "nccl"}' \

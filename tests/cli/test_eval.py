@@ -25,6 +25,14 @@ def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word
     assert cli(*command[:-1], 1, "--player", "solver")[0] == 0
 
 
+def test_a_time_limit_is_for_endpoints(cli, word_directory: Path) -> None:
+    command = ("eval", "--words", word_directory, "--player", "random", "--max-games", 1, "--no-regret")
+    assert cli(*command)[0] == 0
+    code, out, err = cli(*command, "--max-minutes", 1)
+    assert (code, out) == (2, "")
+    assert "--max-minutes" in err
+
+
 @pytest.fixture
 def into_file(cli, word_directory: Path, tmp_path: Path):
     """`wordle-rl eval --out x.json` of two games of a player."""

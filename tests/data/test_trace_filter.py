@@ -171,7 +171,8 @@ def test_a_run_learns_from_the_games_it_is_given(word_directory, sixty, tmp_path
     directory = tmp_path / "run"
     Pipeline(config, directory, Console(width=200, force_terminal=False))()
     said = capsys.readouterr().out
-    assert f"{len(split.train) - 1} teacher games of {bought}; left out: " in said
+    apart = f"{len(split.val)} for the validation loss"
+    assert f"{len(split.train) - 1} teacher games of {bought}, and {apart}; left out: " in said
     assert f"{len(split.test)} test_secret" in said
     assert "1 wrong_rules" in said
     learnt = rows(directory / "traces.jsonl")

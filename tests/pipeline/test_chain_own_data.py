@@ -94,7 +94,7 @@ def test_conversations_of_ones_own_are_learnt_from_and_audited(form, word_direct
     told = Console(width=300, force_terminal=False, file=StringIO())
     Pipeline(settings(tmp_path, word_directory, **options), run, told)()
     assert "12 teacher games of " in told.file.getvalue()
-    assert "left out: 1 test_secret, 1 val_secret" in told.file.getvalue()
+    assert "1 for the validation loss; left out: 1 test_secret" in told.file.getvalue()
     assert ("begin with another prompt" in told.file.getvalue()) == (form == "instruction" and len(opening) > 1)
     assert {row["secret"] for row in rows(run / "traces.jsonl")} == {*split.train[:12]}
     metrics = rows(run / "metrics.jsonl")

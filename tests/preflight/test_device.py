@@ -64,6 +64,22 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     assert levels("sft", needs(5), Device("unknown", None)) == []
 
 
+def test_what_takes_the_most_is_to_be_lowered_and_nothing_is_advised_that_is_set() -> None:
+    card, cache = Device("the card", 4 * GIB), MemoryEstimate(GIB, 0, 0, 0, 0, 0, 0, 5 * GIB)
+    told = {}
+    for checkpoints in (False, True):
+        config = RunConfig.model_validate({"model": {"gradient_checkpointing": checkpoints}})
+        for name, needed in (("cache", cache), ("activations", needs(1, 5))):
+            (finding,) = check_memory(config, {"grpo": needed}, card)
+            told[name, checkpoints] = finding.message
+    assert told["cache", False] == told["cache", True]
+    assert "rl.group_size" in told["cache", True]
+    assert "checkpointing" not in told["cache", True]
+    assert "model.micro_batch_size" in told["activations", True]
+    assert "checkpointing" in told["activations", False]
+    assert "checkpointing" not in told["activations", True]
+
+
 def test_an_engine_beside_the_training_takes_its_share() -> None:
     card = Device("the card", 10 * GIB)
     assert levels("grpo", needs(6, 2, engine=1), card) == []

@@ -224,7 +224,8 @@ def _boards(
     try:
         settings = StartSettings(player=player, max_prefix_guesses=most)
     except ValueError as error:
-        raise ConfigError(f"--starts-{describe(error)}" if isinstance(error, ValidationError) else str(error)) from None
+        told = describe(error).partition(": ")[2] if isinstance(error, ValidationError) else str(error)
+        raise ConfigError(f"--starts-player: {told}") from None
     if most >= turns:
         raise ConfigError(f"--max-prefix-guesses {most} leaves no turn of {turns} to play; lower it")
     prefixes, rng = PrefixGuesses(words, solver, settings), random.Random("boards")

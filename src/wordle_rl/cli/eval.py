@@ -337,6 +337,9 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     split, solver = settings.split_of(words), Solver(words)
     secrets = asked.chosen(split, words)
     who = asked.make(words, solver)
+    served = isinstance(who.sampler, ConcurrentSampler)
+    if asked.patience.max_minutes and not served:
+        raise ConfigError("--max-minutes limits the games of an endpoint; for a player on this machine use --max-games")
     if asked.system_prompt is not None:  # a model's own prompt was checked before its training
         for finding in check_wording(who.prompter):
             console.messages.print(f"{finding.level}: {finding.message}", soft_wrap=True)
@@ -354,7 +357,6 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     )
     _check_replaced(asked, planned, secrets)
     scorer = Scorer(schedule.rubric(), solver) if schedule is not None else None
-    served = isinstance(who.sampler, ConcurrentSampler)
     with ExitStack() as held:
         journal = None
         # Each draw of a random player depends on all earlier draws, so it starts over and keeps no games.

@@ -15,6 +15,7 @@ from typing import Any
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data.trace_files import wide_csv
+from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.runs import parse_json
 
 Row = dict[str, Any]
@@ -131,15 +132,18 @@ def _fetch(name: str, split: str) -> list[Path]:
         raise ConfigError('a data set of the hub needs huggingface_hub: pip install "wordle-rl[train]"') from None
     api = HfApi()
     try:
-        names = _files_of_split(name, split, api.list_repo_files(name, repo_type="dataset"))
-        return [Path(api.hf_hub_download(name, file, repo_type="dataset")) for file in names]
+        with retries_in_one_line():
+            names = _files_of_split(name, split, api.list_repo_files(name, repo_type="dataset"))
+            return [Path(api.hf_hub_download(name, file, repo_type="dataset")) for file in names]
     except errors.RepositoryNotFoundError:
         raise ConfigError(
             f"{name} is neither a file here nor a data set of the hub; check the name, or set HF_TOKEN if it is private"
         ) from None
     except (errors.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:  # type: ignore[attr-defined]
         why = " ".join(str(error).split()) or type(error).__name__
-        raise ConfigError(f"{name} is no file here, and the hub could not be read: {why}") from None
+        raise ConfigError(
+            f"{name} is no file here, and the hub could not be read ({why}); check the name or the network"
+        ) from None
 
 
 def _files_of_split(name: str, split: str, files: Sequence[str]) -> list[str]:

@@ -56,13 +56,13 @@ def make_traces(work: RunWork) -> None:
         asked = settings.model_copy(update={"file": file})
         given = TracesFromFile(context.words, context.split, asked, work.config.game)
         with work.run.stage("traces"):
-            if measured:
-                write_jsonl(validation, (trace.to_row() for trace in given.of_validation()))
+            measuring = write_jsonl(validation, (trace.to_row() for trace in given.of_validation())) if measured else 0
             count = write_jsonl(path, (trace.to_row() for trace in given))
-        if settings.teacher.is_own:
-            del given.rejected["val_secret"]  # played for the validation loss
+        given.rejected["val_secret"] -= measuring
+        given.rejected = +given.rejected  # without what is zero now
+        apart = f", and {measuring:,} for the validation loss" if measuring else ""
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
-        work.tell(f"{count:,} teacher games of {file}{left_out}")
+        work.tell(f"{count:,} teacher games of {file}{apart}{left_out}")
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
             work.tell(f"{given.num_otherwise:,} of them {told}")

@@ -6,7 +6,10 @@ No weights are loaded. A hub model is downloaded once, to the cache of huggingfa
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
@@ -51,6 +54,29 @@ def is_hub_name(name: str) -> bool:
     return first not in (".", "..", "runs") and not Path(first).exists() and not Path(name).exists()
 
 
+@contextmanager
+def retries_in_one_line() -> Iterator[None]:
+    """Let huggingface_hub say once, not twice a retry, that the hub does not answer."""
+    from huggingface_hub.utils import logging as hub_logging
+
+    handlers = hub_logging.get_logger().handlers
+    for handler in handlers:
+        handler.addFilter(_first_retry)
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.removeFilter(_first_retry)
+
+
+def _first_retry(record: logging.LogRecord) -> bool:
+    said = record.getMessage()
+    if said.startswith("Retrying in") and "[Retry 1/" in said:
+        record.msg, record.args = "the hub does not answer; trying again for half a minute", ()
+        return True
+    return not said.startswith("Retrying in") and "thrown while requesting" not in said
+
+
 @lru_cache(maxsize=16)
 def _fetched(name: str) -> Path:
     try:
@@ -59,7 +85,8 @@ def _fetched(name: str) -> Path:
         raise ConfigError('models of the hub need huggingface_hub: pip install "wordle-rl[train]"') from None
     repo, _, revision = name.partition("@")
     try:
-        place = Path(snapshot_download(repo, revision=revision or None, ignore_patterns=list(_NOT_FETCHED)))
+        with retries_in_one_line():
+            place = Path(snapshot_download(repo, revision=revision or None, ignore_patterns=list(_NOT_FETCHED)))
     except (errors.RepositoryNotFoundError, errors.RevisionNotFoundError):
         raise ConfigError(
             f"no model or run directory {name!r}, and the hub has none of that name; a private one needs HF_TOKEN"

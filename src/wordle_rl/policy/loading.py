@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub.utils import logging as hub_logging
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from transformers import (
@@ -42,6 +40,7 @@ from wordle_rl.policy.adapters import (
     shape_adapters,
 )
 from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
+from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.kv_cache import attention_sizes, largest_size, num_shared_layers
 from wordle_rl.policy.multimodal import language_config, load_language_model
@@ -184,27 +183,13 @@ def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings
 def _loading(path: str) -> Iterator[None]:
     # Report faults of a model directory or hub name in one line.
     _check_directory(path)
-    handlers = hub_logging.get_logger().handlers
-    for handler in handlers:
-        handler.addFilter(_one_line_of_retries)
     try:
-        yield
+        with retries_in_one_line():
+            yield
     except ConfigError:
         raise
     except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
         raise ConfigError(f"cannot load a model from {path!r}: {first_line(error)}") from error
-    finally:
-        for handler in handlers:
-            handler.removeFilter(_one_line_of_retries)
-
-
-def _one_line_of_retries(record: logging.LogRecord) -> bool:
-    # huggingface_hub says twice a retry that the hub does not answer; its first retry stands for all.
-    said = record.getMessage()
-    if said.startswith("Retrying in") and "[Retry 1/" in said:
-        record.msg, record.args = "the hub does not answer; trying again for half a minute", ()
-        return True
-    return not said.startswith("Retrying in") and "thrown while requesting" not in said
 
 
 def _check_directory(path: str) -> None:

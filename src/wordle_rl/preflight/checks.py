@@ -26,7 +26,7 @@ from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
-from wordle_rl.prompt import Style
+from wordle_rl.prompt import Shape, Style
 from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.progress import in_percent
@@ -358,7 +358,8 @@ def _check_lengths(context: GameContext, codec: ChatCodec, model_length: int | N
         yield problem(f"max_completion_tokens {budget} is too small; a guess needs up to {guess} tokens, so raise it")
     if model_length is not None and game > model_length:
         shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
-        fix = 'set game.shape to "state" or game.style to "compact", or raise the context (model.max_length)'
+        shape = "" if prompter.shape is Shape.STATE else 'game.shape to "state" or '
+        fix = f'set {shape}game.style to "compact", or raise the context (model.max_length)'
         yield problem(f"{game_too_long(budget, game, 'model', model_length)}; lower it{shorter}, {fix}")
 
 

@@ -258,9 +258,13 @@ def unified_memory(gib: float | None = None) -> Device:
     return Device(f"unified memory of {total / _GIB:.0f} GiB, of which the GPU", usable)
 
 
-_LESS: Mapping[MemoryStage, str] = {
-    "sft": "sft.batch_size",
-    "grpo": "model.micro_batch_size, grpo.groups_per_step, rl.group_size or max_completion_tokens",
+_FEWER_GAMES: Mapping[MemoryStage, str] = {
+    "grpo": "grpo.groups_per_step, rl.group_size or max_completion_tokens",
+    "eval": "max_batch_size",
+}
+_SMALLER_BATCHES: Mapping[MemoryStage, str] = {
+    "sft": "sft.batch_size or model.micro_batch_size",
+    "grpo": "model.micro_batch_size",
     "eval": "max_batch_size",
 }
 
@@ -301,11 +305,14 @@ def check_memory(
             # The rough part can be twice too high. If even half of it does not fit, the system would kill the run; a
             # Mac swaps before that, and a step takes hours.
             hopeless = not own.offloaded and least + (needed.total - needed.counted) / 2 > room
-            less = _LESS.get(stage, "rl.batch_size, rl.groups_per_round or rl.group_size")
+            if needed.cache > needed.activations + needed.logits:
+                fix = f"lower {_FEWER_GAMES.get(stage, 'rl.groups_per_round or rl.group_size')}, for the games' cache"
+            else:
+                fix = f"lower {_SMALLER_BATCHES.get(stage, 'rl.batch_size or model.micro_batch_size')}"
+                fix += "" if config.model.gradient_checkpointing else ", or set model.gradient_checkpointing"
             message = (
                 f"{stage} may need about {needed.total / _GIB:.1f} GiB, but {available}"
-                f"{', so it would swap' if unified else ''}; lower {less}"
-                f"{'' if stage == 'eval' else ', or set model.gradient_checkpointing'}"
+                f"{', so it would swap' if unified else ''}; {fix}"
             )
             yield problem(message) if hopeless or unified else warning(message)
         if beside and needed.engine_weights >= device.num_bytes * beside:

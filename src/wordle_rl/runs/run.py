@@ -90,7 +90,12 @@ class Run:
             except ConfigError as error:
                 raise RunError(f"{error}; {remedy}") from None
         if config_path.is_file() and (before := read_object(config_path)) != resolved:
-            raise RunError(f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}")
+            further = (
+                "; to train its model further, set model.path to it, sft.epochs to 0, and --out to a new directory"
+            )
+            raise RunError(
+                f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}{further}"
+            )
         if manifest_path.is_file():
             stored = read_object(manifest_path)
             if stored.get("fingerprint") != split.fingerprint:
