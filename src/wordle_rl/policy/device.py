@@ -69,15 +69,15 @@ def check_bf16(setting: str) -> None:
         raise ConfigError(f"{setting} needs macOS {_BF16_MACOS[0]} or newer on the GPU of a Mac; use float32 (fp32)")
 
 
-def keep_freed_memory() -> None:
-    """Let glibc keep what training frees on a CPU, for the next step to use.
+def keep_freed_memory(keep: bool) -> None:
+    """Let glibc keep what training frees on a CPU for the next step, or give large tensors back at once, its default.
 
-    By default it gives every large tensor back to the system, which zeroes the same pages again at the next step: a
-    sixth of the processor time of SmolLM2's SFT.
+    Giving back costs a sixth of the processor time of SmolLM2's SFT, since the system zeroes the same pages at every
+    step. The caches of games grow with every token, and what is kept of them is of no use.
     """
     if device_kind() == "cpu" and sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
-        library.mallopt(_M_MMAP_MAX, 0)
-        library.mallopt(_M_TRIM_THRESHOLD, -1)
+        library.mallopt(_M_MMAP_MAX, 0 if keep else 65_536)
+        library.mallopt(_M_TRIM_THRESHOLD, -1 if keep else 131_072)
 
 
 def release_memory() -> None:

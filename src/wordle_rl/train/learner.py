@@ -168,7 +168,7 @@ class TorchLearner:
         self._bf16, self._seed = wants_bf16(precision), seed
         self._is_large = model.num_parameters() > _FEW_WEIGHTS
         if self._is_large:
-            keep_freed_memory()
+            keep_freed_memory(True)
         if self.is_sharded:
             plugin = self.accelerator.state.fsdp_plugin
             if self._bf16:
@@ -370,12 +370,14 @@ class TorchLearner:
         play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and (device != "cpu" or self._is_large))
         if self._is_large:  # a small model's steps are too short for it
             release_memory()
+            keep_freed_memory(False)
         with play, torch.compiler.set_stance("force_eager"):
             sampler = TransformersSampler(self.model, self.codec, sampling, seed)
             yield sampler, context_budget(self.model, sampling)
             sampler.begin()  # whoever still holds it holds no games
         if self._is_large:
             release_memory()
+            keep_freed_memory(True)
 
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
