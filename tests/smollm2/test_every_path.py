@@ -39,6 +39,7 @@ SMALL = {
     "max-batch-size": 8,
     "traces.num-games": 96,
     "traces.teacher.opener": None,
+    "traces.teacher.noise-rate": 0.05,
     "model.micro-batch-size": 4,
     "sft.epochs": 3,
     "sft.batch-size": 8,
@@ -47,7 +48,7 @@ SMALL = {
     "rl.group-size": 2,
     "eval.max-games": 2,
 }
-ROUNDS = {"rounds": 1, "groups-per-round": 4, "batch-size": 4}
+ROUNDS = {"rounds": 1, "groups-per-round": 4, "batch-size": 4, "rl.optimizer.learning-rate": 1e-4}
 
 
 def command(*arguments: object) -> None:
