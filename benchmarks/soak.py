@@ -2,10 +2,10 @@
 
     python benchmarks/soak.py [--connections 10000] [--json]
 
-A tenth of the storm, and at least a thousand connections, is a warm-up: buffers grow until as many connections as can
-come at once have come. Then the server's memory, threads and sockets are read. Then the whole storm
-comes, while some sessions play and check every answer. When its sessions are gone, the three are read again; the exit
-code is 1 if one of them is more than 10 % above where it was, or an answer was wrong or missing.
+A tenth of the storm, and at least a thousand connections, is a warm-up, in which buffers grow to what a storm needs.
+Then the server's memory, threads and sockets are read, and the whole storm comes, while some sessions play and check
+every answer. When its sessions are gone, the three are read again; the exit code is 1 if one of them is more than 10 %
+above where it was, or an answer was wrong or missing.
 """
 
 import argparse

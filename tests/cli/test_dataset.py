@@ -99,3 +99,13 @@ def test_a_bound_on_the_guesses_fits_the_games(given: tuple, named: str, call, t
     code, out, err = call("dataset", "--out", tmp_path / "set", *given)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert named in err
+
+
+@pytest.mark.parametrize(
+    ("player", "most", "named"), [("foo", 2, "--starts-player: "), ("teacher", -1, "--max-prefix-")]
+)
+def test_a_wrong_option_of_start_states_is_named(player, most, named, call, tmp_path: Path) -> None:
+    options = ("--out", tmp_path / "rows", "--starts-player", player, "--max-prefix-guesses", most)
+    code, _, err = call("dataset", *options)
+    assert code == 2
+    assert named in err

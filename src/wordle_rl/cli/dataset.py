@@ -224,8 +224,9 @@ def _boards(
     try:
         settings = StartSettings(player=player, max_prefix_guesses=most)
     except ValueError as error:
-        told = describe(error).partition(": ")[2] if isinstance(error, ValidationError) else str(error)
-        raise ConfigError(f"--starts-player: {told}") from None
+        named, _, told = describe(error).partition(": ") if isinstance(error, ValidationError) else ("", "", str(error))
+        option = "max-prefix-guesses" if named == "max_prefix_guesses" else "starts-player"
+        raise ConfigError(f"--{option}: {told}") from None
     if most >= turns:
         raise ConfigError(f"--max-prefix-guesses {most} leaves no turn of {turns} to play; lower it")
     prefixes, rng = PrefixGuesses(words, solver, settings), random.Random("boards")

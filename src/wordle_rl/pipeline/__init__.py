@@ -1,7 +1,7 @@
 """A whole run: words -> solver -> traces -> SFT -> GRPO, expert iteration, DPO or distillation -> evaluation -> report.
 
 chain.py        `Pipeline`: the stages, in order, in a run directory
-work.py         what the stages of a run share; their time and memory
+run_work.py     what the stages of a run share; their time and memory
 stages.py       teacher games, SFT, RL
 evaluation.py   evaluations of the models, results and report
 push.py         push models to the hub while a run trains

@@ -184,7 +184,7 @@ def learn_by_play(work: RunWork) -> None:
         fraction,
     )
     if settings.replay_fraction:
-        work.tell(f"teacher games are {settings.replay_fraction:.0%} of what is learnt, {_teacher_games(work)}")
+        work.tell(f"{settings.replay_fraction:.0%} of the games learnt from are replayed, of {_teacher_games(work)}")
     title = ALGORITHM_NAMES[name]
     lineage = work.lineage_from(Path(start.path))
     if name == "distill" and (teacher := work.config.distill.teacher_model) is not None:
@@ -215,10 +215,10 @@ def _teacher_games(work: RunWork) -> str:
     # Whose games these are: a model that another teacher taught learns from this run's, too.
     given, count = work.config.traces, work.config.traces.num_games
     if given.file is not None:
-        return f"teacher games of {given.file}"
+        return f"those of {given.file}"
     if given.teacher.is_own:
-        return f"of {count:,} games of {given.teacher.name}"
-    return f"of {count:,} games of the solver (plan {given.teacher.plan}, noise_rate {given.teacher.noise_rate:g})"
+        return f"{count:,} games of {given.teacher.name}"
+    return f"{count:,} games of the solver (plan {given.teacher.plan}, noise_rate {given.teacher.noise_rate:g})"
 
 
 def _done_before(work: RunWork) -> int:

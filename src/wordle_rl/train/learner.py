@@ -365,7 +365,7 @@ class TorchLearner:
     def policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
         """See `Learner`."""
         device = self.model.device.type
-        # On a CPU, bfloat16 plays a large model in half the time, and slows a small one down.
+        # On a CPU, bfloat16 plays SmolLM2 in 0.57 of the time, and is slow with one token per row of a small model.
         # Run compiled layers eagerly here: the growing cache would trigger a recompilation at every length.
         play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and (device != "cpu" or self._is_large))
         if self._is_large:  # a small model's steps are too short for it

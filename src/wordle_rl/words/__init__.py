@@ -5,10 +5,10 @@ can be played, answers included. A single file can be both, and a CSV works as w
 to 10 letters from a to z. The `default` list is embedded. The published `original` and `nyt` lists are not shipped, but
 recognised by hash.
 
-    lists.py    WordList, checked and fingerprinted
-    split.py    split the answers into training, validation, test and strict secrets
+    word_list.py  WordList, checked and fingerprinted
+    split.py  split the answers into training, validation, test and strict secrets
     prompt_words.py  words that the prompts contain
-    sources.py  load_words() by name, directory or file; import_words() into the user's cache
+    list_files.py  load_words() by name, directory or file; import_words() into the user's cache
 """
 
 from wordle_rl.words.list_files import (
