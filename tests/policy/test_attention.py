@@ -11,7 +11,7 @@ from small_models import small_config
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.policy.kv_cache import GROUPED, sampling_mode
+from wordle_rl.policy.kv_cache import GROUPED, GameCache, next_logits, sampling_mode
 
 
 @pytest.mark.parametrize("new", [1, 4])
@@ -35,6 +35,19 @@ def test_padding_does_not_spoil_its_row_in_bfloat16(codec: ChatCodec) -> None:
     with torch.autocast("cpu", torch.bfloat16), torch.no_grad(), sampling_mode(model):
         logits = model(torch.randint(4, len(codec.tokenizer), mask.shape), attention_mask=mask).logits
     assert logits[mask.bool()].isfinite().all()
+
+
+@torch.no_grad()
+def test_under_autocast_a_cache_is_in_the_smaller_type_and_gives_the_same_logits(codec: ChatCodec) -> None:
+    model = LlamaForCausalLM(LlamaConfig(**small_config(codec) | {"num_hidden_layers": 2}))
+    ids, alive = torch.randint(4, len(codec.tokenizer), (3, 9)), torch.ones(3, 9, dtype=torch.long)
+    with torch.autocast("cpu", torch.bfloat16), sampling_mode(model):
+        plain = model(ids).logits[:, -1].float()
+        cache = GameCache.of_model(model, rows=3)
+        next_logits(model, cache, ids[:, :5], alive[:, :5])
+        logits = next_logits(model, cache, ids[:, 5:], alive[:, 5:])
+    assert {layer.keys.dtype for layer in cache.cache.layers} == {torch.bfloat16}
+    assert torch.equal(logits, plain)
 
 
 @pytest.mark.parametrize("own", ["eager", "sdpa"])

@@ -59,7 +59,12 @@ class GrowingLayer(DynamicLayer):
     def update(self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
         """Append states of new tokens, shape (rows, heads, new, head_dim), and return all states."""
         self.is_initialized = True
-        self.dtype, self.device = key_states.dtype, key_states.device
+        self.device = key_states.device
+        if torch.is_autocast_enabled(kind := self.device.type):
+            # Rotated keys come in float32, and attention would cast all of them to the smaller type at every token.
+            smaller = torch.get_autocast_dtype(kind)
+            key_states, value_states = key_states.to(smaller), value_states.to(smaller)
+        self.dtype = key_states.dtype
         rows, start, end = len(key_states), self._length, self._length + key_states.shape[2]
         new = (key_states, value_states)
         if not self._buffers:
