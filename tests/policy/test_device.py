@@ -123,11 +123,13 @@ KEEPING = """
 import sys
 from wordle_rl.policy.device import keep_freed_memory, release_memory
 from wordle_rl.runs.provenance import resident_memory_gib
+if sys.argv[1] != "not":
+    bytearray(30_000_000)  # from now on glibc takes smaller blocks from its heap
 for keep in {"keep": [True], "not": [], "again": [True, False]}[sys.argv[1]]:
     keep_freed_memory(keep)
 before = resident_memory_gib()
-block = bytearray(300_000_000)
-del block
+blocks = [(bytearray(10_000_000), bytearray(500_000)) for _ in range(30)]
+blocks = [small for large, small in blocks]  # these stay between the gaps
 kept = resident_memory_gib() - before
 release_memory()
 print(kept, resident_memory_gib() - before)
