@@ -74,7 +74,7 @@ def keep_freed_memory(keep: bool) -> None:
 
     Giving back costs a sixth of the processor time of SmolLM2's SFT, since the system zeroes the same pages at every
     step (12 steps, 130 and 108 seconds, by the same settings from the environment). The caches of games grow with every
-    token, and what is kept of them is of no use: 512 games take 1.8 GiB where giving back, 3.1 by glibc's default,
+    token, and what is kept of them is of no use: 512 games alone take 1.8 GiB where giving back, 3.1 by its default,
     which keeps whatever is smaller than the largest tensor freed so far, up to 32 MiB.
     """
     if device_kind() == "cpu" and sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
