@@ -58,10 +58,10 @@ SMALLER = (
 QWEN_SFT = """\
 max_completion_tokens = 256
 [model]
-max_length = 2048
+max_length = 3072
 gradient_checkpointing = true
 [game]
-style = "compact"
+style = "english"
 thinking = "optional"
 [traces]
 num_games = {games}

@@ -13,6 +13,9 @@ import pytest
 pytest.importorskip("torch")
 
 import torch
+from transformers import Qwen3Config
+
+from wordle_rl.policy.tiny import make_tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "gpu_check.py"
@@ -57,6 +60,20 @@ def test_every_stage_runs_with_small_models_and_leaves_a_record(tmp_path: Path) 
     again = call("--small", "--out", tmp_path / "check")
     assert again.returncode == 2
     assert "holds the record of an earlier check" in again.stderr
+
+
+def test_the_settings_of_its_sft_suit_a_pretrained_model(script, tmp_path, cli) -> None:
+    """In full size, without the weights: what fails is memory alone, if this machine has too little."""
+    weights, settings = tmp_path / "weights", tmp_path / "sft.toml"
+    make_tokenizer().save_pretrained(weights)
+    Qwen3Config(**script.QWEN_1_7B, tie_word_embeddings=True, architectures=["Qwen3ForCausalLM"]).save_pretrained(
+        weights
+    )
+    settings.write_text(script.QWEN_SFT.format(games=240, rows=16))
+    _, out, _ = cli("preflight", settings, "--model.path", weights, "--model.dtype", "bfloat16")
+    problems = [line for line in out.splitlines() if line.startswith("problem: ")]
+    assert "1,720,574,976" in out
+    assert [line for line in problems if "may need about" not in line] == []
 
 
 def stage(script: SimpleNamespace, code: str, **changes: object):

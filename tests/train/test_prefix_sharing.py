@@ -33,7 +33,13 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import make_model
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.micro_batches import Batch
-from wordle_rl.train.prefix_sharing import SharedBatch, share_prefixes, shared_logits, takes_shared_prefixes
+from wordle_rl.train.prefix_sharing import (
+    SharedBatch,
+    share_prefixes,
+    shared_logits,
+    short_attention,
+    takes_shared_prefixes,
+)
 
 SMALL_EXPERTS = {
     "num_key_value_heads": 2, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
@@ -219,3 +225,9 @@ def test_a_model_with_more_to_it_takes_its_own_forward_pass(tokenizer) -> None:
     hooked.model.layers[0].mlp.register_forward_hook(lambda *_: None)
     for model in (dropout, hooked, half.to(torch.bfloat16), torch.nn.DataParallel(small_model(tokenizer))):
         assert not takes_shared_prefixes(model)
+
+
+def test_short_attention_makes_its_mask_where_the_queries_are() -> None:
+    q, k = torch.ones(2, 4, 6, 8), torch.ones(2, 2, 6, 8)
+    with torch.device("meta"):  # what names no device is made there, as what names none on a GPU is made on the CPU
+        assert short_attention(q, k, k, 1.0).equal(q)

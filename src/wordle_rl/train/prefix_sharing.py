@@ -165,7 +165,7 @@ def short_attention(q: Tensor, k: Tensor, v: Tensor, scaling: float) -> Tensor:
     (num_rows, heads, width, d), kv_heads = q.shape, k.shape[1]
     groups = heads // kv_heads
     folded = q.reshape(num_rows * kv_heads, groups * width, d)
-    hidden = torch.full((width, width), -torch.inf, dtype=q.dtype).triu_(1).repeat(groups, 1)  # (G * T, T)
+    hidden = q.new_full((width, width), -torch.inf).triu_(1).repeat(groups, 1)  # (G * T, T)
     scores = torch.baddbmm(hidden, folded, k.reshape(-1, width, d).transpose(1, 2), alpha=scaling)
     return torch.bmm(scores.softmax(-1), v.reshape(-1, width, v.shape[3])).view(num_rows, heads, width, -1)
 
