@@ -115,7 +115,9 @@ def test_two_processes_train_as_one_does(trained) -> None:
     assert [fact["world_size"] for fact in facts(trained.together)] == [2, 2]
     assert [fact["kind"] for fact in facts(trained.together)] == ["MULTI_CPU", "MULTI_CPU"]
     assert_logged_alike(trained.together, trained.alone, 1e-5)
-    assert_alike(trained.together / "sft", trained.alone / "sft", trained.games, 1e-6)
+    # A six-hundredth of two steps: AdamW moves a weight of hardly any gradient by as much as others, and sums of two
+    # halves round otherwise.
+    assert_alike(trained.together / "sft", trained.alone / "sft", trained.games, 1e-5)
     first, second = (torch.load(trained.together / f"rank{rank}.pt") for rank in (0, 1))
     assert same_bits(first, second), "both hold the same weights"
 
