@@ -303,7 +303,7 @@ def play_games(out: Path, small: bool) -> None:
     engine = "vllm" if not small and find_spec("vllm") else "transformers"
     if engine == "transformers" and not small:
         print("play: vLLM is not installed (pip install 'vllm>=0.22,<0.32'); our own sampler plays", flush=True)
-    sampling = SamplingSettings(max_completion_tokens=8 if small else 128, max_batch_size=256)
+    sampling = SamplingSettings(max_completion_tokens=8 if small else 32, max_batch_size=256)
     started, words = time.perf_counter(), load_words()
     prompter = GameSettings(style="compact").prompter(words.word_length)
     model: Any = None  # the engine alone holds the weights

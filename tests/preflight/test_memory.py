@@ -132,6 +132,24 @@ def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with(judge: str) -> None:
     assert found.cache == cache_bytes(adapted, 110, games)
 
 
+def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> None:
+    def activations(micro: int, labels: str = "mistakes") -> int:
+        settings = {
+            "algorithm": "expert_iteration",
+            "game": {"thinking": "off"},
+            "model": {"micro_batch_size": micro},
+            "rl": {"batch_size": 8},
+            "expert_iteration": {"labels": labels},
+        }
+        return memory_of_stages(RunConfig.model_validate(settings), SMALL, 90, 90)["expert_iteration"].activations
+
+    game = activations(6)
+    assert activations(2) == game
+    assert activations(0) == activations(48)
+    assert activations(24) - activations(12) == 2 * (activations(12) - game) > 0
+    assert activations(12) < activations(8, "wins") + activations(4, "wins"), "boards of a game share its beginning"
+
+
 @pytest.mark.parametrize(
     ("engine", "caches", "copies"), [("transformers", True, 0), ("vllm", False, 2000), ("http://box:8000", False, 0)]
 )

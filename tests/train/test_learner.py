@@ -74,7 +74,7 @@ def test_the_steps_of_a_large_model_give_memory_back_now_and_then(
     is_large, tokenizer, codec, examples, monkeypatch
 ) -> None:
     if is_large:
-        monkeypatch.setattr(learner_module, "_FEW_WEIGHTS", 0)
+        monkeypatch.setattr(learner_module, "FEW_WEIGHTS", 0)
     monkeypatch.setattr(learner_module, "keep_freed_memory", lambda _: None)  # it lasts as long as the process
     released: list[int] = []
     monkeypatch.setattr(learner_module, "release_memory", lambda: released.append(step))

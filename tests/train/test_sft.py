@@ -2,6 +2,7 @@
 
 import itertools
 import random
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,10 +13,10 @@ from sft_training import SETTINGS, fine_tune, loss_of
 from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 import wordle_rl.train.logprobs as logprobs_module
-from wordle_rl.config import ConfigError
+from wordle_rl.config import ConfigError, SFTTraining
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.prompt import Shape
-from wordle_rl.train.sft import Plan
+from wordle_rl.train.sft import Plan, fit
 
 STEPS_PER_EPOCH = 4
 
@@ -187,3 +188,17 @@ def test_it_is_taken_so_many_times_per_epoch_and_at_the_end(
     assert [row["step"] for row in measured(tmp_path)] == steps
     assert all(set(row) >= {"stage", "seconds"} and row["stage"] == "sft" for row in measured(tmp_path))
     assert not [row for row in measured(tmp_path) if "loss" in row]
+
+
+def test_every_row_counts_in_a_pass_and_the_rows_of_an_item_stay_together() -> None:
+    passes: list[list[int]] = []
+    learner = SimpleNamespace(
+        start=lambda *_: None,
+        evaluate=lambda *_: {},
+        update=lambda batches, *_: passes.append([len(batch) for batch in batches]),
+    )
+    loop = SimpleNamespace(learner=learner, restore=lambda: (0, None), after=lambda *_, **__: False)
+    items = [[Example([1, 2], [0, 1])] * 5] * 6
+    for most in (12, 4, 0):
+        fit(loop, items, SFTTraining(batch_size=6, micro_batch_size=most, epochs=1))
+    assert passes == [[10, 10, 10], [5] * 6, [30]]

@@ -70,7 +70,8 @@ class FittingSettings(Section):
     gradient_checkpointing: bool = False
     """Save memory by recomputing layers in the backward pass, which takes longer."""
     micro_batch_size: int = Field(0, ge=0)
-    """Games per backward pass; 0: all of a batch or step. Games of similar length share one, to save padding."""
+    """Games per backward pass; 0: all of a batch or step. Games of similar length share one, to save padding. A
+    labelled board and a reply of a pair count as a game."""
 
 
 class SFTSettings(Section):

@@ -210,11 +210,13 @@ def _room(tokens: int) -> int:
 
 
 def bytes_per_token(model: PreTrainedModel) -> int:
-    """Return the bytes per token of a game in a cache, including spare room."""
+    """Return the bytes per token of a game in a cache, spare room included; under autocast it has the smaller type."""
     text = model.config.get_text_config()
     _, kv_heads, head_dim = attention_sizes(text)
     num_layers = int(text.num_hidden_layers) - num_shared_layers(text)
-    return 3 * num_layers * kv_heads * head_dim * model.dtype.itemsize  # keys, values, and half of both as spare room
+    kind = model.device.type
+    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else model.dtype
+    return 3 * num_layers * kv_heads * head_dim * dtype.itemsize  # keys, values, and half of both as spare room
 
 
 def search_cache(model: PreTrainedModel, rows: int) -> GameCache | RereadCache:

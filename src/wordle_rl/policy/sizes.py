@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FEW_WEIGHTS = 10_000_000
+"""Most parameters of a model that counts as small. On a CPU it plays in float32, and freed memory is left to glibc."""
+
 
 @dataclass(frozen=True, slots=True)
 class ModelNumbers:

@@ -12,8 +12,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from wordle_rl.config import ConfigError, DPOTraining, GRPOTraining, RLTraining, RoundTraining, RunConfig, SFTTraining
-from wordle_rl.policy.sizes import Device, ModelNumbers
+from wordle_rl.config import (
+    ConfigError,
+    DPOTraining,
+    ExpertIterationTraining,
+    GRPOTraining,
+    RLTraining,
+    RoundTraining,
+    RunConfig,
+    SFTTraining,
+)
+from wordle_rl.policy.sizes import FEW_WEIGHTS, Device, ModelNumbers
 from wordle_rl.preflight import Finding, problem, warning
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import Sharding, sharding
@@ -50,6 +59,8 @@ class Work:
         eager_attention: Plain attention, which stores a table of scores.
         tiled_logits: The loss computes the logits of a few positions at a time.
         engine: A vLLM engine plays, with a cache of its own.
+        cache_dtype_bytes: Bytes per number of the cache; 0: as the weights.
+        tokens: Tokens of a backward pass where rows share their beginnings; 0: all of all rows.
     """
 
     rows: int
@@ -64,6 +75,13 @@ class Work:
     eager_attention: bool = False
     tiled_logits: bool = False
     engine: bool = False
+    cache_dtype_bytes: int = 0
+    tokens: int = 0
+
+    @property
+    def computed(self) -> int:
+        """Tokens that a backward pass computes."""
+        return self.tokens or self.rows * self.length
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +120,12 @@ def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
     weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
     weights += model.num_trainable * (each - model.weight_bytes)
     trainable = model.num_trainable * each if work.rows else 0
-    scored = min(work.rows * work.length, _TILE) if work.tiled_logits else work.rows * work.length
+    scored = min(work.computed, _TILE) if work.tiled_logits else work.computed
     # With adapters, the reference is a second set of adapters on the same base, unless the whole model is copied.
     whole = work.whole_reference or model.num_trainable == model.num_parameters
     # Autocast keeps a copy of the weights in the smaller type during a pass.
     autocasts = work.rows and work.compute_bytes < model.weight_bytes
+    cached = replace(model, weight_bytes=work.cache_dtype_bytes or model.weight_bytes)
     return MemoryEstimate(
         weights=weights,
         reference=(weights if whole else trainable) if work.reference else 0,
@@ -114,8 +133,8 @@ def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
         optimizer=trainable * work.optimizer_numbers,
         activations=_activation_bytes(model, work) + (model.num_whole * work.compute_bytes if autocasts else 0),
         logits=3 * scored * model.vocab_size * 4,  # float32: logits, log-probabilities and gradient
-        cache_of_a_group=cache_bytes(model, work.length, work.group_size),
-        cache=cache_bytes(model, work.length, work.cached_games),
+        cache_of_a_group=cache_bytes(cached, work.length, work.group_size),
+        cache=cache_bytes(cached, work.length, work.cached_games),
         engine_weights=2 * model.num_parameters if work.engine else 0,
     )
 
@@ -147,7 +166,9 @@ def _activation_bytes(model: ModelNumbers, work: Work) -> int:
     per_token = inside * model.num_layers
     if work.checkpointing:  # the inputs of all layers, and the inside of one
         per_token = 4 * model.hidden_size * model.num_layers + inside
-    return work.rows * work.length * per_token
+    # Rows that share their beginnings are laid out whole for attention: queries, keys, values, result and table.
+    laid_out = 2 * queries + 2 * keys + 2 * model.num_heads * work.length if work.tokens else 0
+    return work.computed * per_token + work.rows * work.length * work.compute_bytes * laid_out * model.num_layers
 
 
 def memory_of_stages(
@@ -173,9 +194,13 @@ def memory_of_stages(
     if "sft" in config.trained:
         works["sft"] = replace(_trained(sft, sft.batches[0], teacher_length, half), tiled_logits=tiled)
     if config.algorithm in config.trained:
-        work = _trained(play, 0, game_length, half)
+        # Training plays as it learns, under autocast; a small model on a CPU does not.
+        smaller = half and not mlx and (device_kind() != "cpu" or numbers.num_parameters > FEW_WEIGHTS)
+        work = replace(_trained(play, 0, game_length, half), cache_dtype_bytes=min(2, numbers.weight_bytes) * smaller)
         works[config.algorithm] = (
-            _grpo_work(work, config, play, mlx) if isinstance(play, GRPOTraining) else _round_work(work, play, tiled)
+            _grpo_work(work, config, play, mlx)
+            if isinstance(play, GRPOTraining)
+            else _round_work(work, play, config.game.max_turns, tiled)
         )
     if config.eval.engine != "vllm":  # vLLM checks its memory itself
         # An evaluation plays as many games at once as fit, at least one.
@@ -216,16 +241,28 @@ def _grpo_work(work: Work, config: RunConfig, grpo: GRPOTraining, tiled: bool) -
     )
 
 
-def _round_work(work: Work, settings: RoundTraining, tiled: bool) -> Work:
+def _round_work(work: Work, settings: RoundTraining, max_turns: int, tiled: bool) -> Work:
     games = settings.groups_per_round * settings.group_size
-    micro = min(settings.micro_batch_size or settings.batch_size, settings.batch_size)
-    work = replace(work, rows=micro, cached_games=games, group_size=settings.group_size, tiled_logits=tiled)
+    # Rows that stay together: the two replies of a pair, or a game and its labelled boards.
+    if isinstance(settings, DPOTraining):
+        together = 2
+    elif isinstance(settings, ExpertIterationTraining) and settings.labels != "wins":
+        together = max_turns
+    else:
+        together = 1
+    rows = settings.batch_size * together
+    rows = min(max(settings.micro_batch_size, together), rows) if settings.micro_batch_size else rows
+    # A game of learning by play and its labels share the beginning, a pair only its prompt.
+    reply = min(settings.sampling.max_completion_tokens, work.length // max_turns)
+    shared = -(-rows // together) * (work.length + (together - 1) * reply) if together > 2 else 0
+    work = replace(
+        work, rows=rows, tokens=shared, cached_games=games, group_size=settings.group_size, tiled_logits=tiled
+    )
     if not isinstance(settings, DPOTraining):
         return work
     sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
     return replace(
         work,
-        rows=2 * micro,  # a pair is two replies
         cached_games=max(games, sampled),
         tiled_logits=True,
         reference=True,

@@ -36,6 +36,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.device import device_kind, keep_freed_memory, release_memory
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
+from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
@@ -55,7 +56,7 @@ MOST_REMEMBERED = 200_000_000
 """Keep a copy of the initial weights just for `kl_to_start` only up to this many trained weights."""
 _STEPS_BETWEEN_RELEASES = 16
 """On a CPU, where each step's tensors have other sizes, ever more gaps are left between those that stay."""
-_FEW_WEIGHTS, _MANY_ROWS, _FEW_ROWS = 10_000_000, 64, 8
+_MANY_ROWS, _FEW_ROWS = 64, 8
 """Rows of a step on which `kl_to_start` is measured: many for a small model, few for a large one."""
 
 
@@ -166,7 +167,7 @@ class TorchLearner:
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=False)],
         )
         self._bf16, self._seed = wants_bf16(precision), seed
-        self._is_large = model.num_parameters() > _FEW_WEIGHTS
+        self._is_large = model.num_parameters() > FEW_WEIGHTS
         if self._is_large:
             keep_freed_memory(True)
         if self.is_sharded:
@@ -462,7 +463,7 @@ def can_measure_kl(num_trained: int) -> bool:
 def measured_rows(micro_batches: Sequence[Sequence[Example]], num_weights: int) -> list[Example]:
     """Choose evenly spaced rows of a step to measure `kl_to_start` on; at least one."""
     rows = [example for examples in micro_batches for example in examples]
-    most = _MANY_ROWS if num_weights <= _FEW_WEIGHTS else _FEW_ROWS
+    most = _MANY_ROWS if num_weights <= FEW_WEIGHTS else _FEW_ROWS
     return rows[:: max(1, len(rows) // most)][:most] or [FILLER]
 
 

@@ -117,5 +117,22 @@ def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = Fal
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
 
 
+def cut_by_rows(items: Sequence[Sequence[Example]], most: int) -> list[list[Example]]:
+    """Cut items into micro-batches of at most `most` rows (0: all in one). The rows of an item stay together.
+
+    Examples:
+        >>> row = FILLER
+        >>> [len(rows) for rows in cut_by_rows([[row] * 3, [row] * 2, [row] * 6, [row]], 5)]
+        [5, 6, 1]
+    """
+    batches: list[list[Example]] = []
+    for item in items:
+        if batches and (not most or len(batches[-1]) + len(item) <= most):
+            batches[-1] += item
+        else:
+            batches.append([*item])
+    return batches
+
+
 FILLER = Example([0, 0], [0, 0], [0.0, 0.0], [0.0, 0.0])
 """A row with no trained token, for processes that have fewer micro-batches than others."""

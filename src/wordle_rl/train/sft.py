@@ -30,6 +30,7 @@ from wordle_rl.train.checkpoints import last_step
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop, held_interrupt
 from wordle_rl.train.loss import CrossEntropy, Loss
+from wordle_rl.train.micro_batches import cut_by_rows
 
 T = TypeVar("T")
 
@@ -108,8 +109,9 @@ def fit(
     held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batches[0])
     validate = partial(learner.evaluate, held_out[process_index() :: num_processes()], CrossEntropy())
     for step, batches in plan.steps(done):
-        rows = [[example for item in batch for example in items[item]] for batch in batches]
-        update = learner.update(rows, loss, step)
+        # An item can have several rows, such as a game whose boards are labelled.
+        rows = [cut_by_rows([items[item] for item in batch], settings.micro_batch_size) for batch in batches]
+        update = learner.update([part for parts in rows for part in parts], loss, step)
         save = settings.save_steps > 0 and step % settings.save_steps == 0
         epoch = {"epoch": step / plan.steps_per_epoch}
         validates = held_out and plan.validates(step, settings.validations_per_epoch)
