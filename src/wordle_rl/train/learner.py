@@ -39,6 +39,7 @@ from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
+from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals, kl_estimate
 from wordle_rl.train.micro_batches import FILLER, Batch
@@ -54,8 +55,9 @@ SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 MOST_REMEMBERED = 200_000_000
 """Keep a copy of the initial weights just for `kl_to_start` only up to this many trained weights."""
-_STEPS_BETWEEN_RELEASES = 16
-"""On a CPU, where each step's tensors have other sizes, ever more gaps are left between those that stay."""
+_MOST_GAPS = 1.2
+"""Resident memory, as a multiple of that after the first step, at which a CPU's gaps go back to the system: each step's
+tensors have other sizes, and leave ever more of them between those that stay."""
 _MANY_ROWS, _FEW_ROWS = 64, 8
 """Rows of a step on which `kl_to_start` is measured: many for a small model, few for a large one."""
 
@@ -193,6 +195,7 @@ class TorchLearner:
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
         self._measures_kl = False
+        self._resident_before = 0.0  # GiB after the first step since gaps went back; 0: not yet
 
     @property
     def is_sharded(self) -> bool:
@@ -246,13 +249,20 @@ class TorchLearner:
         started = time.perf_counter()
         value = sum(gather(value))
         norm, is_sound = self._take_step(value, step)
-        if self._is_large and device_kind() == "cpu" and step % _STEPS_BETWEEN_RELEASES == 0:
-            release_memory()
+        if self._is_large and device_kind() == "cpu":
+            self._return_gaps()
         seconds["update"] = time.perf_counter() - started
         means = {**Sums(gather(sums.values)).means(loss.count(totals)), **measured}
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
         tokens = sum(gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
         return Update(value, norm, rate, is_sound, tokens, means, seconds)
+
+    def _return_gaps(self) -> None:
+        resident = resident_memory_gib() or 0.0
+        self._resident_before = self._resident_before or resident
+        if resident > _MOST_GAPS * self._resident_before:
+            release_memory()
+            self._resident_before = 0.0
 
     def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
         assert self._optimizer is not None, "call start() first"
