@@ -1,4 +1,4 @@
-"""`run`: the chain of stages. `preflight`: check a run before you start it. `doctor`: say why it does not learn."""
+"""`run`: the chain of stages. `preflight`: check a run before you start it."""
 
 from __future__ import annotations
 
@@ -201,20 +201,3 @@ def _show_preflight(path: str, report: Preflight) -> None:
         console.out.print(f"\ntrained tokens of a game, in brackets:\n{report.picture}\n")
     for finding in report.findings:
         console.out.print(f"{finding.level}: {finding.message}")
-
-
-def doctor(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> int:
-    """Find what goes wrong in a run's training: the symptom, the line that shows it, and the page that helps.
-
-    The exit code is 1 if anything was found.
-
-    Args:
-        run: A run directory, finished or still training.
-    """
-    from wordle_rl.report.doctor import diagnose, lines_of
-
-    found = diagnose(run)
-    findings = [{**asdict(finding), "page": finding.page} for finding in found.findings]
-    told = {"stage": found.stage, "steps": found.num_steps, "findings": findings}
-    console.show(told, lines_of(found), as_json)
-    return 1 if found.findings else 0
