@@ -114,7 +114,7 @@ def test_an_odd_message_is_refused(service, text) -> None:
 @settings(max_examples=50)
 @given(sent=st.lists(texts, max_size=10))
 def test_a_batch_answers_whatever_is_sent_too(service, sent) -> None:
-    protocol = BatchProtocol(service.games, service.metrics)
+    protocol = BatchProtocol(service.games)
     for text in sent:
         check_defined(answered(protocol, text))
     begun = answered(protocol, '{"type":"reset","data":{"games":[{"seed":3},{}]}}')

@@ -29,7 +29,6 @@ from pydantic_core import from_json, to_json
 from wordle_rl.serve.openenv_client import ActionT, ResetOptions
 
 if TYPE_CHECKING:
-    from wordle_rl.serve.sessions import Metrics
     from wordle_rl.serve.tasks import NewGame, ServedGames
 
 MAX_BATCH_GAMES = 4096
@@ -163,8 +162,8 @@ class BatchStep(BaseModel):
 class BatchProtocol:
     """Protocol of a session with many games."""
 
-    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
-        self._games, self._metrics = games, metrics
+    def __init__(self, games: ServedGames) -> None:
+        self._games = games
         self._playing: list[NewGame] = []
 
     async def answer(self, text: str) -> str | None:
@@ -185,7 +184,6 @@ class BatchProtocol:
                 Reason.BAD_OPTION, f"{len(asked)} games are too many; a session has at most {MAX_BATCH_GAMES}"
             )
         self._playing = [self._games.new_game(options) for options in asked]
-        self._metrics.games_begun.inc(len(asked))
         return _observed(self._playing, [None] * len(asked))
 
     async def _step(self, step: BatchStep) -> str:
@@ -196,8 +194,6 @@ class BatchProtocol:
             rewards = await self._games.in_solver_thread(_rewards_of, played)
         else:
             rewards = _rewards_of(played)
-        for game in played:
-            self._metrics.turn(game.env)
         return _observed(played, rewards)
 
     def _running(self, step: BatchStep) -> list[NewGame]:

@@ -22,7 +22,6 @@ from wordle_rl.prompt.textarena_texts import ENV_ID
 from wordle_rl.serve.environment import GameSession, Leaf
 from wordle_rl.serve.openenv_client import MessageClient
 from wordle_rl.serve.protocol import Reason, Refusal
-from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import ServedGames
 
 
@@ -174,8 +173,8 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
     )
     _shown: TextArenaGame | None = None
 
-    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
-        super().__init__(games, metrics)
+    def __init__(self, games: ServedGames) -> None:
+        super().__init__(games)
         self.rubric = self._signals = SignalsRubric()
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> TextArenaObservation:
@@ -198,7 +197,6 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         observation = self._observation(shown)
         self._signals.judge(env.turns[-1], before)
         self._signals(action, observation)
-        self._metrics.turn(env)
         return observation
 
     @property
