@@ -113,10 +113,9 @@ def test_the_sampler_and_the_loss_agree_on_every_token(learner, setup, sixty, tm
 
 
 ROUND = {"groups_per_round": 2, "group_size": 4, "replay_fraction": 0.0}
-BY_INFORMATION = {"judge": "information", "margin": 0.01}
 METHODS = {
     "expert_iteration": EXPERT_ITERATION.model_copy(update={**ROUND, "epochs": 3.0, "labels": "mistakes"}),
-    "dpo": DPO.model_copy(update={**BY_INFORMATION, "groups_per_round": 2, "epochs": 4.0}),
+    "dpo": DPO.model_copy(update={"groups_per_round": 2, "epochs": 4.0}),
     "distill": DISTILL.model_copy(update={**ROUND, "epochs": 4.0}),
     "distill, distributions": DISTILL.model_copy(update={**ROUND, "epochs": 4.0, "targets": "distribution"}),
 }
@@ -143,7 +142,7 @@ RESUMED = {
     "sft, muon": (SFT.model_copy(update={"optimizer": fast("muon")}), 2),
     "grpo, chosen": (GRPO.model_copy(update={"validate_every_steps": 2, "interpolation_alphas": (0.5, 1.0)}), 2),
     "grpo, a penalty": (GRPO.model_copy(update={"beta": 0.5}), 2),
-    "dpo": (DPO.model_copy(update={**BY_INFORMATION, "rounds": 2}), "win_rate"),
+    "dpo": (DPO.model_copy(update={"rounds": 2}), "win_rate"),
 }
 
 

@@ -222,11 +222,10 @@ def _round_work(work: Work, settings: RoundTraining, tiled: bool) -> Work:
     work = replace(work, rows=micro, cached_games=games, group_size=settings.group_size, tiled_logits=tiled)
     if not isinstance(settings, DPOTraining):
         return work
-    sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
     return replace(
         work,
         rows=2 * micro,  # a pair is two replies
-        cached_games=max(games, sampled),
+        cached_games=max(games, settings.boards_per_round * settings.guesses_per_board),
         tiled_logits=True,
         reference=True,
         whole_reference=True,
