@@ -123,9 +123,6 @@ class EvalRequest(Section):
     """Do not measure regret against the solver."""
     reward: str | None = None
     """Also score the games with this reward preset, and show mean, range, fraction below zero and histogram."""
-    reading: Literal["strict", "lenient"] = "strict"
-    """`lenient` accepts any text around a tagged guess, and shows malformed turns by both readings. For models not
-    trained here; results are quoted for `strict`."""
     dictionary: Dictionary | None = None
     """Cost of an unlisted guess. Default: as in the model's training, else strict."""
     hard_mode: bool = False
@@ -242,7 +239,7 @@ class EvalRequest(Section):
         # Shift the seed by the number of kept games, or the remaining games would repeat their samples.
         if self.out is not None and not self.overwrite and (self.temperature or is_own_player(self.player)):
             seed = seed_after(seed, num_kept(journal_path(self.out)))
-        who = make_player(
+        return make_player(
             self.player,
             words,
             self.game,
@@ -257,7 +254,6 @@ class EvalRequest(Section):
             device_map=self.device_map,
             dtype=self.dtype,
         )
-        return replace(who, prompter=replace(who.prompter, lenient=self.reading == "lenient"))
 
 
 def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:

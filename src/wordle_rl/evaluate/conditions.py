@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
 
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.policy.base import TokenSampler, word_beam
@@ -38,18 +37,11 @@ class EvalConditions:
     system_prompt: str | None = None
     boards: str | None = None
     word_beam: int | None = None
-    reading: Literal["strict", "lenient"] = "strict"
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
         """Return the conditions that prompter and sampler know, all but the seed."""
-        worded = cls(
-            prompter.style,
-            prompter.shape,
-            prompter.thinking,
-            system_prompt=prompter.system_prompt,
-            reading="lenient" if prompter.lenient else "strict",
-        )
+        worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
         if not isinstance(sampler, TokenSampler):
             return worded
         return worded.drawing(sampler.settings, engine=sampler.sampled_by, constrained=constrained)

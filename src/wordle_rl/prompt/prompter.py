@@ -19,7 +19,7 @@ from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.knowledge import knowledge_lines
 from wordle_rl.prompt.notebook import NotebookStyle
-from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_leniently, parse_reply, parse_spelled
+from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
 from wordle_rl.words import EXAMPLE_WORDS
 
 
@@ -129,8 +129,7 @@ class Prompter:
     """Turn a game into messages and replies into guesses, for one style, shape and set of rules.
 
     `style` may be the import path of a class with the methods of `StyleTexts`. `system_prompt` replaces the style's own
-    rules, with its placeholders filled in; empty: no system message. `lenient` reads replies outside the grammar with
-    `parse_leniently`.
+    rules, with its placeholders filled in; empty: no system message.
     """
 
     style: Style | str = Style.ENGLISH
@@ -139,7 +138,6 @@ class Prompter:
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
     system_prompt: str | None = None
-    lenient: bool = False
 
     def __post_init__(self) -> None:
         # A plain string equals an enum member but is not identical to it, so style "compact" would only half work.
@@ -159,10 +157,7 @@ class Prompter:
         """Parse a reply by the grammar of the style."""
         if self.style is Style.SPELLED:
             return parse_spelled(reply, self.word_length)
-        parsed = parse_reply(reply, self.thinking, brackets=self.brackets)
-        if self.lenient and isinstance(parsed, ParseFailure):
-            return parse_leniently(reply, brackets=self.brackets)
-        return parsed
+        return parse_reply(reply, self.thinking, brackets=self.brackets)
 
     @cached_property
     def _texts(self) -> StyleTexts:

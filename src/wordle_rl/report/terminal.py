@@ -269,16 +269,11 @@ _TURN_ROWS: tuple[_Row, ...] = (
     ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
     ("regret per turn", lambda f: number_text(f.mean_regret)),
     ("invalid turns, %", lambda f: percent_text(f.invalid_rate)),
-    ("malformed turns, %", lambda f: _malformed(f)),
+    ("malformed turns, %", lambda f: percent_text(f.malformed_rate)),
     ("repeated turns, %", lambda f: percent_text(f.repeated_rate)),
     ("against clues, %", lambda f: percent_text(f.clue_violating_rate)),
     ("errors", lambda f: str(f.num_errors)),
 )
-
-
-def _malformed(figures: Figures) -> str:
-    shown, strict = percent_text(figures.malformed_rate), figures.strictly_malformed_rate
-    return shown if strict is None else f"{shown} (strictly {percent_text(strict)})"
 
 
 _BAR = 24
