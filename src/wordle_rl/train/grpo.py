@@ -100,7 +100,7 @@ def train_grpo(
             )
         loss = policy_loss_of(settings, setup)
 
-        learner.start(settings.optimizer, settings.steps, measure_kl=not settings.beta)
+        learner.start(settings.optimizer, settings.steps)
         if settings.beta:
             learner.remember_start()  # before a checkpoint is loaded: the KL reference is always the initial model
         done, state = loop.restore()
