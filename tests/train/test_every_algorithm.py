@@ -205,7 +205,7 @@ def test_killed_and_resumed_has_the_bits_of_unbroken(case, scene) -> None:
         if done == last:
             raise Killed
 
-    changes = {"save_steps": every, "save_total_limit": 0} if not is_sft else {"save_steps": every}
+    changes = {"save_steps": every}
     with pytest.raises(Killed):
         scene(case, "killed", progress=kill, changes=changes)
     checkpoint = last_checkpoint(scene.place(case, "killed") / case.partition(",")[0] / "checkpoints")

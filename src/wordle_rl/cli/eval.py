@@ -66,7 +66,6 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import reward_table
 from wordle_rl.reward import named_schedule
-from wordle_rl.runs import STEPS, is_run, trained_model
 from wordle_rl.runs.store import repaired
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
@@ -116,9 +115,6 @@ class EvalRequest(Section):
     match_entropy_of: Path | None = None
     """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
     --temperature): a control for a gain in sampled play. Found by bisection over games of validation secrets."""
-    checkpoints: bool = False
-    """Evaluate a run's start, every checkpoint kept by grpo.save_total_limit, and its end. One file each goes to the
-    directory --out (default: eval/steps of the run), for `compare` to plot."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     reward: str | None = None
@@ -269,9 +265,7 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
 
 def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
-    if asked.checkpoints:
-        evaluate_checkpoints(asked)
-    elif asked.match_entropy_of is not None:
+    if asked.match_entropy_of is not None:
         evaluate_player(*_matched(asked, asked.match_entropy_of))
     else:
         evaluate_player(asked)
@@ -294,33 +288,6 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
     )
     control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
     return asked.model_copy(update={"temperature": match.temperature}), control
-
-
-def checkpoints_of(run: Path) -> dict[str, Path]:
-    """Return a run's models in training order: `start`, `step-20` and so on, `end`.
-
-    `end` is the trained model. Checkpoint selection may have taken it from an earlier step than the last.
-    """
-    steps = sorted((run / "grpo" / STEPS).glob("step-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
-    if not is_run(run) or not steps:
-        raise ConfigError(
-            f"--checkpoints needs a run with checkpoints, and {run} has none in grpo/{STEPS}; train with "
-            "--grpo.save-steps 10 --grpo.save-total-limit -1"
-        )
-    found = {"start": run / "sft", **{step.name: step for step in steps}, "end": run / "grpo"}
-    return {name: path for name, path in found.items() if trained_model(path) == path}
-
-
-def evaluate_checkpoints(asked: EvalRequest) -> None:
-    """Evaluate every kept checkpoint of a run, and write one file each."""
-    run = Path(asked.player)
-    directory = asked.out or run / "eval" / STEPS
-    if asked.csv is not None:
-        raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`")
-    for name, model in checkpoints_of(run).items():
-        one = {"player": str(model), "name": name, "out": directory / f"{name}.json"}
-        evaluate_player(asked.model_copy(update=one))
-    console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:

@@ -163,8 +163,6 @@ class GRPOSettings(Section):
     """Rounds in which groups of constant reward are replaced by groups of other secrets (DAPO)."""
     save_steps: int = Field(0, ge=0)
     """Steps between checkpoints. 0: only at the end."""
-    save_total_limit: int = Field(0, ge=-1)
-    """Keep the models of this many checkpoints, the last ones, in grpo/steps, to play and compare. 0: none, -1: all."""
     validate_every_steps: int = Field(0, ge=0)
     """Steps between validations, which also come before the first step and at the end. One plays the validation
     secrets, greedily and as in training, and some training secrets greedily. The weights of the lowest greedy cost are
