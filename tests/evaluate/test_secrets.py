@@ -78,7 +78,7 @@ def test_boards_with_earlier_turns_have_figures_by_their_number_and_a_name(evalu
     [
         (("--hard-mode",), "the solver does not keep to hard mode"),
         (("--secrets", "nowhere.txt"), "no file of words"),
-        (("--device-map", "auto"), "--device-map auto"),
+        (("--dtype", "float32"), "--dtype float32"),
     ],
 )
 def test_what_cannot_be_followed_is_refused_in_one_line(options, named: str, cli, word_directory: Path) -> None:

@@ -136,9 +136,6 @@ class EvalRequest(Section):
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
     """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
-    device_map: str | None = None
-    """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
-    else the CPU."""
     max_batch_size: int = Field(1024, ge=1)
     """Play at most this many games at once; fewer if memory is short."""
     base_url: Address = None
@@ -247,7 +244,6 @@ class EvalRequest(Section):
             seed=seed,
             engine=self.engine,
             constrained=self.constrain == "words",
-            device_map=self.device_map,
             dtype=self.dtype,
         )
 
