@@ -48,7 +48,7 @@ def http(url: str, body: object = None, **headers: str) -> tuple[int, object]:
 def test_readiness_is_lost_while_no_session_is_free_in_either_protocol(server) -> None:
     assert http(f"{server.address}/health") == (200, {"status": "healthy"})
     assert http(f"{server.address}/ready") == (200, {"status": "ready"})
-    with server.connect() as one, server.connect("/textarena/ws") as two, server.connect("/batch"):
+    with server.connect() as one, server.connect("/textarena/ws") as two, server.connect():
         for opened in (one, two):
             ask(opened, "reset")
         assert http(f"{server.address}/ready") == (503, {"status": "full"})
@@ -115,7 +115,7 @@ def test_no_route_but_the_probes_is_served_without_the_token(guarded, path) -> N
     assert [http(guarded.address + probe)[0] for probe in ("/health", "/ready")] == [200, 200]
 
 
-@pytest.mark.parametrize("path", ["/ws", "/batch", "/textarena/ws"])
+@pytest.mark.parametrize("path", ["/ws", "/textarena/ws"])
 def test_no_socket_is_opened_without_the_token(guarded, path) -> None:
     for wrong in WRONG:
         with pytest.raises(InvalidStatus) as refused:

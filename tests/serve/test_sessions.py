@@ -20,9 +20,9 @@ def sessions_left(running: RunningServer, count: int, within_s: float = 10.0) ->
 
 def test_a_full_server_says_so_and_takes_the_next_when_one_has_left() -> None:
     with wordle_server(ServeSettings(max_sessions=2)) as running:
-        with running.connect() as first, running.connect("/batch") as second:
+        with running.connect() as first, running.connect("/textarena/ws") as second:
             ask(first, "reset")
-            ask(second, "reset", games=[{}])
+            ask(second, "reset")
             with running.connect() as third:
                 answer = json.loads(third.recv())
                 assert refusal(answer) == "full"

@@ -25,7 +25,7 @@ from starlette.websockets import WebSocket
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.serve.environment import NAME, WordleEnvironment
 from wordle_rl.serve.openenv_client import WordleAction, WordleObservation, WordleState
-from wordle_rl.serve.protocol import BatchProtocol, EnvironmentProtocol, Refusal
+from wordle_rl.serve.protocol import EnvironmentProtocol, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.sessions import Sessions
 from wordle_rl.serve.tasks import ServedGames
@@ -73,11 +73,6 @@ def create_app(settings: ServeSettings) -> FastAPI:
 
 
 def _add_own_routes(app: FastAPI, service: Service) -> None:
-    @app.websocket("/batch")
-    async def play_many(socket: WebSocket) -> None:
-        """Many games in one session."""
-        await service.sessions.serve(socket, BatchProtocol(service.games).answer)
-
     @app.get("/ready", tags=["Health"])
     async def ready() -> JSONResponse:
         """Readiness: 200 while a session is free, otherwise 503."""
