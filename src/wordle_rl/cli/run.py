@@ -79,24 +79,11 @@ def run_chain(
         _show_results(directory, results)
 
 
-def show_claims(directory: Path) -> None:
-    """Print held-out figures by what training showed, and the gain by play beside its controls."""
-    from wordle_rl.report import claims, read_run
-
-    record = read_run(directory)
-    if record.strata is not None:
-        console.out.print(claims.strata_table(record.results, record.strata))
-    if (table := claims.control_table(record)) is not None:
-        if record.controls:
-            console.out.print(claims.terminal_control_table(table))
-        if table.verdict:
-            console.messages.print(table.verdict)
-
-
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
     from wordle_rl.evaluate.forgetting import English
     from wordle_rl.evaluate.records import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
-    from wordle_rl.report import terminal
+    from wordle_rl.report import read_run, terminal
+    from wordle_rl.report.claims import control_table
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words
 
@@ -116,7 +103,9 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}{sampled}"))
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
-    show_claims(directory)
+    controls = control_table(read_run(directory))
+    if controls is not None and controls.verdict:
+        console.messages.print(controls.verdict)
     for row in results.get("english", ()):
         console.out.print(f"English of {row['model']}: {English(row['bits_per_token'], row['num_right'])}")
     held_out = [record for record in last.records if record.secret in set(split.test)]
