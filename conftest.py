@@ -14,7 +14,6 @@ _NEEDS = {
         "src/wordle_rl/serve/*",
         "src/wordle_rl/trainers/trl.py",
     ],
-    "skyrl": ["src/wordle_rl/trainers/skyrl_train.py"],
     "skyrl_gym": ["src/wordle_rl/trainers/skyrl.py"],
     "tinker": ["src/wordle_rl/trainers/tinker.py"],
     "verifiers": ["src/wordle_rl/trainers/verifiers.py"],

@@ -1,6 +1,6 @@
-"""Processor time of the server per turn, its threads with many sessions open, and its batched route.
+"""Processor time of the server per turn, and its threads with many sessions open.
 
-    python benchmarks/server.py [--sessions 64] [--games 20] [--repeats 5] [--open 2000] [--batch 1000] [--json]
+    python benchmarks/server.py [--sessions 64] [--games 20] [--repeats 5] [--open 2000] [--json]
         [--peer-python PYTHON --textarena-source DIR]
 
 Clients in this process play scripted games of six guesses over as many WebSockets as there are sessions, and the
@@ -136,42 +136,6 @@ def rules_per_turn(games: int) -> float:
     return 1000 * (time.process_time() - begun) / turns
 
 
-async def batched(port: int, games: int) -> tuple[int, float]:
-    """One batch of games; the turns played and the seconds of its steps."""
-    address = f"ws://127.0.0.1:{port}/batch"
-    async with connect(address, compression=None, max_size=None, ping_interval=None) as socket:
-        await socket.send(json.dumps({"type": "reset", "data": {"games": [{"seed": seed} for seed in range(games)]}}))
-        _checked(await socket.recv())
-        left, turns, seconds = list(range(games)), 0, 0.0
-        for word in GUESSES:
-            data = {"games": left, "messages": [f"<guess>{word}</guess>"] * len(left)}
-            message = json.dumps({"type": "step", "data": data})
-            begun = time.perf_counter()
-            await socket.send(message)
-            answer = _checked(await socket.recv())
-            seconds += time.perf_counter() - begun
-            turns += len(left)
-            dones = json.loads(answer)["data"]["dones"]
-            left = [number for number, done in zip(left, dones, strict=True) if not done]
-        return turns, seconds
-
-
-def batch_rows(server: ServerProcess, games: int, repeats: int) -> list[Row]:
-    """Turns per second on the clock, and per second of the server's processor, resets included in the latter."""
-    asyncio.run(batched(server.port, games))
-    clock, processor = [], []
-    for _ in range(repeats):
-        before = server.cpu_s()
-        turns, seconds = asyncio.run(batched(server.port, games))
-        clock.append(turns / seconds)
-        processor.append(turns / (server.cpu_s() - before))
-    note = f"{games} games a message"
-    return [
-        row("ours, batched route, on the clock", clock, "turns/s", note),
-        row("ours, batched route, server's processor", processor, "turns/s", f"{note}, resets included"),
-    ]
-
-
 async def open_many(server: ServerProcess, count: int) -> tuple[int, float]:
     """Threads and memory (KiB a session) with so many sessions open, each in a game."""
     empty = server.footprint()
@@ -227,7 +191,6 @@ def main() -> None:
     parser.add_argument("--games", type=int, default=20, help="games of each session in a repeat")
     parser.add_argument("--repeats", type=int, default=5, help="repeats of each job; the median is shown")
     parser.add_argument("--open", type=int, default=2000, help="sessions that are open at once")
-    parser.add_argument("--batch", type=int, default=1000, help="games in one message of the batched route")
     parser.add_argument("--peer-python", default="", help="Python of an environment with openenv and textarena")
     parser.add_argument("--textarena-source", default="", help="directory that holds openenv's textarena_env")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
@@ -237,7 +200,6 @@ def main() -> None:
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
         own = stack.enter_context(started(own_server()))
         rows = turn_rows(options, own, stack, Path(directory))
-        rows += batch_rows(own, options.batch, options.repeats)
         threads, kib = asyncio.run(open_many(own, options.open))
         rows.append(row(f"ours, threads with {options.open} sessions open", [threads], "threads"))
         rows.append(row(f"ours, memory with {options.open} sessions open", [kib], "KiB/session"))

@@ -84,7 +84,7 @@ def test_greedy_games_do_not_replace_drawn_ones(cli, finished_run, word_director
     command += ["--out", tmp_path / "x.json", "--max-completion-tokens", 12]
     assert cli(*command, "--temperature", 1, "--seed", 3)[0] == 0
     kept = Evaluation.load(tmp_path / "x.json").conditions
-    assert (kept.temperature, kept.top_p, kept.max_completion_tokens) == (1.0, 1.0, 12)
+    assert (kept.temperature, kept.max_completion_tokens) == (1.0, 12)
     assert (kept.engine, kept.seed) == ("transformers", 3)
     assert "temperature 0 instead of 1" in cli(*command)[2]
     assert "seed 4 instead of 3" in cli(*command, "--temperature", 1, "--seed", 4)[2]

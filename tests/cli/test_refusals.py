@@ -23,7 +23,6 @@ BAD = [
     (RUN + " --model.path {here}/untrained", "untrained"),
     ("run {here}/nowhere.toml", "nowhere.toml"),
     ("run {here}/misspelt.toml --out {here}/out", "grpo.groupsize (did you mean grpo.group_size?)"),
-    ("doctor {here}/nowhere", "no run directory"),
     ("report {here}/older", "older/config.json"),
     ("eval --player {here}/older", "older/config.json"),
     ("run {here}/mini.toml --out {here}/older", "older/config.json"),

@@ -51,7 +51,7 @@ def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[
         assert field.description, f"{section.__name__}.{name} has no description"
         assert "\n" not in field.description, "a terminal wraps it by its own width"
     with pytest.raises(ValidationError, match="frozen"):
-        setattr(section(), next(iter(section.model_fields)), None)
+        section().anything = None
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,6 @@ IMPOSSIBLE = {
     ),
     "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
     "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
-    "outcomes of one game": ("algorithm = 'dpo'\n[dpo]\njudge = 'outcome'\ngroup_size = 1", "rl.group_size"),
     "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
     "slips where nothing is unlisted": (
         "[game]\ndictionary = 'lenient'\n[traces]\nslip_rate = 0.1",
@@ -115,7 +114,7 @@ IMPOSSIBLE = {
     "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
     "reward of labels that are not chosen": ("[distill.reward]\npreset = 'solver'", "distill.reward"),
-    "reward of a judge": ("algorithm = 'dpo'\n[dpo]\nreward = {preset = 'solver'}", "rl.reward"),
+    "reward of pairs": ("algorithm = 'dpo'\n[dpo]\nreward = {preset = 'solver'}", "dpo.reward"),
     "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
     "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
     "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path"),

@@ -1,6 +1,5 @@
 """Laws of reading other people's rows: whatever the bytes, rows that are counted, or one line that names the file."""
 
-from collections import Counter
 from pathlib import Path
 
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +8,7 @@ from refused import refusal
 
 from wordle_rl.config import ConfigError
 from wordle_rl.data import trace_files
-from wordle_rl.data.external import chat_rows
+from wordle_rl.data.external import chat_traces
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter
@@ -29,10 +28,9 @@ SUFFIXES = st.sampled_from([".csv", ".jsonl", ".parquet"])
 
 
 def taken(path: Path, small_words, form: str = "grpo") -> object:
-    split = split_secrets(small_words)
     if form == "grpo":
-        return read_start_boards(path, small_words, split, Rules(), outside=True)
-    return list(chat_rows(path, small_words, split, Prompter(), Counter()))
+        return read_start_boards(path, small_words, split_secrets(small_words), Rules(), outside=True)
+    return list(chat_traces(path, small_words, Prompter()))
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

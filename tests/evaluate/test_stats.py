@@ -11,7 +11,6 @@ from wordle_rl.evaluate.stats import (
     StatsError,
     clustered_wilson_interval,
     games_needed,
-    mcnemar_exact,
     paired_bootstrap,
     paired_score_interval,
     sign_flip_exact,
@@ -85,7 +84,8 @@ def coin_oracle(only_a: int, only_b: int) -> Fraction:
 
 @given(st.integers(0, 6), st.integers(0, 6))
 def test_mcnemar_counts_coin_sequences(only_a: int, only_b: int) -> None:
-    assert mcnemar_exact(only_a, only_b) == float(coin_oracle(only_a, only_b))
+    diffs = [-1] * only_a + [0] + [1] * only_b
+    assert sign_flip_exact(diffs) == float(coin_oracle(only_a, only_b))
 
 
 # --- Tango ----------------------------------------------------------------------------------------------------------

@@ -202,18 +202,14 @@ def test_other_peoples_rows_that_name_one_are_left_out(cli, word_directory, stri
         for guess in (word, other)
     ]
     write_jsonl(tmp_path / "boards.jsonl", boards)
-    reply = "<guess>{}</guess>"
-    told = [{"instruction": text, "output": reply.format(secret)} for text in (f"Not {word}.", f"Not {other}.")]
-    write_jsonl(tmp_path / "told.jsonl", told)
-    for name, form in (("boards", "grpo"), ("told", "instruction")):
-        out = tmp_path / f"{name}-out.jsonl"
-        code, said_of, err = cli(
-            "dataset", tmp_path / f"{name}.jsonl", "--out", out, "--rows", form, "--words", word_directory,
-            "--strict-fraction", FRACTION,
-        )  # fmt: skip
-        assert code == 0, err
-        assert "strict_word" in said_of
-        assert word not in out.read_text()
+    out = tmp_path / "out.jsonl"
+    code, said_of, err = cli(
+        "dataset", tmp_path / "boards.jsonl", "--out", out, "--rows", "grpo", "--words", word_directory,
+        "--strict-fraction", FRACTION,
+    )  # fmt: skip
+    assert code == 0, err
+    assert "strict_word" in said_of
+    assert word not in out.read_text()
 
 
 def test_an_initial_board_of_a_file_that_names_one_is_left_out(sixty, strict_split, tmp_path: Path) -> None:

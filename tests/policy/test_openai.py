@@ -58,9 +58,9 @@ def test_replies_come_back_in_the_order_asked(serve) -> None:
 
 def test_settings_and_words_reach_the_endpoint(serve) -> None:
     endpoint = serve(lambda *_: chat("hello"))
-    sampler(endpoint, SamplingSettings(temperature=0.3, top_p=0.8, max_completion_tokens=77)).sample(requests())
+    sampler(endpoint, SamplingSettings(temperature=0.3, max_completion_tokens=77)).sample(requests())
     [body] = endpoint.requests
-    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 0.8, 77)
+    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 1.0, 77)
     assert body["messages"] == [{"role": "user", "content": "game 0"}]
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
 

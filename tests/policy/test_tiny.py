@@ -25,12 +25,8 @@ def ids_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
 
 @pytest.mark.parametrize(
     ("style", "thinking"),
-    # The check mark of `letters` is found by preflight, and the spelled style has no form for thinking.
-    [
-        (style, thinking)
-        for style, thinking in product(Style, Thinking)
-        if style is not Style.LETTERS and (style, thinking) != (Style.SPELLED, Thinking.REQUIRED)
-    ],
+    # The spelled style has no form for thinking.
+    [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)],
 )
 @pytest.mark.parametrize("dictionary", Dictionary)
 def test_no_prompt_holds_an_unknown_character(

@@ -125,7 +125,7 @@ def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory,
     player = make_player(str(directory), sixty, None, GREEDY, solver=solver, seed=3, engine="vllm")
     [engine] = started
     assert engine.given["model"] == str(directory)
-    assert engine.given["logprobs_mode"] == "processed_logprobs", "else temperature and top_p are left out of them"
+    assert engine.given["logprobs_mode"] == "processed_logprobs", "else temperature is left out of them"
     assert engine.given["seed"] == 3
     assert "logits_processors" not in engine.given
     assert isinstance(player.sampler, VLLMSampler)

@@ -20,7 +20,7 @@ from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSet
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.loading import load_model, save_model
-from wordle_rl.policy.transformers import TransformersSampler, keep_top_p
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm import VLLMSampler, make_engine
 from wordle_rl.prompt import Shape
 from wordle_rl.rollout import InitialState, play
@@ -128,16 +128,16 @@ def test_greedy_games_are_those_of_transformers_token_for_token(engine, model, s
 
 @torch.no_grad()
 def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, model) -> None:
-    """Temperature and top_p included, worked out anew from the model's logits; a seed says what is sampled."""
+    """Temperature included, worked out anew from the model's logits; a seed says what is sampled."""
     policy, codec = model
-    settings = SamplingSettings(temperature=0.7, top_p=0.8, max_completion_tokens=12)
+    settings = SamplingSettings(temperature=0.7, max_completion_tokens=12)
     prompt = codec.encode("5x6")
     requests = [Request(game, (), (), prompt) for game in range(40)]
     sampler = engine(settings, seed=1)
     said = sampler.sample(requests)
     for completion in said:
         logits = policy(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
-        exact = keep_top_p((logits.float() / 0.7).log_softmax(-1), 0.8)
+        exact = (logits.float() / 0.7).log_softmax(-1)
         exact = exact.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
         assert completion.sampler_logprobs == pytest.approx(exact.tolist(), abs=2e-3)
         assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)

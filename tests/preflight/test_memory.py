@@ -121,15 +121,13 @@ def test_the_cache_is_counted_as_our_sampler_holds_it(kind: str, tmp_path: Path)
     assert sum(kept) == held if kind == "all layers" else sum(kept) < held, "theirs drops what a window has passed"
 
 
-@pytest.mark.parametrize("judge", ["outcome", "regret"])
-def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with(judge: str) -> None:
+def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with() -> None:
     settings = {"algorithm": "dpo", "rl": {"batch_size": 8, "group_size": 4, "groups_per_round": 3}}
-    config = RunConfig.model_validate({**settings, "dpo": {"judge": judge}})
+    config = RunConfig.model_validate(settings)
     adapted = ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4)
     found = memory_of_stages(config, adapted, 80, 110)["dpo"]
     assert (found.reference, found.gradients) == (4000, 40)
-    games = 3 * 4 if judge == "outcome" else 512 * 8
-    assert found.cache == cache_bytes(adapted, 110, games)
+    assert found.cache == cache_bytes(adapted, 110, 512 * 8)
 
 
 def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> None:

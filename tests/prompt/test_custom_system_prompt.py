@@ -72,7 +72,7 @@ def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Th
     assert isinstance(parsed, Guess)
     assert len(parsed.word) == word_length
     plain = replace(prompter, system_prompt=None)
-    silent = style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL, Style.SPELLED, Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0)
+    silent = style in (Style.COMPACT, Style.SPELLED, Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0)
     assert silent or prompter.system_text in plain.system_text, "as the style itself shows it"
 
 

@@ -234,8 +234,6 @@ TURNS = [
         (Style.SYMBOLS, "crane ⬛🟨⬛⬛🟩"),
         (Style.COMPACT, "cXrYaXnXeG"),
         (Style.TEXTARENA, "C R A N E\nX Y X X G"),
-        (Style.TEXTARENA_ORIGINAL, "[GAME] You submitted [crane].\nFeedback:\nC R A N E\nX Y X X G"),
-        (Style.LETTERS, "C(x) R(-) A(x) N(x) E(✓)"),
         (Style.SPELLED, "X Y X X G"),
     ],
 )
@@ -252,7 +250,7 @@ def test_a_state_prompt_holds_what_each_answer_said(style: Style) -> None:
     for count in range(1, len(TURNS) + 1):
         assert prompter.feedback(TURNS[:count])["content"].split("\n")[0] in state
     if style not in (Style.COMPACT, Style.SPELLED, Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0):
-        assert state[-1] in ("3 guesses left.", "You have 3 guesses left.")
+        assert state[-1] == "3 guesses left."
 
 
 @pytest.mark.parametrize("style", Style)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wordle_rl.prompt import Guess, Thinking, parse_leniently, parse_reply
+from wordle_rl.prompt import Guess, Thinking, parse_reply
 
 SECOND = runpy.run_path(str(Path(__file__).resolve().parents[2] / "benchmarks" / "reply_grammar.py"))
 MODES = [(thinking, brackets) for thinking in Thinking for brackets in (False, True)]
@@ -41,20 +41,3 @@ def test_two_readers_agree_on_every_kind_of_adversarial_reply(kind) -> None:
         assert found == expected, reply[:300]
         guesses += expected is not None
     assert guesses or kind.__name__ not in ("sound", "damaged")
-
-
-@pytest.mark.parametrize(
-    ("reply", "word"),
-    [
-        ("I will guess <guess>crane</guess>.", "crane"),
-        ("```\n<guess> Crane. </guess>\n```", "crane"),
-        ("<think><guess>slate</guess></think> So <guess>crane</guess>, again: <guess>CRANE</guess>", "crane"),
-        ("<guess>crane</guess> or <guess>slate</guess>", None),
-        ("<think>never closed <guess>crane</guess>", None),
-        ("crane", None),
-    ],
-)
-def test_a_lenient_reading_needs_one_word_in_its_tags(reply: str, word: str | None) -> None:
-    assert not isinstance(parse_reply(reply), Guess)
-    found = parse_leniently(reply)
-    assert (found.word if isinstance(found, Guess) else None) == word

@@ -7,9 +7,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from scripted_evaluations import play_script
 
-from wordle_rl.evaluate.compare import compare_all
 from wordle_rl.report import ReportError
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.report.plots import (
@@ -18,11 +16,8 @@ from wordle_rl.report.plots import (
     Series,
     bar_chart,
     line_chart,
-    win_rate_plot,
     wins_plot,
 )
-
-WON, LOST = ("crane", ["crane"]), ("crane", ["speed"] * 6)
 
 
 def chart(*values: float, **how: object) -> ElementTree.Element:
@@ -118,31 +113,3 @@ def test_a_metrics_file_alone_is_enough_for_its_wins(cli, tmp_path: Path) -> Non
 def test_a_run_without_wins_is_refused() -> None:
     with pytest.raises(ReportError):
         wins_plot({"sft": METRICS["sft"]}, "run")
-
-
-def points(svg: str) -> list[tuple[float, float]]:
-    """Where the markers of the evaluations stand, from left to right."""
-    used = [each for each in ElementTree.fromstring(svg).iter() if each.tag.endswith("use")]
-    return sorted((float(each.get("x")), float(each.get("y"))) for each in used)
-
-
-def compared(*named: tuple[str, tuple]):
-    games = [play_script([game, ("trace", ["trace"])], name=name) for name, game in named]
-    return compare_all(games).runs
-
-
-def test_steps_stand_where_they_belong_and_better_is_higher() -> None:
-    runs = compared(("start", LOST), ("step-10", LOST), ("step-40", WON), ("end", WON))
-    (start, ten, forty, end) = points(win_rate_plot(runs, "wins & more"))
-    assert start[0] < ten[0] < forty[0] < end[0]
-    assert (forty[0] - start[0]) == pytest.approx(4 * (ten[0] - start[0]), abs=0.3)
-    assert forty[1] == end[1] < start[1] == ten[1]
-
-
-def test_the_command_plots_a_directory_of_checkpoints_in_their_order(cli, tmp_path: Path) -> None:
-    for name, game in (("end", WON), ("start", LOST), ("step-100", WON), ("step-20", LOST)):
-        play_script([game, ("trace", ["trace"])], name=name).save(tmp_path / f"{name}.json")
-    code, out, _ = cli("compare", tmp_path, "--svg", tmp_path / "wins.svg", "--json")
-    assert code == 0
-    assert [run["name"] for run in json.loads(out)["runs"]] == ["start", "step-20", "step-100", "end"]
-    assert len(points((tmp_path / "wins.svg").read_text())) == 4

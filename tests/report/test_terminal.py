@@ -81,7 +81,7 @@ SERVED = WORDED.drawing(SamplingSettings(temperature=0.0), endpoint_default_samp
         (GREEDY, SAMPLED, "temperature 0 and 1"),
         (SAMPLED, replace(SAMPLED, seed=4), ""),
         (GREEDY, replace(GREEDY, style=Style.COMPACT), "style english and compact"),
-        (GREEDY, SERVED, "temperature 0 and the endpoint's own, top_p 1 and the endpoint's own"),
+        (GREEDY, SERVED, "temperature 0 and the endpoint's own"),
         (GREEDY, replace(GREEDY, engine="vllm"), "engine transformers and vllm"),
         (WORDED, SAMPLED, ""),
     ],

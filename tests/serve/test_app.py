@@ -1,4 +1,4 @@
-"""Laws of the application: probes, metrics, tasks over HTTP, refusals with a status, the token, and one command."""
+"""Laws of the application: probes, tasks over HTTP, refusals with a status, the token, and one command."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ import urllib.request
 
 import pytest
 from websockets.exceptions import InvalidStatus
-from wordle_server import ask, refusal, say, secret_of, wordle_server
+from wordle_server import ask, refusal, wordle_server
 
 from wordle_rl.cli import main
 from wordle_rl.serve.openenv_client import WordleAction, WordleClient
@@ -48,7 +48,7 @@ def http(url: str, body: object = None, **headers: str) -> tuple[int, object]:
 def test_readiness_is_lost_while_no_session_is_free_in_either_protocol(server) -> None:
     assert http(f"{server.address}/health") == (200, {"status": "healthy"})
     assert http(f"{server.address}/ready") == (200, {"status": "ready"})
-    with server.connect() as one, server.connect("/textarena/ws") as two, server.connect("/batch"):
+    with server.connect() as one, server.connect("/textarena/ws") as two, server.connect():
         for opened in (one, two):
             ask(opened, "reset")
         assert http(f"{server.address}/ready") == (503, {"status": "full"})
@@ -95,32 +95,6 @@ def test_routes_without_a_session_have_defined_answers(server) -> None:
     assert http(f"{server.address}/state")[1]["step_count"] == 0
 
 
-def test_metrics_count_turns_games_and_refusals_and_name_no_word(server) -> None:
-    def figures() -> dict[str, float]:
-        lines = http(f"{server.address}/metrics")[1].decode().splitlines()
-        return {line.rpartition(" ")[0]: float(line.rpartition(" ")[2]) for line in lines if line[0] != "#"}
-
-    secret = secret_of(server.service, 77)
-    before = figures()
-    with server.connect() as socket:
-        ask(socket, "reset", seed=77)
-        say(socket, "zzzzz")
-        say(socket, secret)
-        ask(socket, "step", message="more")
-    after = figures()
-    for name, change in {
-        'wordle_turns_total{outcome="unlisted"}': 1,
-        'wordle_turns_total{outcome="scored"}': 1,
-        'wordle_games_ended_total{stop_reason="solved"}': 1,
-        'wordle_refusals_total{reason="game_over"}': 1,
-        "wordle_games_begun_total": 1,
-        "wordle_sessions_total": 1,
-        "wordle_message_seconds_count": 4,
-    }.items():
-        assert after[name] - before[name] == change, name
-    assert not [name for name in after if secret in name]
-
-
 def bearer(token: str) -> str:
     return f"Bearer {token}".encode().decode("latin-1")
 
@@ -132,7 +106,7 @@ def basic(token: str) -> str:
 WRONG = ["", "Bearer", "Bearer x", "Basic !!", f"Token {TOKEN}".encode().decode("latin-1"), basic("x"), basic("")]
 
 
-@pytest.mark.parametrize("path", ["/", "/watch/", "/schema", "/metrics", "/openapi.json", "/textarena/metadata"])
+@pytest.mark.parametrize("path", ["/", "/watch/", "/schema", "/openapi.json", "/textarena/metadata"])
 def test_no_route_but_the_probes_is_served_without_the_token(guarded, path) -> None:
     for wrong in WRONG:
         assert http(guarded.address + path, Authorization=wrong)[0] == 401
@@ -141,7 +115,7 @@ def test_no_route_but_the_probes_is_served_without_the_token(guarded, path) -> N
     assert [http(guarded.address + probe)[0] for probe in ("/health", "/ready")] == [200, 200]
 
 
-@pytest.mark.parametrize("path", ["/ws", "/batch", "/textarena/ws"])
+@pytest.mark.parametrize("path", ["/ws", "/textarena/ws"])
 def test_no_socket_is_opened_without_the_token(guarded, path) -> None:
     for wrong in WRONG:
         with pytest.raises(InvalidStatus) as refused:

@@ -6,12 +6,10 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from wordle_server import ask, refusal, say, secret_of
 
-from wordle_rl.serve import protocol as protocol_module
 from wordle_rl.serve.app import Service
 from wordle_rl.serve.openenv_client import WordleAction
-from wordle_rl.serve.protocol import BatchProtocol, EnvironmentProtocol, Reason, Refusal
+from wordle_rl.serve.protocol import EnvironmentProtocol, Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 
 json_values = st.recursive(
@@ -66,7 +64,7 @@ def service() -> Service:
     return Service.of(ServeSettings())
 
 
-def answered(protocol: EnvironmentProtocol | BatchProtocol, text: str) -> dict | None:
+def answered(protocol: EnvironmentProtocol, text: str) -> dict | None:
     """The answer to a message; a refusal as the socket would send it."""
     try:
         said = asyncio.run(protocol.answer(text))
@@ -109,49 +107,3 @@ def test_an_odd_message_is_refused(service, text) -> None:
         answer = answered(protocol, text)
         assert answer["type"] == "error"
         check_defined(answer)
-
-
-@settings(max_examples=50)
-@given(sent=st.lists(texts, max_size=10))
-def test_a_batch_answers_whatever_is_sent_too(service, sent) -> None:
-    protocol = BatchProtocol(service.games, service.metrics)
-    for text in sent:
-        check_defined(answered(protocol, text))
-    begun = answered(protocol, '{"type":"reset","data":{"games":[{"seed":3},{}]}}')
-    assert begun["data"]["dones"] == [False, False]
-
-
-WORDS = ("crane", "slips", "mould", "zzzzz", "fight", "jumpy")
-
-
-@pytest.mark.parametrize("reward", ["strict_xml", "shaped"])
-def test_games_of_a_batch_are_those_of_single_sessions(server, reward) -> None:
-    options = [{"seed": seed, "reward": reward, "style": style} for seed, style in ((1, "english"), (2, "compact"))]
-    with server.connect("/batch") as batch:
-        begun = ask(batch, "reset", games=options)["data"]
-        steps = [ask(batch, "step", games=[1, 0], messages=[f"<guess>{word}</guess>"] * 2)["data"] for word in WORDS]
-    for number, place in ((0, 1), (1, 0)):
-        with server.connect() as single:
-            alone = ask(single, "reset", **options[number])["data"]
-            assert {**begun["observations"][number], "metadata": {}} == alone["observation"]
-            for word, step in zip(WORDS, steps, strict=True):
-                alone = say(single, word)
-                assert {**step["observations"][place], "metadata": {}} == alone["observation"]
-                assert (step["rewards"][place], step["dones"][place]) == (alone["reward"], alone["done"])
-
-
-@pytest.mark.parametrize("data", [{"games": [0], "messages": []}, {"games": [0, 0], "messages": ["a", "b"]},
-                                  {"games": [3], "messages": ["a"]}])  # fmt: skip
-def test_a_wrong_step_of_a_batch_takes_no_turn_and_finished_games_leave_it(server, data, monkeypatch) -> None:
-    monkeypatch.setattr(protocol_module, "MAX_BATCH_GAMES", 3)
-    with server.connect("/batch") as batch:
-        assert refusal(ask(batch, "step", games=[0], messages=["x"])) == "no_game"
-        assert refusal(ask(batch, "reset", games=[{}] * 4)) == "bad_option"
-        ask(batch, "reset", games=[{"seed": seed} for seed in range(3)])
-        assert refusal(ask(batch, "step", **data)) == "bad_message"
-        won = ask(batch, "step", games=[1], messages=[f"<guess>{secret_of(server.service, 1)}</guess>"])["data"]
-        assert (won["dones"], won["observations"][0]["secret"]) == ([True], secret_of(server.service, 1))
-        refused = ask(batch, "step", games=[0, 1], messages=["<guess>crane</guess>"] * 2)
-        assert (refusal(refused), refused["data"]["games"]) == ("game_over", [1])
-        played = ask(batch, "step", games=[0, 2], messages=["<guess>crane</guess>"] * 2)["data"]
-        assert [row["turns_left"] for row in played["observations"]] == [5, 5]

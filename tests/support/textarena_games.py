@@ -37,15 +37,15 @@ def recorded() -> dict[str, Recorded]:
     return {game["name"]: Recorded(**game) for game in games}
 
 
-def new_game(secret: str, *, lenient: bool = False, **changes: Any) -> TextArenaGame:
+def new_game(secret: str, **changes: Any) -> TextArenaGame:
     """A game of ours with the embedded words."""
     prompter = Prompter(Style.TEXTARENA, rules=Rules(**changes))
-    return TextArenaGame(WordleEnv(secret, load_words(), prompter), lenient=lenient)
+    return TextArenaGame(WordleEnv(secret, load_words(), prompter))
 
 
-def replayed(game: Recorded, *, lenient: bool = False) -> tuple[TextArenaGame, list[str]]:
+def replayed(game: Recorded) -> tuple[TextArenaGame, list[str]]:
     """Play the messages of a recorded game with ours: the game, and what each message added to its history."""
-    ours = new_game(game.secret, lenient=lenient)
+    ours = new_game(game.secret)
     added = []
     for action in game.actions:
         before = ours.history

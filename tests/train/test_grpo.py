@@ -10,13 +10,12 @@ from grpo_training import (
     update,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from training_fixtures import rows, weights_of
+from training_fixtures import rows
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.policy.transformers as sampler_module
-from wordle_rl.config import ModelSettings, StartSettings
+from wordle_rl.config import StartSettings
 from wordle_rl.env import StopReason
-from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Shape
 
 
@@ -59,18 +58,6 @@ def test_single_next_guesses_of_boards_are_learnt(shape, train, tmp_path) -> Non
         trained = [place for place, mask in enumerate(row.loss_mask) if mask]
         assert trained == list(range(trained[0], trained[-1] + 1)), "one reply, and nothing after it"
         assert trained[-1] == len(row.token_ids) - 1
-
-
-@pytest.mark.parametrize(("limit", "names"), [(2, ["step-2", "step-3"]), (-1, ["step-1", "step-2", "step-3"])])
-def test_the_last_checkpoints_are_kept_as_models(limit: int, names: list[str], train, tmp_path) -> None:
-    trained = train(tmp_path, update(SETTINGS, steps=3, save_steps=1, save_total_limit=limit))
-    assert sorted(path.name for path in (tmp_path / "grpo" / "steps").iterdir()) == names
-    models = [load_model(ModelSettings(path=str(tmp_path / "grpo" / "steps" / name)), 0)[0] for name in names]
-    found = [weights_of(model) for model in models]
-    last = weights_of(trained)
-    assert all(torch.allclose(found[-1][name], last[name]) for name in last)
-    assert any(not torch.equal(found[0][name], last[name]) for name in last)
-    assert not (tmp_path / "grpo" / "checkpoints").exists()
 
 
 class NoFloat64(TorchDispatchMode):

@@ -54,12 +54,12 @@ class Scene:
         elif algorithm.startswith("distill"):
             settings = DISTILL.model_copy(update={**group, "targets": choice})
         else:
-            judge = {"judge": choice, "margin": 1e-6, "pairs_per_board": 9}
-            settings = DPO.model_copy(update={**group, **judge, "guesses_per_board": 6})
+            pairs = {"margin": 1e-6, "pairs_per_board": 9}
+            settings = DPO.model_copy(update={**group, **pairs, "guesses_per_board": 6})
         train_by(settings, self.learner, self.setup, self.run, open_policy=playing(self.script, self.codec))
 
 
-ALGORITHMS = ["expert_iteration", "distill guess", "distill distribution", "dpo regret", "dpo outcome"]
+ALGORITHMS = ["expert_iteration", "distill guess", "distill distribution", "dpo"]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -86,19 +86,6 @@ def test_the_steps_of_a_large_model_give_memory_back_once_gaps_have_grown(
     assert released == ([4, 7] if is_large else [])
 
 
-def test_comparing_with_the_start_changes_no_bit(tokenizer, codec, examples) -> None:
-    """Dropout and the optimizer see nothing of it."""
-    ends = []
-    for measure in (False, True):
-        model = small_model(tokenizer)
-        learner = TorchLearner(model, codec, precision="fp32")
-        learner.start(fast(), 10, measure_kl=measure)
-        for step in (1, 2, 3):
-            learner.update([examples[:4]], CrossEntropy(), step)
-        ends.append(weights_of(model))
-    assert same_bits(*ends)
-
-
 # --- dropout ---
 
 
@@ -148,16 +135,6 @@ def test_trained_weights_are_kept_and_interpolated(kind, codec, examples, tmp_pa
     assert any(not torch.equal(start[name], end[name]) for name in start)
     learner.load_weights(tmp_path / "start")
     assert same_bits(weights_of(model), start)
-
-
-def test_a_model_too_large_to_be_remembered_says_that_no_kl_is_measured(
-    tokenizer, codec, examples, monkeypatch, caplog
-) -> None:
-    monkeypatch.setattr(learner_module, "MOST_REMEMBERED", 1_000)
-    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
-    learner.start(fast(), 2, measure_kl=True)
-    assert any("kl_to_start" in record.message for record in caplog.records)
-    assert "kl_to_start" not in learner.update([examples[:4]], CrossEntropy(), 1).figures
 
 
 @pytest.mark.slow  # the compiler takes most of a minute

@@ -373,12 +373,9 @@ def test_a_secret_that_is_no_answer_is_used_only_where_something_is_learnt_witho
     assert len(read(*rows, outside=True).starts) == 2
     assert read(*rows, outside=False).rejected == {"outside_secret": 1}
     regret = {"reward": {"weights": {"quick_regret": -6.0}}}
-    learns = [
-        GRPOTraining.model_validate(regret), DistillTraining(), DPOTraining(),
-        DPOTraining.model_validate(regret | {"judge": "outcome"}),
-    ]  # fmt: skip
-    asks = [GRPOTraining(), ExpertIterationTraining(), DPOTraining(judge="outcome"), DPOTraining(judge="information")]
-    assert [settings.learns_without_wins for settings in (*learns, *asks)] == [True] * 4 + [False] * 4
+    learns = [GRPOTraining.model_validate(regret), DistillTraining(), DPOTraining()]
+    asks = [GRPOTraining(), ExpertIterationTraining()]
+    assert [settings.learns_without_wins for settings in (*learns, *asks)] == [True] * 3 + [False] * 2
 
 
 def test_a_file_without_a_usable_row_is_refused_with_its_first_line(read, split) -> None:

@@ -1,11 +1,9 @@
 """Laws of games under SkyRL: its registry, its generator's tokens. Opt-in: `make test-trainers`."""
 
 import asyncio
-import json
 import math
 import sys
 import typing
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,6 @@ from chat_families import family_tokenizer
 from other_loops import KINDS, SETTINGS, TASK, ours, replies_of
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError
 from wordle_rl.trainers.games import game_source
 from wordle_rl.trainers.skyrl import ENV_ID, WordleSkyRLEnv, dataset_rows, register
 
@@ -95,46 +92,3 @@ def test_the_generators_tokens_and_masks_are_the_rollouts(kind: str) -> None:
         assert [*prompt, *said] == mine.ids
         assert [0] * len(prompt) + output["loss_masks"][place] == mine.mask
         assert math.isclose(math.fsum(output["rewards"][place]), mine.reward.total, abs_tol=1e-9)
-
-
-# --- the launch: its own configuration takes ours, with a recipe's sizes ---
-
-
-ROOT = Path(__file__).resolve().parents[2]
-FILE = ROOT / "scripts" / "skyrl" / "eight_gpus.yaml"
-
-
-@pytest.fixture
-def module():
-    import wordle_rl.trainers.skyrl_train as skyrl_train
-
-    return skyrl_train
-
-
-def test_the_data_names_games_that_the_environment_opens(module, tmp_path) -> None:
-    files = [f"data.train_data=[{tmp_path}/train.jsonl]", f"data.val_data=[{tmp_path}/val.jsonl]"]
-    config = module.load_config(FILE, [*files, "trainer.logger=console"])
-    assert config.trainer.logger == "console"
-    module.write_data(config)
-    source = game_source(module.loop_settings(config))
-    for name, secrets in (("train", source.context.split.train), ("val", source.context.split.val)):
-        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
-        assert len(rows) == len(secrets)
-        row = rows[3]
-        assert row["env_class"] == config.environment.env_class == ENV_ID
-        env_config = getattr(config.environment.skyrl_gym, ENV_ID)  # as the generator looks for it
-        env = skyrl_gym.make(ENV_ID, env_config=env_config, extras={**row, "max_turns": config.generator.max_turns})
-        opening, metadata = env.init(row["prompt"])
-        assert opening == row["prompt"]
-        assert (metadata["split"], metadata["index"]) == (name, 3)
-        assert env.step(f"<guess>{secrets[3]}</guess>")["done"]
-        assert isinstance(env.unwrapped if hasattr(env, "unwrapped") else env, WordleSkyRLEnv)
-
-
-def test_what_would_break_games_off_or_is_unknown_is_refused(module) -> None:
-    with pytest.raises(ConfigError, match="set it to 6"):
-        module.load_config(FILE, ["generator.max_turns=3"])
-    with pytest.raises(ValueError, match="no_such"):
-        module.load_config(FILE, ["trainer.no_such=3"])
-    with pytest.raises(ValueError, match="no_such"):
-        module.load_config(FILE, ["environment.skyrl_gym.wordle.no_such=3"])

@@ -50,7 +50,6 @@ GROUPS = {
     "Train": {
         "run": Command("cli.run:run", "Teacher games, SFT, RL, evaluation, report", resumes=True),
         "preflight": Command("cli.run:preflight", "Check that a run will work before you train"),
-        "doctor": Command("cli.run:doctor", "Say why a run does not learn, and which page helps"),
     },
     "Games as data": {
         "traces": Command("cli.traces:traces", "Have a teacher play games", resumes=True),

@@ -7,29 +7,26 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
-from wordle_rl.evaluate.compare import MultiComparison, compare_all
+from wordle_rl.evaluate.compare import compare_all
 from wordle_rl.evaluate.controls import controls_at
-from wordle_rl.evaluate.records import Evaluation, write_rows
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
-from wordle_rl.report.plots import win_rate_plot
 from wordle_rl.report.speedrun import against_reference, check_speedrun, record_of, reference_for, row_of
-from wordle_rl.runs import read_object, write_json, write_text_atomically
+from wordle_rl.runs import read_object, write_json
 
 
 def compare(
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
     names: tuple[str, ...] = (),
     control: tuple[Path, ...] = (),
-    csv: Path | None = None,
-    svg: Path | None = None,
     reference: bool = False,
     as_json: Json = False,
 ) -> int:
@@ -39,17 +36,14 @@ def compare(
     paired bootstrap. If secrets were played more than once, wins are tested by secret.
 
     Args:
-        runs: Two or more evaluation files (JSON), or a directory of `eval --checkpoints`. The first is the baseline.
+        runs: Two or more evaluation files (JSON). The first is the baseline.
         names: Names to show. Default: the names stored in the files.
         control: Control runs to show beside the others (SFT alone, with nothing kept from the teacher).
-        csv: Also write one row per evaluation to this file. Another kind of file is not overwritten.
-        svg: Also plot the win rates with their intervals to this file; for checkpoints, over the training steps.
         reference: Compare the curve of one run of a preset with those of the preset's reference runs instead. The exit
             code is 1 if it leaves their band.
     """
     if reference:
         return _compare_with_reference(runs, as_json)
-    runs = tuple(path for given in runs for path in files_at(given))
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
     evaluations = [Evaluation.load(path) for path in runs]
@@ -66,11 +60,6 @@ def compare(
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
     evaluations += controls
     shared = compare_all(evaluations)
-    if csv is not None:
-        write_rows(csv, _standing_rows(shared))
-    if svg is not None:
-        title = f"wins of {shared.num_games:,} games, % (95 %)"
-        write_text_atomically(svg, win_rate_plot(shared.runs, title))
     console.show(asdict(shared), [terminal.comparison_table(shared)], as_json)
     return 0
 
@@ -110,32 +99,6 @@ def speedrun(
     if out is not None:
         write_json(out, record)
     console.show(record, [row_of(goal, attempts, changed)], as_json)
-
-
-def files_at(path: Path) -> list[Path]:
-    """Return the evaluation files of a path: the file itself, or a directory's checkpoints in training order."""
-    steps = sorted(path.glob("step-*.json"), key=lambda file: int(file.stem.rsplit("-", 1)[1]))
-    if not steps:
-        return [path]
-    return [file for file in (path / "start.json", *steps, path / "end.json") if file.is_file()]
-
-
-def _standing_rows(found: MultiComparison) -> list[dict[str, Any]]:
-    # One row per evaluation: its figures, then its differences from the first.
-    rows = []
-    for run in found.runs:
-        row = {"name": run.name, "player": run.player, **asdict(run.figures)}
-        row |= {f"games_{turns}": count for turns, count in row.pop("guess_distribution").items()}
-        del row["pass_at"]  # pass@k compares games of one secret, this table compares secrets
-        pair = run.against_base
-        for column in ("win_rate_difference", "guesses_difference"):
-            estimate = (None, None, None) if pair is None else getattr(pair, column)
-            row |= dict(zip((column, f"{column}_low", f"{column}_high"), estimate, strict=True))
-        names = {"only_base": "only_a", "only_this": "only_b"}
-        for column in (*names, "p_value", "guesses_p_value"):
-            row[column] = None if pair is None else getattr(pair, names.get(column, column))
-        rows.append(row)
-    return rows
 
 
 def power(

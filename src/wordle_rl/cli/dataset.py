@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -18,7 +17,6 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, StrictFraction, Words
 from wordle_rl.config import ConfigError, ModelSettings, Section, StartSettings, TraceSettings, describe
 from wordle_rl.data.dataset import (
-    CHAT_ROW,
     START_ROW,
     DatasetLimits,
     SFTForm,
@@ -27,7 +25,6 @@ from wordle_rl.data.dataset import (
     summarise,
     write_dataset,
 )
-from wordle_rl.data.external import chat_rows
 from wordle_rl.data.game_record import GameRecord, board_row
 from wordle_rl.data.trace_files import SettingsFile, read_games
 from wordle_rl.evaluate.records import write_rows
@@ -59,10 +56,9 @@ class DatasetRequest(Section):
     replaced, other files are not. Default: only summarise the games."""
     csv: Path | None = None
     """Without --out: also write the whole summary to this file. Another kind of file is not overwritten."""
-    rows: Literal["grpo", "instruction"] | None = None
+    rows: Literal["grpo"] | None = None
     """Form of rows made elsewhere. `grpo`: rows of prompt, word_list, past_guess_history, secret, as in
-    predibase/wordle-grpo, become initial states for `run --rl.starts.file`; the marks are computed again.
-    `instruction`: rows of instruction, output become messages for SFT."""
+    predibase/wordle-grpo, become initial states for `run --rl.starts.file`; the marks are computed again."""
     form: Annotated[SFTForm, tyro.conf.arg(name="format")] = "messages"
     """Form of the SFT rows: whole conversations, or `instruction`, one row of instruction, output per reply."""
     model: str | None = None
@@ -239,22 +235,16 @@ def _boards(
 def _import(asked: DatasetRequest) -> None:
     # Nothing is written unless some row is usable.
     turns = asked.game_turns or 6
-    if asked.out is None or asked.rows is None:
+    if asked.out is None:
         raise ConfigError("--rows writes a file; name it with --out")
     found = load_words(asked.words)
-    prompter = Prompter(thinking=asked.thinking, word_length=found.word_length, rules=Rules(max_turns=turns))
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
     source, out = Path(asked.games), asked.out
     if source.exists() and out.exists() and out.samefile(source):
         raise ConfigError(f"{out} is the file to read; name another --out")
-    check_replaceable(out, (CHAT_ROW, START_ROW))
-    skipped: Counter[str] = Counter()
-    if asked.rows == "grpo":
-        boards = read_start_boards(source, found, split, prompter.rules, outside=True, setting="--rows grpo:")
-        skipped.update(boards.rejected)
-        count = write_jsonl(out, boards.rows())
-    else:
-        count = write_jsonl(out, chat_rows(source, found, split, prompter, skipped))
-    told = {"file": str(out), "rows": count, "skipped": dict(sorted(skipped.items()))}
-    lines = [f"{number:>8,} rows rejected: {reason}" for reason, number in sorted(skipped.items())]
+    check_replaceable(out, (START_ROW,))
+    boards = read_start_boards(source, found, split, Rules(max_turns=turns), outside=True, setting="--rows grpo:")
+    count = write_jsonl(out, boards.rows())
+    told = {"file": str(out), "rows": count, "skipped": dict(sorted(boards.rejected.items()))}
+    lines = [f"{number:>8,} rows rejected: {reason}" for reason, number in sorted(boards.rejected.items())]
     console.show(told, [f"{count:>8,} rows  {out}", *lines], asked.as_json)

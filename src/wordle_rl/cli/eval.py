@@ -66,7 +66,6 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import reward_table
 from wordle_rl.reward import named_schedule
-from wordle_rl.runs import STEPS, is_run, trained_model
 from wordle_rl.runs.store import repaired
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
@@ -116,16 +115,10 @@ class EvalRequest(Section):
     match_entropy_of: Path | None = None
     """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
     --temperature): a control for a gain in sampled play. Found by bisection over games of validation secrets."""
-    checkpoints: bool = False
-    """Evaluate a run's start, every checkpoint kept by grpo.save_total_limit, and its end. One file each goes to the
-    directory --out (default: eval/steps of the run), for `compare` to plot."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     reward: str | None = None
     """Also score the games with this reward preset, and show mean, range, fraction below zero and histogram."""
-    reading: Literal["strict", "lenient"] = "strict"
-    """`lenient` accepts any text around a tagged guess, and shows malformed turns by both readings. For models not
-    trained here; results are quoted for `strict`."""
     dictionary: Dictionary | None = None
     """Cost of an unlisted guess. Default: as in the model's training, else strict."""
     hard_mode: bool = False
@@ -143,9 +136,6 @@ class EvalRequest(Section):
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
     """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
-    device_map: str | None = None
-    """Where transformers places the model: `auto` (all GPUs and main memory), `cpu`, `cuda:1`. Default: the first GPU,
-    else the CPU."""
     max_batch_size: int = Field(1024, ge=1)
     """Play at most this many games at once; fewer if memory is short."""
     base_url: Address = None
@@ -242,7 +232,7 @@ class EvalRequest(Section):
         # Shift the seed by the number of kept games, or the remaining games would repeat their samples.
         if self.out is not None and not self.overwrite and (self.temperature or is_own_player(self.player)):
             seed = seed_after(seed, num_kept(journal_path(self.out)))
-        who = make_player(
+        return make_player(
             self.player,
             words,
             self.game,
@@ -254,10 +244,8 @@ class EvalRequest(Section):
             seed=seed,
             engine=self.engine,
             constrained=self.constrain == "words",
-            device_map=self.device_map,
             dtype=self.dtype,
         )
-        return replace(who, prompter=replace(who.prompter, lenient=self.reading == "lenient"))
 
 
 def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
@@ -273,9 +261,7 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
 
 def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
-    if asked.checkpoints:
-        evaluate_checkpoints(asked)
-    elif asked.match_entropy_of is not None:
+    if asked.match_entropy_of is not None:
         evaluate_player(*_matched(asked, asked.match_entropy_of))
     else:
         evaluate_player(asked)
@@ -298,33 +284,6 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
     )
     control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, at_one.sampling.temperature)
     return asked.model_copy(update={"temperature": match.temperature}), control
-
-
-def checkpoints_of(run: Path) -> dict[str, Path]:
-    """Return a run's models in training order: `start`, `step-20` and so on, `end`.
-
-    `end` is the trained model. Checkpoint selection may have taken it from an earlier step than the last.
-    """
-    steps = sorted((run / "grpo" / STEPS).glob("step-*"), key=lambda path: int(path.name.rsplit("-", 1)[1]))
-    if not is_run(run) or not steps:
-        raise ConfigError(
-            f"--checkpoints needs a run with checkpoints, and {run} has none in grpo/{STEPS}; train with "
-            "--grpo.save-steps 10 --grpo.save-total-limit -1"
-        )
-    found = {"start": run / "sft", **{step.name: step for step in steps}, "end": run / "grpo"}
-    return {name: path for name, path in found.items() if trained_model(path) == path}
-
-
-def evaluate_checkpoints(asked: EvalRequest) -> None:
-    """Evaluate every kept checkpoint of a run, and write one file each."""
-    run = Path(asked.player)
-    directory = asked.out or run / "eval" / STEPS
-    if asked.csv is not None:
-        raise ConfigError("--csv is for one player; drop it, and pass the files to `wordle-rl compare`")
-    for name, model in checkpoints_of(run).items():
-        one = {"player": str(model), "name": name, "out": directory / f"{name}.json"}
-        evaluate_player(asked.model_copy(update=one))
-    console.messages.print(f"plot the win rates: wordle-rl compare {directory} --svg wins.svg")
 
 
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:

@@ -11,7 +11,6 @@ import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
-from wordle_rl.cli.run import show_claims
 from wordle_rl.config import BackendName, ConfigError
 from wordle_rl.evaluate.controls import keep_controls
 from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
@@ -46,8 +45,8 @@ def report(
     Args:
         run: A run directory; with --cards also a single model directory in it.
         control: Control runs (SFT alone, with nothing kept from the teacher) and control evaluations (`eval
-            --match-entropy-of`). They are copied into the run, and its page, cards and tables show them beside the
-            gain by play.
+            --match-entropy-of`). They are copied into the run, and its page and cards show them beside the gain by
+            play.
         cards: Instead write the model cards (README.md) of its trained models. Existing cards are replaced.
         audit: Instead prove that no held-out secret was trained on, and count what training showed of them.
         wins: Instead plot the training games won and the win rate by turn to this file (SVG).
@@ -75,8 +74,6 @@ def _page(run: Path, control: tuple[Path, ...], as_json: bool) -> None:
         except WordListError as error:
             console.messages.print(f"held-out figures are not divided into strata: {error}", soft_wrap=True)
     path = write_report(run)
-    if control and not as_json:
-        show_claims(run)
     console.show({"report": str(path)}, [f"report: {path}"], as_json)
 
 

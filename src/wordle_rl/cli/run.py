@@ -1,4 +1,4 @@
-"""`run`: the chain of stages. `preflight`: check a run before you start it. `doctor`: say why it does not learn."""
+"""`run`: the chain of stages. `preflight`: check a run before you start it."""
 
 from __future__ import annotations
 
@@ -79,24 +79,11 @@ def run_chain(
         _show_results(directory, results)
 
 
-def show_claims(directory: Path) -> None:
-    """Print held-out figures by what training showed, and the gain by play beside its controls."""
-    from wordle_rl.report import claims, read_run
-
-    record = read_run(directory)
-    if record.strata is not None:
-        console.out.print(claims.strata_table(record.results, record.strata))
-    if (table := claims.control_table(record)) is not None:
-        if record.controls:
-            console.out.print(claims.terminal_control_table(table))
-        if table.verdict:
-            console.messages.print(table.verdict)
-
-
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
     from wordle_rl.evaluate.forgetting import English
     from wordle_rl.evaluate.records import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
-    from wordle_rl.report import terminal
+    from wordle_rl.report import read_run, terminal
+    from wordle_rl.report.claims import control_table
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words
 
@@ -116,7 +103,9 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}{sampled}"))
     if any(apart.values()):
         console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
-    show_claims(directory)
+    controls = control_table(read_run(directory))
+    if controls is not None and controls.verdict:
+        console.messages.print(controls.verdict)
     for row in results.get("english", ()):
         console.out.print(f"English of {row['model']}: {English(row['bits_per_token'], row['num_right'])}")
     held_out = [record for record in last.records if record.secret in set(split.test)]
@@ -201,20 +190,3 @@ def _show_preflight(path: str, report: Preflight) -> None:
         console.out.print(f"\ntrained tokens of a game, in brackets:\n{report.picture}\n")
     for finding in report.findings:
         console.out.print(f"{finding.level}: {finding.message}")
-
-
-def doctor(run: Annotated[Path, tyro.conf.Positional], as_json: Json = False) -> int:
-    """Find what goes wrong in a run's training: the symptom, the line that shows it, and the page that helps.
-
-    The exit code is 1 if anything was found.
-
-    Args:
-        run: A run directory, finished or still training.
-    """
-    from wordle_rl.report.doctor import diagnose, lines_of
-
-    found = diagnose(run)
-    findings = [{**asdict(finding), "page": finding.page} for finding in found.findings]
-    told = {"stage": found.stage, "steps": found.num_steps, "findings": findings}
-    console.show(told, lines_of(found), as_json)
-    return 1 if found.findings else 0

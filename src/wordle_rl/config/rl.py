@@ -39,7 +39,7 @@ _ROUNDS = frozenset({"batch_size", "rounds", "groups_per_round"})
 FOLLOWS: dict[Algorithm, frozenset[str]] = {
     "grpo": frozenset({"reward", "beta", "outside_rate"}),
     "expert_iteration": _ROUNDS | {"replay_fraction"},
-    "dpo": _ROUNDS | {"reward", "beta"},
+    "dpo": _ROUNDS | {"beta"},
     "distill": _ROUNDS | {"replay_fraction", "outside_rate"},
 }
 """Algorithm -> settings of [rl] that it follows beside those that all of them do."""
@@ -92,7 +92,7 @@ class RLSettings(Section):
     optimizer: RLOptimizerSettings = RLOptimizerSettings()
     """Optimizer and schedule; by rounds, its state starts again in each, and the schedule spans them all."""
     reward: RewardSettings = RewardSettings()
-    """Reward of a game, in GRPO and in DPO judged by outcome."""
+    """Reward of a game, in GRPO."""
     beta: float | None = Field(None, ge=0)
     """Weight of the KL divergence to the model that RL starts from (with adapters: to that adapter). None: 0 in GRPO,
     0.1 in DPO."""
@@ -163,8 +163,6 @@ class GRPOSettings(Section):
     """Rounds in which groups of constant reward are replaced by groups of other secrets (DAPO)."""
     save_steps: int = Field(0, ge=0)
     """Steps between checkpoints. 0: only at the end."""
-    save_total_limit: int = Field(0, ge=-1)
-    """Keep the models of this many checkpoints, the last ones, in grpo/steps, to play and compare. 0: none, -1: all."""
     validate_every_steps: int = Field(0, ge=0)
     """Steps between validations, which also come before the first step and at the end. One plays the validation
     secrets, greedily and as in training, and some training secrets greedily. The weights of the lowest greedy cost are
@@ -242,11 +240,7 @@ class ExpertIterationSettings(Section):
 
 
 class DPOSettings(Section):
-    """Direct preference optimization on completions of the same prompt: settings that only it has."""
-
-    judge: Literal["regret", "information", "outcome"] = "regret"
-    """Value of a guess. `regret`: minus its regret against the solver. `information`: the fraction of the available
-    information that it gives. `outcome`: the mean reward of the group's games with it."""
+    """Direct preference optimization on completions of the same prompt. It has no settings that others lack."""
 
 
 class DistillSettings(Section):
@@ -391,27 +385,18 @@ class DPOTraining(DPOSettings, RoundTraining):
     group_size: Count = Field(4, ge=1)
     beta: float = Field(0.1, gt=0)
     boards_per_round: int = Field(512, ge=1)
-    """Boards of the games played at which further guesses are sampled; not with judge `outcome`, which compares the
-    games themselves."""
+    """Boards of the games played at which further guesses are sampled."""
     guesses_per_board: Count = Field(8, ge=2)
     """Guesses sampled at each of those boards."""
     margin: float = Field(0.1, gt=0)
-    """Least difference of value between chosen and rejected: expected guesses, fraction of information, or reward."""
+    """Least difference between chosen and rejected, in expected guesses."""
     pairs_per_board: int = Field(2, ge=1)
     """Pair the best guess of a board with up to this many others, the worst first."""
 
     @property
     def learns_without_wins(self) -> bool:
-        """True unless a win decides: `information` prefers the secret to all else."""
-        return self.judge == "regret" or (self.judge == "outcome" and self.asks_no_win)
-
-    def check(self) -> None:
-        """Refuse outcomes of one game, and a reward that nothing is judged by."""
-        super().check()
-        if self.judge == "outcome" and self.group_size < 2:
-            raise ValueError("dpo.judge 'outcome' compares the games of a group; rl.group_size must be at least 2")
-        if self.judge != "outcome" and not self.is_default("reward"):
-            raise ValueError(f"rl.reward is not followed by dpo.judge {self.judge!r}; set the judge to 'outcome'")
+        """True: the solver values guesses without the secret."""
+        return True
 
 
 class DistillTraining(DistillSettings, RoundTraining):

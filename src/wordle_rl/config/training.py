@@ -20,8 +20,6 @@ class SamplingSettings(Section):
 
     temperature: float = Field(1.0, ge=0)
     """0 is greedy."""
-    top_p: float = Field(1.0, gt=0, le=1)
-    """Sample from the smallest set of tokens with at least this probability."""
     max_batch_size: int = Field(1024, ge=1)
     """Most games per forward pass."""
     max_completion_tokens: int = Field(512, ge=1)

@@ -310,7 +310,7 @@ def _sft_rows(
 def instruction_rows(messages: Sequence[Message], codec: ChatCodec | None = None) -> Iterator[dict[str, str]]:
     """Yield a row for every reply of a conversation, token for token what the codec's model reads and writes.
 
-    Without a codec, rows are in ChatML, which `wordle-rl dataset --rows instruction` reads back.
+    Without a codec, rows are in ChatML, which `traces.file` reads back.
 
     Examples:
         >>> next(instruction_rows([{"role": "user", "content": "play"}, {"role": "assistant", "content": "crane"}]))

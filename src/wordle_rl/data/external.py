@@ -1,4 +1,4 @@
-"""Data sets made elsewhere as ours: conversations for SFT, and conversations as games.
+"""Conversations made elsewhere as games of ours.
 
 A chat row (`{"messages"}`) or instruction row (`{"instruction", "output"}`) becomes a `GameRecord` that carries its
 conversation, and every reply is trained on word for word. Rows that cannot be used are counted by reason. A row may
@@ -12,19 +12,16 @@ import ast
 import json
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.data.row_files import Row, is_data_set, read_rows
+from wordle_rl.data.row_files import is_data_set, read_rows
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.words import WordList
-from wordle_rl.words.split import Split
 
 _MAX_LITERAL = 4000
 _LOOKED_AT = 100  # rows that show what a file holds
@@ -32,36 +29,6 @@ _LOOKED_AT = 100  # rows that show what a file holds
 
 class OddRowError(ValueError):
     """A row that cannot be used. The message is the reason to count it under."""
-
-
-def chat_rows(
-    path: Path | str, words: WordList, split: Split, prompter: Prompter, skipped: Counter[str]
-) -> Iterator[Row]:
-    """Yield the usable rows of a data set as `{"messages"}`, and count the others in `skipped` by reason.
-
-    Raises:
-        ConfigError: If there is no usable row.
-    """
-    found = False
-    for trace in chat_traces(path, words, prompter):
-        reason = trace if isinstance(trace, str) else _held_out(trace, split)
-        if isinstance(trace, str) or reason is not None:
-            skipped[str(reason)] += 1
-        else:
-            found = True
-            yield {"messages": [*trace.messages]}
-    if not found:
-        why = ", ".join(f"{count} {reason}" for reason, count in sorted(skipped.items())) or "it is empty"
-        raise ConfigError(f"{path} has no usable row ({why}); check --rows, --words and the fields of its rows")
-
-
-def _held_out(trace: GameRecord, split: Split) -> str | None:
-    # A row that guesses a held-out word last is rejected even if it names another secret.
-    for word in (trace.secret, trace.turns[-1].guess or ""):
-        if reason := split.held_out_reason(word):
-            return reason
-    strict = split.strict_words_in(*(message["content"] for message in trace.messages))
-    return "strict_word" if strict else None
 
 
 def holds_chat(source: Path) -> bool:

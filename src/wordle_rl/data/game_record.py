@@ -44,7 +44,6 @@ class TurnRecord:
         given: True for a prefix guess, on the board before play began.
         components: Training: reward components before their weights.
         regret: Evaluation: expected guesses lost against the solver; None if not measured.
-        leniently: Evaluation: only the lenient reading found a guess.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -65,7 +64,6 @@ class TurnRecord:
     repeated: bool = False
     violates_clues: bool = False
     regret: float | None = None
-    leniently: bool = False
 
     @classmethod
     def of(cls, played: PlayedTurn, **more: Any) -> TurnRecord:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Literal
 
 from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.policy.base import TokenSampler, word_beam
@@ -16,7 +15,6 @@ class EvalConditions:
 
     Attributes:
         temperature: 0 is greedy; None if left to the endpoint, or no tokens are sampled.
-        top_p: Nucleus sampling; None as for `temperature`.
         max_completion_tokens: Token limit of a reply; None if no tokens are sampled, as by the solver.
         engine: Engine on this machine; None for an endpoint, or if no tokens are sampled.
         seed: Random seed; None if nothing is random, or the seed is unknown.
@@ -31,25 +29,17 @@ class EvalConditions:
     shape: Shape
     thinking: Thinking
     temperature: float | None = None
-    top_p: float | None = None
     max_completion_tokens: int | None = None
     engine: EngineName | None = None
     seed: int | None = None
     system_prompt: str | None = None
     boards: str | None = None
     word_beam: int | None = None
-    reading: Literal["strict", "lenient"] = "strict"
 
     @classmethod
     def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
         """Return the conditions that prompter and sampler know, all but the seed."""
-        worded = cls(
-            prompter.style,
-            prompter.shape,
-            prompter.thinking,
-            system_prompt=prompter.system_prompt,
-            reading="lenient" if prompter.lenient else "strict",
-        )
+        worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
         if not isinstance(sampler, TokenSampler):
             return worded
         return worded.drawing(sampler.settings, engine=sampler.sampled_by, constrained=constrained)
@@ -64,11 +54,10 @@ class EvalConditions:
         constrained: bool = False,
     ) -> EvalConditions:
         """Return a copy with these sampling settings. With `endpoint_default_sampling` the endpoint chooses its own."""
-        temperature, top_p = (None, None) if endpoint_default_sampling else (sampling.temperature, sampling.top_p)
+        temperature = None if endpoint_default_sampling else sampling.temperature
         return replace(
             self,
             temperature=temperature,
-            top_p=top_p,
             max_completion_tokens=sampling.max_completion_tokens,
             engine=engine,
             seed=seed,

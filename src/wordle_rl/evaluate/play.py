@@ -21,7 +21,7 @@ from wordle_rl.policy.base import (
     TokenSampler,
     run_async,
 )
-from wordle_rl.prompt import Guess, Prompter
+from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
 from wordle_rl.runs.store import OtherSettingsError, Row, Store
@@ -206,7 +206,7 @@ def _record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer
     record = GameRecord.of(trajectory.transcript)
     board = record.board()
     turns = []
-    for place, (turn, played) in enumerate(zip(record.turns, trajectory.transcript.turns, strict=True)):
+    for place, turn in enumerate(record.turns):
         earlier = board[:place]
         turns.append(
             replace(
@@ -214,7 +214,6 @@ def _record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer
                 repeated=turn.guess is not None and any(past.guess == turn.guess for past in earlier),
                 violates_clues=turn.guess is not None and violates_clues(turn.guess, earlier),
                 regret=None if meter is None else meter.regret(board[place], earlier),
-                leniently=isinstance(played.parsed, Guess) and played.parsed.leniently,
             )
         )
     reward = None if scorer is None else scorer(trajectory)

@@ -108,7 +108,6 @@ def make_player(
     seed: int = 0,
     engine: EngineName = "transformers",
     constrained: bool = False,
-    device_map: str | None = None,
     dtype: Literal["auto", "float32", "bfloat16"] | None = None,
 ) -> Player:
     """Make a player.
@@ -120,15 +119,13 @@ def make_player(
         base_url: URL of an OpenAI-compatible endpoint, or a provider's name. None: OpenAI.
         endpoint_default_sampling: Let the endpoint choose temperature and top_p.
         constrained: Limit a model's guesses to listed words.
-        device_map: Devices of a local model. None: the first GPU, else the CPU.
-        dtype: Type of its weights. None: see `settings_of`.
+        dtype: Type of a local model's weights. None: see `settings_of`.
     """
     check_seed(seed)
     if constrained:
         check_constrainable(name)
-    for option, given in (("--device-map", device_map), ("--dtype", dtype)):
-        if given is not None and (engine != "transformers" or not is_model(name)):
-            raise ConfigError(f"{option} {given} is for a model that transformers plays; leave it out")
+    if dtype is not None and (engine != "transformers" or not is_model(name)):
+        raise ConfigError(f"--dtype {dtype} is for a model that transformers plays; leave it out")
     if endpoint_default_sampling and not name.startswith("openai:"):
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
     if name in PLAYER_NAMES or name.startswith("openai:") or is_own_player(name):
@@ -158,9 +155,7 @@ def make_player(
     model = settings_of(directory)
     if dtype is not None:
         model = model.model_copy(update={"dtype": dtype})
-    model_player = model_sampler(
-        model, words, prompter, sampling, seed, engine, constrained=constrained, device_map=device_map
-    )
+    model_player = model_sampler(model, words, prompter, sampling, seed, engine, constrained=constrained)
     label = name if is_hub_name(name) or is_converted(name) else str(directory)
     return Player(label, model_player, prompter)
 
@@ -187,7 +182,6 @@ def model_sampler(
     engine: EngineName,
     *,
     constrained: bool = False,
-    device_map: str | None = None,
 ) -> Sampler:
     """Make a sampler of a local model with transformers, vLLM, or a backend such as MLX."""
 
@@ -198,7 +192,7 @@ def model_sampler(
     if engine == "mlx":
         return find_backend(engine).make_sampler(model, sampling, seed, constraint_of)
     if engine == "transformers":
-        return _own_sampler(model, sampling, seed, constraint_of, device_map)
+        return _own_sampler(model, sampling, seed, constraint_of)
     with _needing_torch():
         from wordle_rl.policy.adapters import is_adapter
         from wordle_rl.policy.export import merge
@@ -220,7 +214,6 @@ def _own_sampler(
     sampling: SamplingSettings,
     seed: int,
     constraint_of: MakeConstraint,
-    device_map: str | None = None,
 ) -> TransformersSampler:
     with _needing_torch():
         from wordle_rl.policy.device import autocasts_to_bf16, device_kind
@@ -228,7 +221,7 @@ def _own_sampler(
         from wordle_rl.policy.transformers import TransformersSampler
     if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
         model = model.model_copy(update={"dtype": "float32"})  # these CPUs emulate 16 bits, several times slower
-    loaded, codec = load_model(model, seed, device_map)
+    loaded, codec = load_model(model, seed)
     return TransformersSampler(loaded, codec, sampling, seed, constraint_of(codec))
 
 

@@ -92,7 +92,6 @@ class Figures:
         repeated_rate: Fraction of turns that repeat an earlier guess of the game.
         clue_violating_rate: Fraction of turns whose guess contradicts earlier marks, so it could not win.
         malformed_rate: Fraction of turns without a readable guess.
-        strictly_malformed_rate: The same by the strict reading, if replies were read leniently.
         mean_regret: Expected guesses lost per turn, over turns where it was measured.
         guess_distribution: Won games by turns used, from "1", and "loss".
         pass_at: If each secret was played n > 1 times: k ("1", "2", "4" and so on up to n) -> chance that one of k
@@ -114,7 +113,6 @@ class Figures:
     num_errors: int
     guess_distribution: dict[str, int]
     pass_at: dict[str, tuple[float, float, float]] = field(default_factory=dict)
-    strictly_malformed_rate: float | None = None
 
 
 @dataclass(frozen=True)
@@ -244,7 +242,6 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         else (None, None)
     )
     regrets = [turn.regret for turn in turns if turn.regret is not None]
-    malformed, leniently = sum(turn.outcome is Outcome.MALFORMED for turn in turns), sum(t.leniently for t in turns)
     return Figures(
         num_games=num_games,
         win_rate=_ratio(wins, num_games),
@@ -255,13 +252,12 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         invalid_rate=_ratio(sum(is_invalid(turn) for turn in turns), len(turns)),
         repeated_rate=_ratio(sum(turn.repeated for turn in turns), len(turns)),
         clue_violating_rate=_ratio(sum(turn.violates_clues for turn in turns), len(turns)),
-        malformed_rate=_ratio(malformed, len(turns)),
+        malformed_rate=_ratio(sum(turn.outcome is Outcome.MALFORMED for turn in turns), len(turns)),
         mean_regret=_ratio(sum(regrets), len(regrets)),
         num_turns=len(turns),
         num_errors=len(records) - num_games,
         guess_distribution={str(used): won_in[used] for used in range(1, max_turns + 1)} | {"loss": losses},
         pass_at=_pass_at(games_of, wins_of),
-        strictly_malformed_rate=_ratio(malformed + leniently, len(turns)) if leniently else None,
     )
 
 

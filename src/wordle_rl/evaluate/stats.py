@@ -94,22 +94,6 @@ def clustered_wilson_interval(wins: Sequence[int], games: Sequence[int]) -> tupl
     return wilson_interval(num_wins * effective / num_games, effective)
 
 
-def mcnemar_exact(only_a: int, only_b: int) -> float:
-    """Return the two-sided chance of a split at least this uneven, if each game won by one side alone were a coin toss.
-
-    Games both won or both lost carry no information and do not enter. It is 1 if no game separates the players.
-
-    Source: Q. McNemar, Psychometrika 12 (1947), 153-157, with the binomial in place of its approximation.
-
-    Examples:
-        >>> mcnemar_exact(0, 5)  # 2 * (1/2)**5
-        0.0625
-        >>> mcnemar_exact(3, 3)
-        1.0
-    """
-    return min(1.0, 2 * float(_coin_chances(only_a + only_b)[: min(only_a, only_b) + 1].sum()))
-
-
 def sign_flip_exact(diffs: npt.ArrayLike) -> float:
     """Return the two-sided chance of a mean at least this far from 0, if every difference could have the other sign.
 

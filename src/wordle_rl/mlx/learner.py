@@ -25,12 +25,12 @@ from mlx.utils import tree_flatten, tree_map, tree_unflatten
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.mlx.losses import Figures, MLXBatch, kl_estimate, loss_of, score
+from wordle_rl.mlx.losses import Figures, MLXBatch, loss_of, score
 from wordle_rl.mlx.model import MLXModel, Weights, mode_kept, read, read_model, save_model
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
-from wordle_rl.train.learner import Sums, Update, can_measure_kl, measured_rows
+from wordle_rl.train.learner import Sums, Update
 from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.micro_batches import FILLER
 from wordle_rl.train.optimizer import Part, rate_factor
@@ -63,17 +63,11 @@ class MLXLearner:
         self._checkpointing, self._temperature, self._seed = gradient_checkpointing, temperature, seed
         self._optimizer: ScheduledOptimizer | None = None
         self._start: Weights = {}
-        self._measures_kl = False
 
-    def start(
-        self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
-    ) -> None:
+    def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         """See `Learner`."""
         self._max_grad_norm = settings.max_grad_norm
         self._optimizer = ScheduledOptimizer(self.model, settings, total_steps, part)
-        self._measures_kl = measure_kl and can_measure_kl(_size(self.model.trainable()))
-        if self._measures_kl:
-            self.remember_start()
 
     def remember_start(self) -> None:
         """See `Learner`."""
@@ -85,7 +79,6 @@ class MLXLearner:
         batches, totals = self._laid_out(micro_batches, loss)
         if loss.needs_reference:
             self._add_reference(batches)
-        measured = {"kl_to_start": self._kl_to_start(micro_batches)} if self._measures_kl else {}
 
         def summand(batch: MLXBatch) -> tuple[mx.array, Figures]:
             return self._loss(loss, batch)
@@ -116,7 +109,7 @@ class MLXLearner:
         if is_sound:
             self._optimizer.update(kept, step - 1)  # skipped if the loss or the gradient is not finite
         seconds["update"] = time.perf_counter() - started
-        figures = {**sums.means(loss.count(totals)), **measured, "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
+        figures = {**sums.means(loss.count(totals)), "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
         tokens = sum(len(example.token_ids) for examples in micro_batches for example in examples)
         return Update(value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds)
 
@@ -154,15 +147,6 @@ class MLXLearner:
         with self._start_weights():
             for batch in batches:
                 batch.reference_logprobs = self._logprobs(batch)
-
-    def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
-        """Estimate the KL divergence of the policy from its start, in nats per token, on some rows of the step."""
-        some = measured_rows(micro_batches, _size(self._start))
-        batch = MLXBatch.of(some, [0.0] * len(some), self.codec.pad_id)
-        policy = self._logprobs(batch)
-        with self._start_weights():
-            start = self._logprobs(batch)
-        return float(kl_estimate(start - policy).sum().item() / max(1, policy.size))
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:
@@ -293,7 +277,3 @@ def _recomputed(call: Callable[..., Any], seeds: random.Random) -> Callable[...,
         return mx.checkpoint(inner)(layer.trainable_parameters(), *args, **kwargs)
 
     return layer_call
-
-
-def _size(weights: Weights) -> int:
-    return sum(array.size for array in weights.values())

@@ -172,15 +172,7 @@ def distribution(logprobs: mx.array, settings: SamplingSettings) -> mx.array:
     if settings.temperature not in (0, 1):
         logprobs = logprobs / settings.temperature
         logprobs = logprobs - mx.logsumexp(logprobs, axis=-1, keepdims=True)
-    if settings.temperature == 0 or settings.top_p == 1:
-        return logprobs
-    # Keep a token if the likelier ones before it sum to less than top_p, so the likeliest one always stays.
-    order = mx.argsort(-logprobs, axis=-1)
-    ordered = mx.exp(mx.take_along_axis(logprobs, order, axis=-1))
-    before = mx.cumsum(ordered, axis=-1) - ordered
-    kept = mx.take_along_axis(before < settings.top_p, mx.argsort(order, axis=-1), axis=-1)
-    limited = mx.where(kept, logprobs, -mx.inf)
-    return limited - mx.logsumexp(limited, axis=-1, keepdims=True)
+    return logprobs
 
 
 def _rewound(seen: _Seen, ids: Sequence[int]) -> _Seen | None:

@@ -29,7 +29,7 @@ from wordle_rl.evaluate.play import journal_path
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.base import find_backend
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, STEPS, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, is_trained, save_lineage
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
@@ -298,7 +298,7 @@ def _is_done(model: Path) -> bool:
 def finish_model(directory: Path, lineage: Lineage) -> None:
     """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
-    for kept in (*(directory / "epochs").glob("epoch-*"), *(directory / STEPS).glob("step-*")):
+    for kept in (directory / "epochs").glob("epoch-*"):
         save_lineage(kept, lineage)
     for variant in get_args(Variant):
         evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"

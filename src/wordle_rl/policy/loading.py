@@ -54,12 +54,8 @@ SMALL_VOCABULARY = 4096
 """Up to this many tokens, SFT computes all logits directly."""
 
 
-def load_model(settings: ModelSettings, seed: int, device_map: str | None = None) -> tuple[PreTrainedModel, ChatCodec]:
-    """Build the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer.
-
-    `device_map` says where transformers places the weights (`auto`, `cpu`, `cuda:1`), for play only. None: the device
-    of this process.
-    """
+def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
+    """Build the embedded model, or load a directory, GGUF file or hub name, with the codec of its tokenizer."""
     library_logging.disable_progress_bar()  # its bars would tear ours
     named, settings = settings.path, at_directory(settings)
     if settings.path == "tiny":
@@ -69,7 +65,7 @@ def load_model(settings: ModelSettings, seed: int, device_map: str | None = None
     else:
         with _loading(settings.path):
             tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
-            model = _load_weights(settings, device_map)
+            model = _load_weights(settings)
     if attention := attention_of(settings):
         by_choice = settings.attn_implementation is not None
         # torch's fused attention has no soft-capped logits.
@@ -99,16 +95,14 @@ def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed
     return model if settings.dtype == "auto" else model.to(getattr(torch, settings.dtype))
 
 
-def _load_weights(settings: ModelSettings, device_map: str | None = None) -> PreTrainedModel:
+def _load_weights(settings: ModelSettings) -> PreTrainedModel:
     # For an adapter, these are the weights of its base model.
     dtype = "auto" if settings.dtype == "auto" else getattr(torch, settings.dtype)
     extra = four_bit_arguments(device_of_process()) if settings.load_in_4bit else {}
-    if device_map is not None:
-        extra["device_map"] = device_map
     model = load_language_model(_weights_path(settings), dtype, **extra)
     if settings.load_in_4bit:
         disable_4bit_repacking(model)
-    elif device_map is None:
+    else:
         model.to(device_of_process())  # type: ignore[arg-type]
     return model
 

@@ -88,7 +88,7 @@ class OpenAISampler:
             model=self._model,
             max_completion_tokens=self._sampling.max_completion_tokens,
             temperature=None if is_default else self._sampling.temperature,
-            top_p=None if is_default else self._sampling.top_p,
+            top_p=None if is_default else 1.0,
             timeout_s=self._patience.timeout_s,
             max_retries=self._max_retries,
         ) as client:

@@ -412,8 +412,6 @@ def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator)
         chosen = logits.argmax(dim=-1)
         return chosen, logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
     logprobs = (logits / temperature).log_softmax(-1)
-    if settings.top_p < 1:
-        logprobs = keep_top_p(logprobs, settings.top_p)
     chosen = pick(logprobs.exp(), generator)[:, None]
     return chosen[:, 0], logprobs.gather(1, chosen)[:, 0]
 
@@ -431,14 +429,6 @@ def limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State |
     rows = np.repeat(limited, [len(ids) for ids in kept])
     mask[torch.from_numpy(rows), torch.from_numpy(np.concatenate(kept))] = 0.0
     return logits + mask
-
-
-def keep_top_p(logprobs: Tensor, top_p: float) -> Tensor:
-    """Renormalise over the smallest set of tokens whose probability reaches `top_p`; same shape."""
-    ordered, order = logprobs.sort(dim=-1, descending=True)
-    probability_before = ordered.exp().cumsum(-1) - ordered.exp()
-    kept = torch.zeros_like(logprobs, dtype=torch.bool).scatter(1, order, probability_before < top_p)
-    return logprobs.masked_fill(~kept, float("-inf")).log_softmax(-1)
 
 
 def pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:

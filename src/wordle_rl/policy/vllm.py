@@ -78,7 +78,6 @@ class VLLMSampler:
         settings = self.settings
         return SamplingParams(
             temperature=settings.temperature,
-            top_p=settings.top_p,
             max_tokens=settings.max_completion_tokens,
             seed=self._seeds.getrandbits(31),
             logprobs=0,  # only of the sampled token

@@ -111,12 +111,12 @@ class ServerSampler:
                 prompt=list(request.prompt_ids),
                 max_tokens=self.settings.max_completion_tokens,
                 temperature=self.settings.temperature,
-                top_p=self.settings.top_p,
+                top_p=1.0,  # otherwise that of the model's generation_config.json would count
                 seed=seed,  # without it, engines with the same seed can draw the same reply to the same prompt
                 logprobs=0,  # only of the sampled token
                 extra_body={
                     "stop_token_ids": sorted(self.codec.stop_ids),
-                    "ignore_eos": True,  # otherwise the stops of the model's generation_config.json would count, too
+                    "ignore_eos": True,  # and so would its stops
                     "return_token_ids": True,
                 },
             )

@@ -27,7 +27,6 @@ from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Shape, Style
-from wordle_rl.prompt.textarena_texts import fixed_texts
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.trackers import Tracking, check_trackers
@@ -132,11 +131,6 @@ def _backend(plan: Plan) -> None:
 
 def _strict_words(plan: Plan) -> Iterator[Finding]:
     game, split = plan.config.game, plan.context.split
-    if game.style is Style.TEXTARENA_ORIGINAL and (named := sorted(split.strict_words_in(*fixed_texts()))):
-        yield problem(
-            f"the fixed texts of game.style {game.style} contain {named[0]!r}, a strict word "
-            "(words.strict_fraction); set another words.split_seed, or words.strict_fraction to 0"
-        )
     if named := sorted(split.strict_words_in(game.system_prompt)):
         yield problem(
             f"game.system_prompt contains {named[0]!r}, a strict word (words.strict_fraction), which training must "

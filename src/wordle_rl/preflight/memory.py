@@ -260,10 +260,9 @@ def _round_work(work: Work, settings: RoundTraining, max_turns: int, tiled: bool
     )
     if not isinstance(settings, DPOTraining):
         return work
-    sampled = 0 if settings.judge == "outcome" else settings.boards_per_round * settings.guesses_per_board
     return replace(
         work,
-        cached_games=max(games, sampled),
+        cached_games=max(games, settings.boards_per_round * settings.guesses_per_board),
         tiled_logits=True,
         reference=True,
         whole_reference=True,

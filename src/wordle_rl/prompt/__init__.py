@@ -29,7 +29,6 @@ from wordle_rl.prompt.reply import (
     Guess,
     ParseFailure,
     Thinking,
-    parse_leniently,
     parse_reply,
     with_opened_thought,
 )
@@ -52,7 +51,6 @@ __all__ = [
     "find_style",
     "knowledge_of",
     "name_of",
-    "parse_leniently",
     "parse_reply",
     "style_named",
     "tidied",

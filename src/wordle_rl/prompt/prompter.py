@@ -19,7 +19,7 @@ from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.knowledge import knowledge_lines
 from wordle_rl.prompt.notebook import NotebookStyle
-from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_leniently, parse_reply, parse_spelled
+from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
 from wordle_rl.words import EXAMPLE_WORDS
 
 
@@ -45,15 +45,11 @@ class Style(StrEnum):
     """Each letter followed by its mark and nothing else; one token per letter for the embedded model."""
     TEXTARENA = "textarena"
     """Guesses in brackets and spaced G/Y/X lines, with our own wording of the rules."""
-    TEXTARENA_ORIGINAL = "textarena_original"
-    """TextArena's texts, word for word, for models trained in its environment; no system message."""
     NOTEBOOK = "notebook"
     """User message of TRL and OpenEnv's notebook, `Game prompt: … Conversation so far: …`; shape
     `state` sends one in every turn, as the notebook does."""
     NOTEBOOK_PLAYER0 = "notebook_player0"
     """The same in the texts of the first notebook, `You are Player 0 in Wordle.`, which its published model read."""
-    LETTERS = "letters"
-    """Each letter with a symbol, `C(✓) R(-) A(x)`, for models trained on such prompts."""
     SPELLED = "spelled"
     """Replies `c r a n e`, feedback `X Y X X G`, hardly anything else: one token per letter for models whose tokens are
     pieces of words. No thinking."""
@@ -103,11 +99,6 @@ _ENGLISH = {
     for letter in ascii_lowercase
     for mark, meaning in {"G": "in its place", "Y": "elsewhere in the word", "X": "no (further) copy"}.items()
 }
-_LETTERS = {
-    letter + mark: f"{letter.upper()}({symbol})"
-    for letter in ascii_lowercase
-    for mark, symbol in {"G": "✓", "Y": "-", "X": "x"}.items()
-}
 _SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 
 
@@ -116,10 +107,9 @@ _LINES: dict[str, Callable[[str, str], str]] = {
     Style.SYMBOLS: lambda guess, marks: f"{guess} {marks.translate(_SQUARES)}",
     Style.COMPACT: lambda guess, marks: "".join(map(add, guess, marks)),
     Style.TEXTARENA: textarena_texts.board,
-    Style.LETTERS: lambda guess, marks: " ".join([_LETTERS[pair] for pair in map(add, guess, marks)]),
     Style.SPELLED: lambda guess, marks: f"{' '.join(guess)}\n{' '.join(marks)}",
 }
-"""Format a guess and its marks; the exact texts of TextArena have functions of their own."""
+"""Format a guess and its marks."""
 _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
 """Example word by length."""
 
@@ -129,8 +119,7 @@ class Prompter:
     """Turn a game into messages and replies into guesses, for one style, shape and set of rules.
 
     `style` may be the import path of a class with the methods of `StyleTexts`. `system_prompt` replaces the style's own
-    rules, with its placeholders filled in; empty: no system message. `lenient` reads replies outside the grammar with
-    `parse_leniently`.
+    rules, with its placeholders filled in; empty: no system message.
     """
 
     style: Style | str = Style.ENGLISH
@@ -139,7 +128,6 @@ class Prompter:
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
     system_prompt: str | None = None
-    lenient: bool = False
 
     def __post_init__(self) -> None:
         # A plain string equals an enum member but is not identical to it, so style "compact" would only half work.
@@ -159,10 +147,7 @@ class Prompter:
         """Parse a reply by the grammar of the style."""
         if self.style is Style.SPELLED:
             return parse_spelled(reply, self.word_length)
-        parsed = parse_reply(reply, self.thinking, brackets=self.brackets)
-        if self.lenient and isinstance(parsed, ParseFailure):
-            return parse_leniently(reply, brackets=self.brackets)
-        return parsed
+        return parse_reply(reply, self.thinking, brackets=self.brackets)
 
     @cached_property
     def _texts(self) -> StyleTexts:
@@ -250,10 +235,10 @@ class _BuiltIn:
     """`StyleTexts` of the built-in styles, except the notebook's."""
 
     def brackets(self, prompter: Prompter) -> bool:
-        return prompter.style in (Style.TEXTARENA, Style.TEXTARENA_ORIGINAL)
+        return prompter.style is Style.TEXTARENA
 
     def rules(self, prompter: Prompter) -> str:
-        if prompter.style in (Style.COMPACT, Style.TEXTARENA_ORIGINAL):  # TextArena's are in the first user message
+        if prompter.style is Style.COMPACT:
             return ""
         if prompter.style is Style.SPELLED:
             return "Wordle"  # without a system message, some templates add a longer one
@@ -263,8 +248,6 @@ class _BuiltIn:
             Style.SYMBOLS: "each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, "
             "⬛ no (further) copy in it",
             Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in "
-            "it",
-            Style.LETTERS: "each letter gets a symbol: ✓ in its place, - elsewhere in the word, x no (further) copy in "
             "it",
         }[Style(prompter.style)]
         example = prompter.example
@@ -289,13 +272,9 @@ class _BuiltIn:
             return f"{prompter.word_length}x{prompter.rules.max_turns}"
         if prompter.style is Style.SPELLED:
             return "Start"
-        if prompter.style is Style.TEXTARENA_ORIGINAL:
-            return textarena_texts.opening(prompter.word_length, prompter.rules.max_turns).strip()
         return f"A new game: {prompter.word_length} letters, {prompter.rules.max_turns} guesses. Your first guess?"
 
     def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        if prompter.style is Style.TEXTARENA_ORIGINAL:
-            return f"{textarena_texts.GAME_TAG} {_answered(prompter, turns)}"
         line = _line(prompter, turns[-1])
         if prompter.style is Style.COMPACT:
             return line
@@ -305,13 +284,6 @@ class _BuiltIn:
         return "\n".join([line, *known, _guesses_left(prompter, turns)])
 
     def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        if prompter.style is Style.TEXTARENA_ORIGINAL:
-            tag, lines = textarena_texts.GAME_TAG, [self.opening(prompter)]
-            for count, turn in enumerate(turns, start=1):
-                # A reply without a guess is not in TextArena's history; only the feedback on it is.
-                lines += [f"{tag} {turn.guess.join(prompter.guess_tags)}"] if turn.guess is not None else []
-                lines.append(f"{tag} {_answered(prompter, turns[:count])}")
-            return "\n".join(lines)
         played = [_line(prompter, turn) for turn in turns]
         if prompter.style in (Style.COMPACT, Style.SPELLED):
             return "\n".join([self.opening(prompter), *played])
@@ -325,12 +297,6 @@ def _line(prompter: Prompter, turn: Turn) -> str:
     errors = _ERRORS_OF.get(prompter.style, _ERRORS)
     tells_how = turn.outcome is Outcome.MALFORMED and errors is _ERRORS
     return f"{errors[turn.outcome]} Reply with {prompter.example}." if tells_how else errors[turn.outcome]
-
-
-def _answered(prompter: Prompter, turns: Sequence[Turn]) -> str:
-    last, left = turns[-1], prompter.turns_left(turns)
-    repeated = last.guess in [turn.guess for turn in turns[:-1] if turn.marks is not None]
-    return textarena_texts.answered(last, left, repeated=repeated, letters=prompter.word_length)
 
 
 def _guesses_left(prompter: Prompter, turns: Sequence[Turn]) -> str:

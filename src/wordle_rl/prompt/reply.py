@@ -38,11 +38,10 @@ class FailureReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Guess:
-    """A guess: the word in lower case, the thinking before it, and whether it needed `parse_leniently`."""
+    """A guess: the word in lower case, and the thinking before it."""
 
     word: str
     thinking: str = ""
-    leniently: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +85,7 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
 
     Examples:
         >>> parse_reply("<guess>CRANE</guess>")
-        Guess(word='crane', thinking='', leniently=False)
+        Guess(word='crane', thinking='')
         >>> parse_reply("<think>a or o?</think>\\n<guess>crane</guess>").thinking
         'a or o?'
         >>> parse_reply("I guess crane").reason.value
@@ -97,33 +96,12 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
     return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, brackets)
 
 
-def parse_leniently(reply: str, *, brackets: bool = False) -> Guess | ParseFailure:
-    """Parse a reply and ignore what surrounds its guess: prose, code fences, a full stop, a repeated guess.
-
-    This measures how well a model plays, apart from its form. Guesses must still be in their tags, outside the
-    thinking, and all be the same word.
-
-    Examples:
-        >>> parse_leniently("Sure! My guess:\\n```\\n<guess>**Crane**.</guess>\\n```").word
-        'crane'
-        >>> parse_leniently("<guess>crane</guess> or <guess>slate</guess>?").reason.value
-        'several_guesses'
-    """
-    thoughts = re.findall(r"<think>(.*?)</think>", reply, re.DOTALL)
-    spoken = re.sub(r"<think>.*?(?:</think>|$)", "", reply, flags=re.DOTALL)
-    found = (_BRACKETED if brackets else _TAGGED).guess.findall(spoken)
-    words = {re.sub(r"[^A-Za-z]", "", re.sub(r"</?guess>", "", guess)).lower() for guess in found} - {""}
-    if len(words) != 1:
-        return ParseFailure(FailureReason.SEVERAL_GUESSES if words else FailureReason.NO_GUESS, has_tags=bool(found))
-    return Guess(words.pop(), "\n".join(thoughts).strip(), leniently=True)
-
-
 def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:
     """Parse a spelled reply: the letters of one guess, separated by spaces, and nothing else.
 
     Examples:
         >>> parse_spelled("c r a n e", 5)
-        Guess(word='crane', thinking='', leniently=False)
+        Guess(word='crane', thinking='')
         >>> parse_spelled("crane", 5).reason.value
         'no_guess'
         >>> parse_spelled("c r a n e s", 5).has_tags

@@ -89,11 +89,6 @@ def board(guess: str, marks: str) -> str:
     return f"{' '.join(guess.upper())}\n{' '.join(marks)}"
 
 
-def fixed_texts() -> tuple[str, ...]:
-    """Return all texts that a player can read, without the words of a particular game."""
-    return (*(reason.replace("{guess}", "") for reason in _REASONS.values()), _REPEATED, _OPENING, _INVALID)
-
-
 def won() -> str:
     """Return the reason why a won game ended."""
     return "Congratulations! You guessed the word correctly!"

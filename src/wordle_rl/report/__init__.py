@@ -1,12 +1,11 @@
 """Output about runs and evaluations: terminal, page, model card, hub.
 
 terminal.py       boards, games and tables in the terminal
-claims.py         results by stratum, and results of RL beside their controls
+claims.py         results of RL beside their controls
 run_record.py     read a run directory, and note what is missing
 page.py           one self-contained page per run, with static/page.html as template
 curves.py         which metrics share a chart, and what they mean
 plots.py          charts as SVG, with matplotlib
-doctor.py         known reasons why a training does not learn
 card.py           model card (README.md) of a trained model, with static/card.md as template
 hub.py            push to the Hugging Face hub: files, errors
 """

@@ -1,4 +1,4 @@
-"""What a run may claim: held-out results by stratum, and results of RL beside their controls.
+"""What a run may claim: results of RL beside their controls.
 
 A control is another explanation of a gain: the start on the same words, SFT alone with all secrets, and the start
 sampled at the temperature at which its games have the same entropy as those of the trained model.
@@ -6,59 +6,19 @@ sampled at the temperature at which its games have the same entropy as those of 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, get_args
-
-from rich.table import Table
-from rich.text import Text
+from typing import get_args
 
 from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.controls import controlled
 from wordle_rl.evaluate.records import STRATA, ControlFacts, Evaluation, EvaluationError, quoted_parts
 from wordle_rl.evaluate.stats import p_text
-from wordle_rl.evaluate.strata import Strata
 from wordle_rl.report.run_record import RunRecord
-from wordle_rl.report.terminal import SHORT_NAMES, percent_text, plain_table
 from wordle_rl.runs import is_number
 from wordle_rl.runs.progress import elapsed, in_percent
-
-_STRATA_NAMES = {
-    "board_shown": "decisive board shown in training",
-    "board_not_shown": "named in training, that board not shown",
-    "never_said": "never named in training",
-}
-
-
-def strata_table(results: Mapping[str, Mapping[str, Mapping[str, Any]]], strata: Strata) -> Table:
-    """Tabulate wins on held-out secrets (player -> part -> figure): a row per stratum, a column per player."""
-    table = plain_table("Held-out words by what training showed of them, wins in %")
-    table.add_column("", no_wrap=True)
-    table.add_column("words", justify="right")
-    players = [name for name, parts in results.items() if any(part in parts for part in STRATA)]
-    for name in players:
-        table.add_column(Text(SHORT_NAMES.get(name, name)), justify="right")
-    for part, words in strata.named().items():
-        rates = [results[name].get(part, {}).get("win_rate") for name in players]
-        table.add_row(_STRATA_NAMES[part], f"{len(words):,}", *map(percent_text, rates))
-    return table
-
-
-def terminal_control_table(found: ControlTable) -> Table:
-    """Tabulate RL beside its controls: a row per player and sampling."""
-    table = plain_table(f"{found.model} and its controls, wins in %")
-    table.add_column("", overflow="fold", min_width=24)
-    table.padding = (0, 0, 0, 1)  # 80 characters have no room for more, nor for every column
-    places = [place for place, column in enumerate(found.columns) if column not in ("training", "p, strict")]
-    for place in places:
-        heading = found.columns[place].removeprefix("board ").replace(" ", "\n")
-        table.add_column(Text(heading), justify="right", no_wrap=True)
-    for label, *cells in found.rows:
-        table.add_row(Text(label), *(Text(cells[place]) for place in places))
-    return table
-
 
 _PARTS = ("strict", "held_out", *STRATA, "train", "all")
 _TESTED = ("strict", "held_out", "all")

@@ -133,11 +133,6 @@ CHARTS = (
         percent=True,
     ),
     Chart(
-        "Distance from the start (KL)",
-        "How far the policy has moved from the model it started from: KL divergence in nats per token. 0: not at all.",
-        {"kl_to_start": "KL"},
-    ),
-    Chart(
         "Sampler against trainer (KL)",
         "Whether the sampler that plays and the trainer that learns compute the same probabilities, in nats per token. "
         "Near 0: they do. If it grows, what is learnt from is not what was played.",

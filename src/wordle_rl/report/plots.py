@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from wordle_rl.evaluate.compare import ComparedPlayer
 from wordle_rl.report.run_record import ReportError
 from wordle_rl.runs import BY_TURN, is_number
 from wordle_rl.runs.progress import in_percent
@@ -40,7 +39,6 @@ DASHES = ((), (7, 3), (2, 3), (9, 3, 2, 3), (4, 4), (12, 4), (1, 4), (6, 2, 1, 2
 MAX_POINTS = 300
 """Most points per curve; longer curves are averaged."""
 _SMOOTH_FROM = 40
-_STEP = re.compile(r"step[- ](\d+)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,36 +118,6 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
             _scale(axes[1], percent=True, from_zero=True)
             axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, reverse=True)
         axes[-1].set_xlabel("step")
-        return _svg(figure)
-
-
-def win_rate_plot(runs: Sequence[ComparedPlayer], title: str) -> str:
-    """Draw an SVG file with a point and its 95 % interval for each evaluation, in order.
-
-    If names are steps, `start` is at step 0, and `end` one place after the last step, off the curve, since its weights
-    can be those of another step.
-    """
-    names = [run.name for run in runs]
-    steps = {name: float(found[1]) for name in names if (found := _STEP.fullmatch(name))}
-    places = [float(place) for place in range(len(names))]
-    if steps and set(names) <= {"start", "end", *steps}:
-        last = max(steps.values())
-        beside = {"start": 0.0, "end": last + last / len(steps)}
-        places = [steps.get(name, beside.get(name, 0.0)) for name in names]
-    with _style(title):
-        figure, [axes] = _figure((640, 300))
-        axes.set_title(title, loc="left", fontsize=11)
-        curve = [number for number, name in enumerate(names) if name != "end"]
-        figures = [run.figures for run in runs]
-        rates = np.array([(f.win_rate, f.win_rate_low, f.win_rate_high) for f in figures])  # (runs, 3)
-        color = list(COLORS)[1]
-        axes.plot([places[n] for n in curve], rates[curve, 0], color=color, linewidth=1.5, clip_on=False)
-        ends = np.abs(rates[:, 1:] - rates[:, :1]).T
-        axes.errorbar(places, rates[:, 0], yerr=ends, fmt="o", color=color, markersize=5, linewidth=1.2, clip_on=False)
-        axes.set_xticks(places, [_STEP.sub(lambda found: found[1], name) for name in names])
-        axes.margins(x=0.05)
-        _scale(axes, percent=True, steps=False)
-        axes.set_xlabel("step" if steps else "")
         return _svg(figure)
 
 

@@ -58,9 +58,8 @@ def goal_of(config: RunConfig) -> Goal:
     """Return the goal that a run is for: `play` if nobody asked a solver in training."""
     teacher, algorithm = config.traces.teacher, config.algorithm
     plans = teacher.noise_rate < 1 or teacher.random_opener_rate < 1
-    asks = algorithm == "distill" or (algorithm == "dpo" and config.dpo.judge != "outcome")
-    asks = asks or config.rl.starts.player.startswith("teacher")
-    rewarded = {*config.training.reward.schedule().start} if algorithm in ("grpo", "dpo") else set()
+    asks = algorithm in ("dpo", "distill") or config.rl.starts.player.startswith("teacher")
+    rewarded = {*config.training.reward.schedule().start} if algorithm == "grpo" else set()
     asks = asks or not rewarded <= {"win", "speed", "rule_break"}
     return "imitation" if plans or asks or config.traces.num_games > MOST_TEACHER_GAMES else "play"
 

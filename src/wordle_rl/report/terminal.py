@@ -52,7 +52,7 @@ _PART_NAMES = {
     CONSTRAINED_PART: "held out, constrained",
     STRICT_CONSTRAINED_PART: "strict, constrained",
 }
-SHORT_NAMES = {"expert_iteration": "expert\niter."}
+_SHORT_NAMES = {"expert_iteration": "expert\niter."}
 """Short names of players whose full names would make tables wider than a terminal."""
 _MISSING = "–"
 _MOST_ROWS = 20  # of games that players played differently
@@ -114,7 +114,7 @@ def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | 
 
 
 def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures]], title: str | None) -> Table:
-    table = plain_table(title)
+    table = _plain_table(title)
     table.add_column("", no_wrap=True)
 
     def add_rows(rows: Sequence[_Row], shown: Sequence[Figures | None]) -> None:
@@ -126,7 +126,7 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
     for part in parts:
         for place, (player, figures) in enumerate(results.items()):
             heading = _PART_NAMES.get(part, part) if place == 0 else ""
-            name = SHORT_NAMES.get(player, player)
+            name = _SHORT_NAMES.get(player, player)
             table.add_column(Text(f"{heading}\n{name}"), justify="right", no_wrap=True)
             columns.append(figures.get(part))
             sampled.append(figures.get(sampled_part(part)))
@@ -141,7 +141,7 @@ def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures
     return table
 
 
-def plain_table(title: str | None = None) -> Table:
+def _plain_table(title: str | None = None) -> Table:
     """Make an empty table without lines between its columns."""
     text = Text(title) if title else None
     return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
@@ -149,7 +149,7 @@ def plain_table(title: str | None = None) -> Table:
 
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
     """Tabulate the memory of each training stage in GiB: a column per stage, a row per component."""
-    table = plain_table()
+    table = _plain_table()
     table.add_column("GiB", no_wrap=True)
     for stage in memory:
         table.add_column(stage, justify="right")
@@ -177,10 +177,10 @@ def comparison_table(found: MultiComparison) -> RenderableType:
     """Tabulate players on the same words: their figures, each against the first, and the words that differ most."""
     figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
     pairs = [run.against_base for run in found.runs if run.against_base is not None]
-    tests = plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
+    tests = _plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
     tests.add_column("", no_wrap=True)
     for pair in pairs:
-        tests.add_column(Text(SHORT_NAMES.get(pair.name_b, pair.name_b)), justify="right")
+        tests.add_column(Text(_SHORT_NAMES.get(pair.name_b, pair.name_b)), justify="right")
     for label, show in _COMPARED_ROWS:
         tests.add_row(label, *map(show, pairs))
     used = " or ".join(sorted({pair.wins_test for pair in pairs}))
@@ -234,7 +234,7 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[
     rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
     if not rows:
         return []
-    words = plain_table()
+    words = _plain_table()
     words.add_column("secret")
     for name in names:
         words.add_column(Text(name), justify="right")
@@ -269,16 +269,11 @@ _TURN_ROWS: tuple[_Row, ...] = (
     ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
     ("regret per turn", lambda f: number_text(f.mean_regret)),
     ("invalid turns, %", lambda f: percent_text(f.invalid_rate)),
-    ("malformed turns, %", lambda f: _malformed(f)),
+    ("malformed turns, %", lambda f: percent_text(f.malformed_rate)),
     ("repeated turns, %", lambda f: percent_text(f.repeated_rate)),
     ("against clues, %", lambda f: percent_text(f.clue_violating_rate)),
     ("errors", lambda f: str(f.num_errors)),
 )
-
-
-def _malformed(figures: Figures) -> str:
-    shown, strict = percent_text(figures.malformed_rate), figures.strictly_malformed_rate
-    return shown if strict is None else f"{shown} (strictly {percent_text(strict)})"
 
 
 _BAR = 24
@@ -287,7 +282,7 @@ _BAR = 24
 def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
     """Tabulate rewards by part (mean, std, range, games below zero), with a histogram of the first part."""
     first = next(iter(rewards.values()))
-    table = plain_table(f"Reward {first.preset!r}")
+    table = _plain_table(f"Reward {first.preset!r}")
     table.add_column("", no_wrap=True)
     for part in rewards:
         table.add_column(Text(part), justify="right", no_wrap=True)

@@ -29,7 +29,6 @@ from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE
 from wordle_rl.runs.run import LOCK_FILE as LOCK_FILE
 from wordle_rl.runs.run import OWN_TEACHER_FILE as OWN_TEACHER_FILE
 from wordle_rl.runs.run import PASS_AT as PASS_AT
-from wordle_rl.runs.run import STEPS as STEPS
 from wordle_rl.runs.run import VALIDATED as VALIDATED
 from wordle_rl.runs.run import VALIDATION_GAMES_FILE as VALIDATION_GAMES_FILE
 from wordle_rl.runs.run import VALIDATION_SECRETS_FILE as VALIDATION_SECRETS_FILE

@@ -4,8 +4,8 @@ commands.py        the commands `serve` and `watch`
 serve_settings.py  settings of the server
 app.py             the application: routes, what they share, token, protection against other sites
 server.py          the process: its socket, graceful shutdown
-sessions.py        open connections: capacity, idle timeout, shutdown, Prometheus metrics
-protocol.py        messages of one game and of many, text in and text out; refusals, with codes and reasons
+sessions.py        open connections: capacity, idle timeout, shutdown
+protocol.py        messages of a session, text in and text out; refusals, with codes and reasons
 openenv_client.py  action, observation, state, options of a reset; a typed client
 tasks.py           secrets by split and index, opaque ids, difficulty; the game of a reset
 environment.py     the games of a session as an OpenEnv environment, with its rubric tree

@@ -25,9 +25,9 @@ from starlette.websockets import WebSocket
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.serve.environment import NAME, WordleEnvironment
 from wordle_rl.serve.openenv_client import WordleAction, WordleObservation, WordleState
-from wordle_rl.serve.protocol import BatchProtocol, EnvironmentProtocol, Refusal
+from wordle_rl.serve.protocol import EnvironmentProtocol, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.sessions import Metrics, Sessions
+from wordle_rl.serve.sessions import Sessions
 from wordle_rl.serve.tasks import ServedGames
 from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment, TextArenaObservation, TextArenaState
 from wordle_rl.serve.watch.watch_app import create_watch_app, to_page
@@ -41,22 +41,20 @@ class Service:
     """What the routes of a server share; `app.state.service`."""
 
     games: ServedGames
-    metrics: Metrics
     sessions: Sessions
 
     @classmethod
     def of(cls, settings: ServeSettings) -> Service:
         """Load word lists and keys."""
-        metrics = Metrics()
-        return cls(ServedGames(settings), metrics, Sessions(settings, metrics))
+        return cls(ServedGames(settings), Sessions(settings))
 
     def environment(self) -> WordleEnvironment:
         """Create an environment."""
-        return WordleEnvironment(self.games, self.metrics)
+        return WordleEnvironment(self.games)
 
 
 def create_app(settings: ServeSettings) -> FastAPI:
-    """Create the application: OpenEnv's routes, health, readiness and metrics, and the page, to which `/` redirects."""
+    """Create the application: OpenEnv's routes, health and readiness, and the page, to which `/` redirects."""
     service = Service.of(settings)
     app = FastAPI(
         title="wordle-rl",
@@ -65,7 +63,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(Gate, token=settings.token())
-    make = partial(WordleEnvironment, service.games, service.metrics)
+    make = partial(WordleEnvironment, service.games)
     _add_openenv_routes(app, service, make, WordleAction, WordleObservation, WordleState, NAME)
     _add_own_routes(app, service)
     app.mount("/textarena", create_textarena_app(service))
@@ -75,22 +73,12 @@ def create_app(settings: ServeSettings) -> FastAPI:
 
 
 def _add_own_routes(app: FastAPI, service: Service) -> None:
-    @app.websocket("/batch")
-    async def play_many(socket: WebSocket) -> None:
-        """Many games in one session."""
-        await service.sessions.serve(socket, BatchProtocol(service.games, service.metrics).answer)
-
     @app.get("/ready", tags=["Health"])
     async def ready() -> JSONResponse:
         """Readiness: 200 while a session is free, otherwise 503."""
         sessions = service.sessions
         state = "stopping" if sessions.draining.is_set() else "full" if sessions.is_full else "ready"
         return JSONResponse({"status": state}, 200 if state == "ready" else 503)
-
-    @app.get("/metrics", tags=["Health"])
-    async def metrics() -> Response:
-        """Metrics for Prometheus."""
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _add_openenv_routes(
@@ -121,7 +109,7 @@ def _add_openenv_routes(
 def create_textarena_app(service: Service) -> FastAPI:
     """Create the application to mount. It shares sessions, rules and words with the server, but not the wording."""
     games = service.games.with_settings(in_textarena_words(service.games.settings))
-    make = partial(TextArenaEnvironment, games, service.metrics)
+    make = partial(TextArenaEnvironment, games)
     app = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
     _add_openenv_routes(app, service, make, TextArenaAction, TextArenaObservation, TextArenaState, "textarena")
     return app

@@ -21,7 +21,6 @@ from wordle_rl.serve.openenv_client import (
     WordleState,
 )
 from wordle_rl.serve.protocol import Reason, Refusal, checked
-from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import NewGame, ServedGames, WordTasks
 
 NAME = "wordle_rl"
@@ -69,9 +68,9 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
     REQUIRES_SINGLE_THREAD_EXECUTOR = True
     about = EnvironmentMetadata(name="", description="")
 
-    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
+    def __init__(self, games: ServedGames) -> None:
         super().__init__()
-        self._games, self._metrics = games, metrics
+        self._games = games
         self._game: NewGame | None = None
         self._episode: dict[str, Any] = {}  # what openenv's `State` tells of it
 
@@ -79,7 +78,6 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
         options = checked(ResetOptions, asked)
         self._game = self._games.new_game(options)
         self._episode = {"episode_id": options.episode_id or str(uuid.uuid4()), "step_count": 0}
-        self._metrics.games_begun.inc()
         return self._game
 
     def _running(self) -> NewGame:
@@ -135,7 +133,6 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
         observation = WordleObservation(**game.observed(is_new=False), reward=reward, done=done)
         if self._tree is not None:
             self._tree(action, observation)
-        self._metrics.turn(game.env)
         return observation
 
     @property

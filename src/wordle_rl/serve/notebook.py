@@ -1,8 +1,7 @@
 """Drop-in functions for notebooks written for TRL and openenv's `textarena_env`.
 
-Reading is strict. `lenient=True` reads like the original, for comparisons only: it finds guesses in thinking and prose,
-and marks of an earlier turn. `generate_rollout_completions`, which TRL used to have in `trl.experimental.openenv`, uses
-a private part of TRL: `GRPOTrainer._generate_single_turn`. A test checks that it exists.
+`generate_rollout_completions`, which TRL used to have in `trl.experimental.openenv`, uses a private part of TRL:
+`GRPOTrainer._generate_single_turn`. A test checks that it exists.
 """
 
 from __future__ import annotations
@@ -24,10 +23,6 @@ if TYPE_CHECKING:
 NO_GUESS = "[]"
 """Message for a completion without a guess; the game refuses it. The original sends `[dunno]`, which is a word."""
 
-_LENIENT_NO_GUESS = "[dunno]"
-_LENIENT_GUESS = re.compile(r"\[[A-Za-z]{5}\]")
-_LENIENT_LENGTH = 5
-_FEEDBACK = "Feedback:"
 _ANSWER = re.compile(r"(?:You|Player \d+) submitted \[\w+\]\.\s*Feedback:(.*)", re.DOTALL)
 """The game's answer to a scored guess, in the words of TextArena 0.7 or of 0.6."""
 
@@ -42,35 +37,27 @@ class _Observation(Protocol):
     def messages(self) -> Sequence[_Message]: ...
 
 
-def extract_guess(text: str, *, lenient: bool = False) -> str:
+def extract_guess(text: str) -> str:
     """Return the guess of a completion as a message to the game, `[crane]`.
 
-    A strict completion is one word in brackets after optional thinking, and nothing else. Thinking is not searched, and
-    prose is not a guess. The game judges length and spelling.
-
-    With `lenient`, take the first five letters in brackets anywhere, or else the first five letters of the text.
+    A completion is one word in brackets after optional thinking, and nothing else. Thinking is not searched, and prose
+    is not a guess. The game judges length and spelling.
 
     Examples:
         >>> extract_guess("<think>[slate] or [crane]?</think>[Crane]")
         '[crane]'
-        >>> extract_guess("I would say crane"), extract_guess("I would say crane", lenient=True)
-        ('[]', '[iwoul]')
+        >>> extract_guess("I would say crane")
+        '[]'
     """
-    if lenient:
-        return _lenient_guess(text)
     parsed = parse_reply(with_opened_thought(text), brackets=True)
     return f"[{parsed.word}]" if isinstance(parsed, Guess) else NO_GUESS
 
 
-def extract_wordle_feedback(observation: _Observation, *, lenient: bool = False) -> str:
+def extract_wordle_feedback(observation: _Observation) -> str:
     """Return letters, marks and guesses left of the game's answer to the last message, a line each.
 
-    They are empty if that message was refused. With `lenient`, take the marks of an earlier turn if the last message
-    got none, or if the game ended with it.
+    They are empty if that message was refused.
     """
-    if lenient:
-        contents = [message.content.strip() for message in observation.messages if _FEEDBACK in message.content]
-        return contents[-1].split(_FEEDBACK, 1)[-1].strip() if contents else ""
     last = observation.messages[-1].content.rsplit(f"{GAME_TAG} ", 1)[-1] if observation.messages else ""
     answer = _ANSWER.match(last.lstrip())
     return answer[1].strip() if answer else ""
@@ -90,13 +77,6 @@ def extract_feedback_counts(feedback: str) -> tuple[int, int]:
         if not line.strip("GYX"):
             return line.count("G"), line.count("Y")
     return 0, 0
-
-
-def _lenient_guess(text: str) -> str:
-    if bracketed := _LENIENT_GUESS.search(text):
-        return bracketed[0].lower()
-    letters = re.sub("[^a-z]", "", text.lower())
-    return f"[{letters[:_LENIENT_LENGTH]}]" if len(letters) >= _LENIENT_LENGTH else _LENIENT_NO_GUESS
 
 
 Prompt = str | Sequence[int] | Sequence[Message]

@@ -1,39 +1,25 @@
 """The messages of a session, text in and text out, and the refusals of the server.
 
-On `/ws` they are those of openenv's own endpoint, so its clients work here. On an invalid message that endpoint closes
-the connection or does not answer; here the message is refused and the session continues.
-
-On `/batch` they have lists instead of single values:
-
-    {"type": "reset", "data": {"games": [{"seed": 1}, {"split": "train", "index": 5, "style": "compact"}]}}
-    {"type": "step", "data": {"games": [0, 1], "messages": ["<guess>crane</guess>", "<guess>slate</guess>"]}}
-    {"type": "close"}
-
-`games` of a reset has the options of each game, and replaces all games of the session. `games` of a step has numbers of
-running games, each at most once. Both are answered by `{"type": "observations", "data": {"observations": […],
-"rewards": […], "dones": […]}}` in the same order. A step with a wrong number is refused, and no game takes a turn.
+They are those of openenv's own endpoint, so its clients work here. On an invalid message that endpoint closes the
+connection or does not answer; here the message is refused and the session continues.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.serialization import serialize_observation
 from openenv.core.env_server.types import Observation, WSErrorCode
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
-from wordle_rl.serve.openenv_client import ActionT, ResetOptions
+from wordle_rl.serve.openenv_client import ActionT
 
 if TYPE_CHECKING:
-    from wordle_rl.serve.sessions import Metrics
-    from wordle_rl.serve.tasks import NewGame, ServedGames
-
-MAX_BATCH_GAMES = 4096
-"""Most games of a session on `/batch`."""
+    pass
 
 
 class Reason(StrEnum):
@@ -141,86 +127,3 @@ class EnvironmentProtocol(Generic[ActionT]):
             case _:
                 raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step, state or close")
         return _encoded("observation", serialize_observation(observation))
-
-
-class BatchReset(BaseModel):
-    """Options of the games to begin."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    games: list[ResetOptions] = Field(min_length=1)
-
-
-class BatchStep(BaseModel):
-    """Replies to running games, by number."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    games: list[Annotated[int, Field(ge=0)]] = Field(min_length=1)
-    messages: list[str] = Field(min_length=1)
-
-
-class BatchProtocol:
-    """Protocol of a session with many games."""
-
-    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
-        self._games, self._metrics = games, metrics
-        self._playing: list[NewGame] = []
-
-    async def answer(self, text: str) -> str | None:
-        """Answer a message; None if the client closes the session."""
-        kind, data = _read(text)
-        match kind:
-            case "step":
-                return await self._step(checked(BatchStep, data))
-            case "reset":
-                return self._reset(checked(BatchReset, data).games)
-            case "close":
-                return None
-        raise Refusal(Reason.UNKNOWN_TYPE, "unknown type of message; send reset, step or close")
-
-    def _reset(self, asked: list[ResetOptions]) -> str:
-        if len(asked) > MAX_BATCH_GAMES:
-            raise Refusal(
-                Reason.BAD_OPTION, f"{len(asked)} games are too many; a session has at most {MAX_BATCH_GAMES}"
-            )
-        self._playing = [self._games.new_game(options) for options in asked]
-        self._metrics.games_begun.inc(len(asked))
-        return _observed(self._playing, [None] * len(asked))
-
-    async def _step(self, step: BatchStep) -> str:
-        played = self._running(step)
-        for game, message in zip(played, step.messages, strict=True):
-            game.env.step(message)
-        if any(game.asks_solver for game in played):
-            rewards = await self._games.in_solver_thread(_rewards_of, played)
-        else:
-            rewards = _rewards_of(played)
-        for game in played:
-            self._metrics.turn(game.env)
-        return _observed(played, rewards)
-
-    def _running(self, step: BatchStep) -> list[NewGame]:
-        numbers = step.games
-        if not self._playing:
-            raise Refusal(Reason.NO_GAME, "no game has begun; send reset first")
-        if len(numbers) != len(step.messages):
-            raise Refusal(
-                Reason.BAD_MESSAGE, f"{len(numbers)} games and {len(step.messages)} messages; give one for each"
-            )
-        if len(set(numbers)) < len(numbers) or max(numbers) >= len(self._playing):
-            raise Refusal(Reason.BAD_MESSAGE, f"give each of games 0 to {len(self._playing) - 1} at most once")
-        over = [number for number in numbers if self._playing[number].env.stop_reason is not None]
-        if over:
-            raise Refusal(Reason.GAME_OVER, f"game {over[0]} is over; leave it out", games=over[:100])
-        return [self._playing[number] for number in numbers]
-
-
-def _rewards_of(games: list[NewGame]) -> list[float]:
-    return [game.rewards.next() for game in games]
-
-
-def _observed(games: list[NewGame], rewards: list[float] | list[None]) -> str:
-    seen = [game.observed(is_new=reward is None) for game, reward in zip(games, rewards, strict=True)]
-    dones = [game.env.stop_reason is not None for game in games]
-    return _encoded("observations", {"observations": seen, "rewards": rewards, "dones": dones})

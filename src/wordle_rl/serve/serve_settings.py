@@ -25,9 +25,6 @@ class ServeSettings(FixedRewardSettings):
     """Held-out parts that sessions can play and list; of the others they only see the number of secrets."""
     reveal_secret: Annotated[bool, tyro.conf.arg(help_behavior_hint="")] = True
     """Show the secret in the last observation of a game."""
-    textarena_reading: Literal["strict", "lenient"] = "strict"
-    """How to read messages at /textarena: `strict`, one bracketed word after optional thinking; `lenient`, like the
-    original, for comparisons."""
     runs: Path = Path("runs")
     """A run, or the directory of the runs, whose games to show."""
     players: tuple[str, ...] = ()

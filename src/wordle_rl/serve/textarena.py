@@ -6,7 +6,6 @@ those of `WordleEnv`.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,7 +21,6 @@ from wordle_rl.prompt.textarena_texts import ENV_ID
 from wordle_rl.serve.environment import GameSession, Leaf
 from wordle_rl.serve.openenv_client import MessageClient
 from wordle_rl.serve.protocol import Reason, Refusal
-from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import ServedGames
 
 
@@ -69,9 +67,6 @@ class TextArenaState(State):
     """Board of the game; the secret only once the game is over."""
 
 
-_BRACKETED = re.compile(r"\[(\w+)\]")
-
-
 class TextArenaGame:
     """A game in TextArena's texts, played once.
 
@@ -80,12 +75,10 @@ class TextArenaGame:
 
     Args:
         env: The game, in style `textarena`, before the first turn.
-        lenient: Read messages like the original, for comparisons: the first bracketed word anywhere, even in thinking;
-            a message without brackets is one word. Otherwise a guess is one word in brackets after optional thinking.
     """
 
-    def __init__(self, env: WordleEnv, *, lenient: bool = False) -> None:
-        self.env, self._lenient = env, lenient
+    def __init__(self, env: WordleEnv) -> None:
+        self.env = env
         self.letters, self.max_turns = env.prompter.word_length, env.prompter.rules.max_turns
         self.history = texts.opening(self.letters, self.max_turns)
         for count, turn in enumerate(env.turns, start=1):
@@ -117,16 +110,11 @@ class TextArenaGame:
         return texts.won() if self.won else texts.lost(secret, round(100 * placed))
 
     def step(self, message: str) -> None:
-        """Play one message."""
-        reply = said = message
-        if self._lenient:
-            # As the original's wrapper passes a message on, and as its game reads it.
-            said = message if "[" in message or "]" in message else f"[{message}]"
-            reply = found[0] if (found := _BRACKETED.search(said)) else ""
+        """Play one message: one word in brackets after optional thinking."""
         known = self.board
-        self.env.step(reply)
+        self.env.step(message)
         turn, left = self.env.turns[-1], self.env.observation.turns_left
-        self.history += texts.played(said, turn, left, repeated=turn.guess in known, letters=self.letters)
+        self.history += texts.played(message, turn, left, repeated=turn.guess in known, letters=self.letters)
         self.prompt = texts.ENV_ID
 
 
@@ -174,8 +162,8 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
     )
     _shown: TextArenaGame | None = None
 
-    def __init__(self, games: ServedGames, metrics: Metrics) -> None:
-        super().__init__(games, metrics)
+    def __init__(self, games: ServedGames) -> None:
+        super().__init__(games)
         self.rubric = self._signals = SignalsRubric()
 
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> TextArenaObservation:
@@ -183,8 +171,7 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         if fixed := kwargs.keys() & {"style", "reward"}:
             raise Refusal(Reason.BAD_OPTION, f"{sorted(fixed)} is fixed here; leave it out, or play at /ws")
         game = self._begin(seed=seed, episode_id=episode_id, **kwargs)
-        lenient = self._games.settings.textarena_reading == "lenient"
-        self._shown = TextArenaGame(game.env, lenient=lenient)
+        self._shown = TextArenaGame(game.env)
         self.rubric = self._signals = SignalsRubric()
         return self._observation(self._shown)
 
@@ -198,7 +185,6 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         observation = self._observation(shown)
         self._signals.judge(env.turns[-1], before)
         self._signals(action, observation)
-        self._metrics.turn(env)
         return observation
 
     @property

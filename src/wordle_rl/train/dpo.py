@@ -7,9 +7,8 @@
             pair the best with those that are worse by a margin
         fit(policy, pairs, PreferenceLoss())     # the reference is the model that the first round begins with
 
-The policy plays, and its boards become prompts. If the judge is `regret` or `information`, more replies are sampled at
-each board and the solver values their guesses. If it is `outcome`, replies of one group's games to the same prompt are
-compared by the rewards of those games. Pairs hold the token ids as sampled.
+The policy plays, and its boards become prompts. More replies are sampled at each board, and the solver values their
+guesses by regret. Pairs hold the token ids as sampled.
 
 Source: DPO, arXiv:2305.18290.
 """
@@ -25,17 +24,15 @@ from typing import Any
 
 from wordle_rl.config import DPOTraining
 from wordle_rl.data.dataset import Example
-from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Game, Turn
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
-from wordle_rl.reward.components import information_share
 from wordle_rl.runs import Run
 from wordle_rl.solver import turn_regret
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loss import Loss, PreferenceLoss
 from wordle_rl.train.round_loop import Item, Numbers, Round, Rounds, board_label, record_labels
-from wordle_rl.train.scored_games import Board, Scored, boards_of
+from wordle_rl.train.scored_games import Board, boards_of
 from wordle_rl.train.starts import GameSetup
 
 
@@ -66,10 +63,7 @@ class _BetterGuesses:
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return pairs of replies, and how many boards and pairs there were."""
-        if self._settings.judge == "outcome":
-            boards = [board for group in played.groups for board in compared(group)]
-        else:
-            boards = self._sampled(played)
+        boards = self._sampled(played)
         pairs, margins, labels = [], [], []
         split = self._setup.context.split
         for board, replies in boards:
@@ -112,10 +106,7 @@ class _BetterGuesses:
             parsed = setup.prompter.parse(completion.text)
             turn = game.play(parsed.word if isinstance(parsed, Guess) else None)
             if turn not in values:
-                if self._settings.judge == "regret":
-                    values[turn] = -turn_regret(turn, candidates, solver.regret)
-                else:
-                    values[turn] = information_share(turn, board.secret, candidates, solver)
+                values[turn] = -turn_regret(turn, candidates, solver.regret)
             sound = not (completion.overlong or turn.outcome.broke_rules)
             replies.append(Reply(completion.token_ids, values[turn], sound, completion.text, turn.guess))
         return replies
@@ -124,30 +115,6 @@ class _BetterGuesses:
 def _example(board: Board, reply: Reply) -> Example:
     prompt, ids = board.prompt_ids, reply.token_ids
     return Example([*prompt, *ids], [0] * len(prompt) + [1] * len(ids))
-
-
-def compared(group: Sequence[Scored]) -> list[tuple[Board, list[Reply]]]:
-    """Collect the boards that several games of a group reached, with their replies there.
-
-    The value of a reply is the mean reward of the games that gave it. Those games are identical up to that reply.
-    """
-    boards: dict[tuple[int, ...], Board] = {}
-    rewards: dict[tuple[int, ...], dict[tuple[tuple[int, ...], bool], list[float]]] = {}
-    played: dict[tuple[int, ...], PlayedTurn] = {}
-    for game in group:
-        for board, token_ids, sound in boards_of(game):
-            boards[board.prompt_ids] = board
-            played[token_ids] = game.trajectory.transcript.turns[len(board.turns)]
-            rewards.setdefault(board.prompt_ids, {}).setdefault((token_ids, sound), []).append(game.reward.total)
-    found = []
-    for key, said in rewards.items():
-        if len(said) > 1:
-            replies = [
-                Reply(ids, statistics.fmean(totals), sound, played[ids].reply, played[ids].turn.guess)
-                for (ids, sound), totals in said.items()
-            ]
-            found.append((boards[key], replies))
-    return found
 
 
 def pairs_of(replies: Sequence[Reply], margin: float, limit: int) -> list[tuple[Reply, Reply]]:

@@ -21,7 +21,6 @@ Source: GRPO, arXiv:2402.03300.
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -30,12 +29,12 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.config import GRPOTraining
 from wordle_rl.prompt import Shape
-from wordle_rl.runs import STEPS, BufferedRun, Run
+from wordle_rl.runs import BufferedRun, Run
 from wordle_rl.runs.distributed import gather, is_first
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import GameLog, opened_trackers
 from wordle_rl.train.checkpoint_selection import BestWeights, Validation
-from wordle_rl.train.checkpoints import last_step, step_of
+from wordle_rl.train.checkpoints import last_step
 from wordle_rl.train.grpo_rollouts import GroupRollouts, OpenPolicy, Played, PlayedAhead, merged_metrics, rewind_games
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loop import TrainingLoop, held_interrupt
@@ -100,7 +99,7 @@ def train_grpo(
             )
         loss = policy_loss_of(settings, setup)
 
-        learner.start(settings.optimizer, settings.steps, measure_kl=not settings.beta)
+        learner.start(settings.optimizer, settings.steps)
         if settings.beta:
             learner.remember_start()  # before a checkpoint is loaded: the KL reference is always the initial model
         done, state = loop.restore()
@@ -127,8 +126,6 @@ def train_grpo(
             # The validation after the last step can be interrupted; without a checkpoint the step would be lost.
             save = save or (best is not None and step == settings.steps)
             stopping = loop.after(step, settings.steps, update, metrics, save=save, state=games.state)
-            if save:
-                _keep_model(learner, directory / STEPS, step, settings.save_total_limit)
             if stopping:
                 break
         games.close()
@@ -177,12 +174,3 @@ def _over_processes(played: Played, run: Run, own_run: Run) -> dict[str, float]:
             for name, row in records:
                 run.append(name, row)
     return merged_metrics([(metrics, denominators) for metrics, denominators, _ in everyone])
-
-
-def _keep_model(learner: Learner, directory: Path, step: int, limit: int) -> None:
-    if not limit:  # 0 keeps no models, a negative limit keeps all
-        return
-    learner.save_model(directory / f"step-{step}")
-    if limit > 0 and is_first():
-        for old in sorted(directory.glob("step-*"), key=step_of)[:-limit]:
-            shutil.rmtree(old)

@@ -6,7 +6,6 @@ MLX.
 
 from __future__ import annotations
 
-import logging
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,7 +40,7 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
-from wordle_rl.train.loss import Loss, Totals, kl_estimate
+from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.micro_batches import FILLER, Batch
 from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 
@@ -49,17 +48,11 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from transformers import PreTrainedModel
 
-logger = logging.getLogger(__name__)
-
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
-MOST_REMEMBERED = 200_000_000
-"""Keep a copy of the initial weights just for `kl_to_start` only up to this many trained weights."""
 _MOST_GAPS = 1.2
 """Resident memory, as a multiple of that after the first step, at which a CPU's gaps go back to the system: each step's
 tensors have other sizes, and leave ever more of them between those that stay."""
-_MANY_ROWS, _FEW_ROWS = 64, 8
-"""Rows of a step on which `kl_to_start` is measured: many for a small model, few for a large one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +90,8 @@ class Learner(Protocol):
     def shares_prefixes(self) -> bool:
         """True if rows that begin alike should share a micro-batch."""
 
-    def start(
-        self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
-    ) -> None:
-        """Create the optimizer for the `total_steps` of a part of its schedule.
-
-        With `measure_kl`, updates report `kl_to_start`, the KL divergence from the current weights, if a copy of them
-        needs little memory.
-        """
+    def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
+        """Create the optimizer for the `total_steps` of a part of its schedule."""
 
     def remember_start(self) -> None:
         """Keep the current weights as the reference of losses that need one; later calls do nothing."""
@@ -194,7 +181,6 @@ class TorchLearner:
         self._start: list[Tensor] = []
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
-        self._measures_kl = False
         self._resident_before = 0.0  # GiB after the first step since gaps went back; 0: not yet
 
     @property
@@ -202,9 +188,7 @@ class TorchLearner:
         """True if the weights are sharded over processes."""
         return bool(self.accelerator.distributed_type is DistributedType.FSDP)
 
-    def start(
-        self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1), *, measure_kl: bool = False
-    ) -> None:
+    def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         """See `Learner`."""
         self._settings, self._total_steps, self._part = settings, total_steps, part
         optimizer = make_optimizer(self.model, settings)
@@ -215,9 +199,6 @@ class TorchLearner:
             self._optimizer = None
             self.accelerator.free_memory()
             self._optimizer = self.accelerator.prepare(optimizer)
-        self._measures_kl = measure_kl and can_measure_kl(sum(weight.numel() for weight in self._trained()))
-        if self._measures_kl:
-            self.remember_start()
 
     def remember_start(self) -> None:
         """See `Learner`."""
@@ -228,7 +209,6 @@ class TorchLearner:
         batches, totals = self._laid_out(micro_batches, loss)
         if loss.needs_reference:
             self._add_reference(batches)
-        measured = {"kl_to_start": self._kl_to_start(micro_batches)} if self._measures_kl else {}
         world = self.accelerator.num_processes
         value, sums, seconds = 0.0, Sums(), dict.fromkeys(("forward", "backward", "update"), 0.0)
         with self._seeded(step), self._training_mode(dropout=loss.dropout):
@@ -252,7 +232,7 @@ class TorchLearner:
         if self._is_large and device_kind() == "cpu":
             self._return_gaps()
         seconds["update"] = time.perf_counter() - started
-        means = {**Sums(gather(sums.values)).means(loss.count(totals)), **measured}
+        means = Sums(gather(sums.values)).means(loss.count(totals))
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
         tokens = sum(gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
         return Update(value, norm, rate, is_sound, tokens, means, seconds)
@@ -311,19 +291,6 @@ class TorchLearner:
         with self._start_weights(), self._training_mode(dropout=False):
             for batch in batches:
                 batch.reference_logprobs = self._scorer(batch)[0]
-
-    @torch.no_grad()
-    def _kl_to_start(self, micro_batches: Sequence[Sequence[Example]]) -> float:
-        # Nats per token, estimated on some rows of the step.
-        some = measured_rows(micro_batches, sum(weight.numel() for weight in self._start))
-        batch = Batch.of(some, [0.0] * len(some), self.codec.pad_id, self.accelerator.device)
-        with self._training_mode(dropout=False):
-            policy = self._scorer(batch)[0]
-            with self._start_weights():
-                start = self._scorer(batch)[0]
-        sums = gather((float(kl_estimate(start - policy).sum()), len(policy)))
-        total, count = (sum(column) for column in zip(*sums, strict=True))
-        return float(total / max(1, count))
 
     @contextmanager
     def _start_weights(self) -> Iterator[None]:
@@ -458,23 +425,6 @@ class TorchLearner:
     def _plain_optimizer(self) -> Optimizer:
         optimizer: Any = self._optimizer  # accelerate's wrapper, which torch's functions do not take
         return optimizer.optimizer  # type: ignore[no-any-return]
-
-
-def can_measure_kl(num_trained: int) -> bool:
-    """True if a copy of `num_trained` weights is small enough to keep for `kl_to_start`; log a warning if not."""
-    if num_trained > MOST_REMEMBERED:
-        logger.warning(
-            "kl_to_start is not measured: it needs a copy of all %.0f M trained weights; as rl.beta above 0 does",
-            num_trained / 1e6,
-        )
-    return num_trained <= MOST_REMEMBERED
-
-
-def measured_rows(micro_batches: Sequence[Sequence[Example]], num_weights: int) -> list[Example]:
-    """Choose evenly spaced rows of a step to measure `kl_to_start` on; at least one."""
-    rows = [example for examples in micro_batches for example in examples]
-    most = _MANY_ROWS if num_weights <= FEW_WEIGHTS else _FEW_ROWS
-    return rows[:: max(1, len(rows) // most)][:most] or [FILLER]
 
 
 class Sums:

@@ -8,7 +8,6 @@ import pytest
 from wordle_rl.serve.app import in_textarena_words
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.sessions import Metrics
 from wordle_rl.serve.tasks import ServedGames
 from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment
 from wordle_rl.words import load_words
@@ -17,7 +16,7 @@ GAMES = ServedGames(in_textarena_words(ServeSettings()))
 
 
 def environment() -> TextArenaEnvironment:
-    return TextArenaEnvironment(GAMES, Metrics())
+    return TextArenaEnvironment(GAMES)
 
 
 def say(session: TextArenaEnvironment, message: str):

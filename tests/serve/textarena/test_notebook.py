@@ -1,4 +1,4 @@
-"""Laws of the drop-in functions: strict where the original guesses, the original's reading where it is asked for."""
+"""Laws of the drop-in functions: strict where the original guesses."""
 
 from types import SimpleNamespace
 
@@ -32,23 +32,22 @@ def history(game: TextArenaGame) -> SimpleNamespace:
 
 
 @pytest.mark.parametrize(
-    ("completion", "strict", "lenient"),
+    ("completion", "guess"),
     [
-        ("[crane]", "[crane]", "[crane]"),
-        ("<think>\n\n</think>\n\n[crane]", "[crane]", "[crane]"),
-        ("a or o? [slate]</think>[crane]", "[crane]", "[slate]"),
-        ("<think>[slate]?</think>[crane]", "[crane]", "[slate]"),
-        ("<think>[slate]", NO_GUESS, "[slate]"),
-        ("My guess is [crane].", NO_GUESS, "[crane]"),
-        ("I would say crane", NO_GUESS, "[iwoul]"),
-        ("[planes]", "[planes]", "[plane]"),
-        ("[crane] [slate]", NO_GUESS, "[crane]"),
-        ("", NO_GUESS, "[dunno]"),
+        ("[crane]", "[crane]"),
+        ("<think>\n\n</think>\n\n[crane]", "[crane]"),
+        ("a or o? [slate]</think>[crane]", "[crane]"),
+        ("<think>[slate]?</think>[crane]", "[crane]"),
+        ("<think>[slate]", NO_GUESS),
+        ("My guess is [crane].", NO_GUESS),
+        ("I would say crane", NO_GUESS),
+        ("[planes]", "[planes]"),
+        ("[crane] [slate]", NO_GUESS),
+        ("", NO_GUESS),
     ],
 )
-def test_a_completion_has_one_guess_or_none(completion: str, strict: str, lenient: str) -> None:
-    assert extract_guess(completion) == strict
-    assert extract_guess(completion, lenient=True) == lenient
+def test_a_completion_has_one_guess_or_none(completion: str, guess: str) -> None:
+    assert extract_guess(completion) == guess
 
 
 @given(st.text(alphabet="abz[]<>/thinkG \n", max_size=40))
@@ -58,7 +57,7 @@ def test_a_guess_is_bracketed_letters_and_is_read_back_as_itself(completion: str
     assert extract_guess(guess) == guess
 
 
-def test_what_stands_for_no_guess_is_a_word_in_no_reading() -> None:
+def test_what_stands_for_no_guess_is_no_word() -> None:
     game = new_game("crane")
     game.step(NO_GUESS)
     assert game.env.turns[-1].guess is None
@@ -66,19 +65,7 @@ def test_what_stands_for_no_guess_is_a_word_in_no_reading() -> None:
 
 
 @pytest.mark.parametrize("name", recorded())
-def test_lenient_feedback_is_what_the_original_reads(name: str) -> None:
-    """The original's signals are counts of its own reading of its own observations, which were recorded with them."""
-    game = recorded()[name]
-    said = game.reset["added"]
-    for step in game.steps:
-        said += step["added"]
-        greens, yellows = extract_feedback_counts(extract_wordle_feedback(observed(said), lenient=True))
-        assert greens / 5 == pytest.approx(step["reward_signals"]["wordle.greens"])
-        assert yellows / 5 == pytest.approx(step["reward_signals"]["wordle.yellows"])
-
-
-@pytest.mark.parametrize("name", recorded())
-def test_strict_feedback_is_that_of_the_last_turn_or_none(name: str) -> None:
+def test_feedback_is_that_of_the_last_turn_or_none(name: str) -> None:
     ours, _ = replayed(recorded()[name])
     turn = ours.env.turns[-1]
     repeated = turn.guess in {earlier.guess for earlier in ours.env.turns[:-1]}

@@ -120,7 +120,7 @@ class ToolPrompter(Prompter):
 
         Examples:
             >>> ToolPrompter().parse('<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>')
-            Guess(word='crane', thinking='', leniently=False)
+            Guess(word='crane', thinking='')
             >>> ToolPrompter().parse("<guess>crane</guess>").reason.value
             'no_guess'
         """
