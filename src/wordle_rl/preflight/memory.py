@@ -36,7 +36,7 @@ FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 Source: QLoRA, arXiv:2305.14314, section 3 (NF4, double quantization); a test compares bitsandbytes' own layers.
 """
-_CPU_GAPS = 1.5
+_CPU_GAPS = 1.25
 """SFT of SmolLM2 takes 6.9 GiB where 5.2 are counted: glibc leaves gaps between tensors of ever other sizes."""
 _TILE = 1024
 _GIB = 1024**3

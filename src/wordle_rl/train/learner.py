@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
-_MOST_GAPS = 1.2
-"""Resident memory, as a multiple of that after the first step, at which a CPU's gaps go back to the system: each step's
+_MOST_GAPS = 1.25
+"""Resident memory, as a multiple of the least after any step, at which a CPU's gaps go back to the system: each step's
 tensors have other sizes, and leave ever more of them between those that stay."""
 
 
@@ -181,7 +181,7 @@ class TorchLearner:
         self._start: list[Tensor] = []
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
-        self._resident_before = 0.0  # GiB after the first step since gaps went back; 0: not yet
+        self._least_resident = math.inf  # GiB, after any step since `start`
 
     @property
     def is_sharded(self) -> bool:
@@ -191,6 +191,7 @@ class TorchLearner:
     def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         """See `Learner`."""
         self._settings, self._total_steps, self._part = settings, total_steps, part
+        self._least_resident = math.inf
         optimizer = make_optimizer(self.model, settings)
         if self._optimizer is None:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
@@ -239,10 +240,9 @@ class TorchLearner:
 
     def _return_gaps(self) -> None:
         resident = resident_memory_gib() or 0.0
-        self._resident_before = self._resident_before or resident
-        if resident > _MOST_GAPS * self._resident_before:
+        self._least_resident = min(self._least_resident, resident)
+        if resident > _MOST_GAPS * self._least_resident:
             release_memory()
-            self._resident_before = 0.0
 
     def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
         assert self._optimizer is not None, "call start() first"
