@@ -70,6 +70,7 @@ def test_three_updates_are_those_of_torch(name) -> None:
     theirs = TorchLearner(whole, embedded_codec(), precision="fp32", temperature=0.8)
     for learner in (ours, theirs):
         learner.start(fast(), 3)
+        learner.remember_start()
     for step in (1, 2, 3):
         a, b = (learner.update([examples[:2], examples[2:]], loss, step) for learner in (ours, theirs))
         assert near(a.loss, b.loss)
