@@ -41,7 +41,7 @@ SMALL = {
     "traces.teacher.opener": None,
     "traces.teacher.noise-rate": 0.05,
     "model.micro-batch-size": 4,
-    "sft.epochs": 3,
+    "sft.epochs": 5,
     "sft.batch-size": 8,
     "sft.save-steps": 0,
     "sft.validations-per-epoch": 1,
@@ -82,7 +82,7 @@ def words(word_directory) -> list[str]:
 
 @pytest.fixture(scope="module")
 def taught(words, tmp_path_factory) -> Path:
-    """A run that has learnt a list of sixty words in 36 steps: it names words, and wins now and then."""
+    """A run that has learnt a list of sixty words in 60 steps: it names words, and wins now and then."""
     out = tmp_path_factory.mktemp("smollm2") / "taught"
     command("run", "smollm2", *words, *flags(SMALL), "--out", out, "--until", "sft")
     return out
@@ -105,7 +105,7 @@ def test_sft_learns_games_and_costs_english(taught, base_nats, taught_nats) -> N
 
 
 PATHS = {
-    "grpo": {"grpo.steps": 2, "grpo.groups-per-step": 2, "grpo.validate-every-steps": 0},
+    "grpo": {"grpo.steps": 2, "grpo.groups-per-step": 4, "grpo.validate-every-steps": 0},
     "grpo, a fresh prompt a turn": {
         "game.shape": "state",
         "grpo.steps": 1,
