@@ -75,7 +75,7 @@ def training(steps: int, every_s: float = 1.0) -> Iterator[Reading]:
     with tempfile.TemporaryDirectory() as directory:
         config, out = Path(directory) / "smallest.toml", Path(directory) / "run"
         config.write_text(SMALLEST)
-        command = [sys.executable, "-m", "wordle_rl.cli", "run", str(config), "--out", str(out)]
+        command = [sys.executable, "-m", "wordle_rl", "run", str(config), "--out", str(out)]
         process = subprocess.Popen([*command, "--grpo.steps", str(steps), "--until", "grpo"], stdout=subprocess.DEVNULL)
         metrics, done = out / "metrics.jsonl", 0
         while process.poll() is None:

@@ -19,7 +19,7 @@ from wordle_rl.cli import COMMANDS, main
 from wordle_rl.cli.settings import USUAL
 from wordle_rl.config import RunConfig, every_setting
 
-PROGRAM = [sys.executable, "-m", "wordle_rl.cli"]
+PROGRAM = [sys.executable, "-m", "wordle_rl"]
 
 
 def help_of(command: str, capsys) -> str:

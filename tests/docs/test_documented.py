@@ -40,7 +40,7 @@ def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, m
     asked = []
     monkeypatch.setattr(run_command, "run_chain", lambda config, out, *_: asked.append((config, out)))
     launched = launch_command_parser().parse_args(launch[2:])
-    assert (launched.module, launched.training_script) == (True, "wordle_rl.cli")
+    assert (launched.module, launched.training_script) == (True, "wordle_rl")
     assert Path(launched.config_file).is_file()
     assert [main(words) for words in (sft[1:], launched.training_script_args)] == [0, 0]
     (first, _), (second, out) = asked

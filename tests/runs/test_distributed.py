@@ -116,7 +116,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     )  # fmt: skip
     directory = tmp_path / "run"
     metrics, checkpoints = directory / "metrics.jsonl", directory / "sft" / "checkpoints"
-    command = ("-m", "wordle_rl.cli", "run", config, "--out", directory, "--seed", LARGEST_SEED)
+    command = ("-m", "wordle_rl", "run", config, "--out", directory, "--seed", LARGEST_SEED)
     first = torchrun(*command)
     deadline = time.monotonic() + 200
     while not metrics.is_file() and first.poll() is None and time.monotonic() < deadline:
