@@ -168,11 +168,11 @@ class Workspace:
     def check(self, kind: str, arguments: list[str]) -> None:
         if kind == "torchrun":
             given = torchrun_parser().parse_args(arguments)
-            assert (given.nproc_per_node, given.module, given.training_script) == ("8", True, "wordle_rl.cli")
+            assert (given.nproc_per_node, given.module, given.training_script) == ("8", True, "wordle_rl")
             self.wordle_rl(given.training_script_args)
         if kind == "accelerate launch":
             given = launch_command_parser().parse_args(arguments[1:])
-            assert (given.num_processes, given.module, given.training_script) == (8, True, "wordle_rl.cli")
+            assert (given.num_processes, given.module, given.training_script) == (8, True, "wordle_rl")
             assert Path(given.config_file).is_file()
             self.wordle_rl(given.training_script_args)
         if kind == "make":
