@@ -102,9 +102,7 @@ def test_a_model_of_the_hub_is_found_with_its_game_and_without_other_formats(mod
         assert "the hub has none of that name" in missing.stderr
     again = command("http://127.0.0.1:9", tmp_path, "-c", FIND, "me/wordle")
     assert again.stdout.splitlines() == [first], "what was fetched is there without a network"
-    unreachable = command(
-        "http://127.0.0.1:9", tmp_path / "other", "-m", "wordle_rl", "eval", "--player", "me/wordle"
-    )
+    unreachable = command("http://127.0.0.1:9", tmp_path / "other", "-m", "wordle_rl", "eval", "--player", "me/wordle")
     assert unreachable.returncode == 2
     assert "the hub could not be reached" in unreachable.stderr
     assert unreachable.stderr.count("\n") == 1
