@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.serialization import serialize_observation
@@ -17,9 +17,6 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json, to_json
 
 from wordle_rl.serve.openenv_client import ActionT
-
-if TYPE_CHECKING:
-    pass
 
 
 class Reason(StrEnum):
