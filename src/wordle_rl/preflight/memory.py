@@ -201,7 +201,7 @@ def memory_of_stages(
         works[config.algorithm] = (
             _grpo_work(work, config, play, mlx)
             if isinstance(play, GRPOTraining)
-            else _round_work(work, play, config.game.max_turns, tiled)
+            else _round_work(work, play, config.game.max_turns, tiled, shares=not mlx)
         )
     if config.eval.engine != "vllm":  # vLLM checks its memory itself
         # An evaluation plays as many games at once as fit, at least one.
@@ -242,7 +242,7 @@ def _grpo_work(work: Work, config: RunConfig, grpo: GRPOTraining, tiled: bool) -
     )
 
 
-def _round_work(work: Work, settings: RoundTraining, max_turns: int, tiled: bool) -> Work:
+def _round_work(work: Work, settings: RoundTraining, max_turns: int, tiled: bool, *, shares: bool) -> Work:
     games = settings.groups_per_round * settings.group_size
     # Rows that stay together: the two replies of a pair, or a game and its labelled boards.
     if isinstance(settings, DPOTraining):
@@ -255,7 +255,7 @@ def _round_work(work: Work, settings: RoundTraining, max_turns: int, tiled: bool
     rows = min(max(settings.micro_batch_size, together), rows) if settings.micro_batch_size else rows
     # A game of learning by play and its labels share the beginning, a pair only its prompt.
     reply = min(settings.sampling.max_completion_tokens, work.length // max_turns)
-    shared = -(-rows // together) * (work.length + (together - 1) * reply) if together > 2 else 0
+    shared = -(-rows // together) * (work.length + (together - 1) * reply) if shares and together > 2 else 0
     work = replace(
         work, rows=rows, tokens=shared, cached_games=games, group_size=settings.group_size, tiled_logits=tiled
     )
