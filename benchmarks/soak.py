@@ -53,7 +53,7 @@ STATE = frame(b'{"type":"state"}')
 async def abandon(port: int, number: int) -> None:
     """Open a connection and leave it in one of the ways that connections are left."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    path = ("/ws", "/textarena/ws", "/mcp", "/nowhere")[number % 97 % 4 if number % 5 == 0 else 0]
+    path = ("/ws", "/mcp", "/nowhere")[number % 97 % 3 if number % 5 == 0 else 0]
     writer.write(UPGRADE.format(path=path, port=port).encode())
     way = number % 8
     try:
