@@ -21,6 +21,7 @@ falls linearly over that time. All but `mistakes` play, and learn, at `--tempera
 """
 
 import json
+import math
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -45,7 +46,7 @@ from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.train.advantages import TurnValues, returns_to_go, turn_advantages
 from wordle_rl.train.hindsight import boards_to_teach, items_of
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.loss import PolicyLoss
+from wordle_rl.train.loss import CrossEntropy, PolicyLoss
 from wordle_rl.train.micro_batches import micro_batches
 from wordle_rl.train.scored_games import Scored, rows_of
 from wordle_rl.train.starts import GameSetup, GroupStarts
@@ -221,6 +222,29 @@ class Trial:
         self.games += len(games)
         self.tokens += sum(len(s.prompt_ids) + len(s.token_ids) for game in games for s in game.segments)
 
+    def nats_above_floor(self, secrets: Sequence[str]) -> float:
+        """Return by how much the environment's messages surprise the model more than they must, in nats a message.
+
+        Whoever knows the list and nothing else of a secret gives marks the fraction of the words left that have them: a
+        game's messages then take log(words before the first / words after the last) nats. Guesses are sampled at T = 1.
+        """
+        games = self.play([InitialState(secret) for secret in secrets], 1.0, 99_998)
+        rows, floor, messages, solver = [], 0.0, 0, self.context.for_training.solver
+        training = {solver.words.answer_index[word] for word in self.context.split.train}
+        for game in games:
+            (segment,) = game.segments
+            inside = [0] * segment.spans[0][1] + [1 - trained for trained in segment.loss_mask[segment.spans[0][1] :]]
+            rows.append(Example(segment.prompt_ids + segment.token_ids, [0] * len(segment.prompt_ids) + inside))
+            answered = game.transcript.turns[: len(segment.spans) - 1]  # the last guess has no message
+            marked = [(turn.turn.guess or "", turn.turn.marks) for turn in answered if turn.turn.marks is not None]
+            left = training.intersection(solver.candidates(marked).tolist())
+            floor += math.log(len(training) / len(left))
+            messages += len(answered)
+        rows = [row for row in rows if any(row.loss_mask)]
+        batches = micro_batches(rows, 64, sharing=self.learner.shares_prefixes)
+        nats = self.learner.evaluate(batches, CrossEntropy())["loss"] * sum(sum(row.loss_mask[1:]) for row in rows)
+        return (nats - floor) / messages
+
     def exam(self, secrets: Sequence[str], temperature: float = 0.0) -> float:
         """Fraction of secrets won."""
         games = self.play([InitialState(secret) for secret in secrets], temperature, 99_999)
@@ -258,6 +282,7 @@ def main(
         train = trial.context.split.train
         exam = trial.starts.picker.pick(EXAM, 0)
         curve = [{"games": 0, "tokens": 0, "seconds": 0.0, "greedy": trial.exam(exam)}]
+        surprise = {"marks_above_floor_at_start": trial.nats_above_floor(exam)}
         while used < seconds:
             began = time.process_time()
             trial.step(number, 1 + int(total * used / seconds))
@@ -268,6 +293,7 @@ def main(
                 print(way, curve[-1], flush=True)
         whole = {"train": trial.exam(train), "train_sampled": trial.exam(train, 1.0)}
         whole["all"] = trial.exam(trial.context.split.named("all"))
+        whole["marks_above_floor"] = trial.nats_above_floor(exam)
         about = {
             "way": way,
             "temperature": trial.temperature,
@@ -278,7 +304,7 @@ def main(
         }
         print(way, whole, flush=True)
         with out.open("a") as file:
-            file.write(json.dumps({**about, "curve": curve, **whole}) + "\n")
+            file.write(json.dumps({**about, "curve": curve, **surprise, **whole}) + "\n")
 
 
 if __name__ == "__main__":
