@@ -320,6 +320,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         num_four_bit=four_bit,
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
         num_shared_layers=num_shared_layers(text),
+        full_attention={*(getattr(text, "layer_types", None) or ["full_attention"])} == {"full_attention"},
     )
 
 

@@ -26,6 +26,7 @@ class ModelNumbers:
     num_four_bit: int = 0  # parameters stored in 4 bits
     trainable_bytes: int = 0  # per number with a gradient (peft keeps adapters in float32); 0: `weight_bytes`
     num_shared_layers: int = 0  # last layers that reuse the keys and values of earlier ones
+    full_attention: bool = True  # in every layer: no windows, no states in place of keys and values
 
     @property
     def num_whole(self) -> int:

@@ -198,10 +198,11 @@ def memory_of_stages(
         # Training plays as it learns, under autocast; a small model on a CPU does not.
         smaller = half and not mlx and (device_kind() != "cpu" or numbers.num_parameters > FEW_WEIGHTS)
         work = replace(_trained(play, 0, game_length, half), cache_dtype_bytes=min(2, numbers.weight_bytes) * smaller)
+        shares = numbers.full_attention and not (mlx or play.gradient_checkpointing or config.model.compile)
         works[config.algorithm] = (
             _grpo_work(work, config, play, mlx)
             if isinstance(play, GRPOTraining)
-            else _round_work(work, play, config.game.max_turns, tiled, shares=not mlx)
+            else _round_work(work, play, config.game.max_turns, tiled, shares=shares)
         )
     if config.eval.engine != "vllm":  # vLLM checks its memory itself
         # An evaluation plays as many games at once as fit, at least one.
