@@ -5,12 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 from training_fixtures import write_config
 
 RUN = "run {here}/mini.toml --out {here}/out"
+BEGUN = "run {here}/whole/config.json --out {here}/whole"
+DATASET = "dataset {here}/whole/traces.jsonl --words {words}"
 BAD = [
     ("eval --player {here}/nowhere", "nowhere"),
     ("eval --player human", "human"),
@@ -32,24 +31,54 @@ BAD = [
     (RUN + " --rl.group-sise 4", "(did you mean --rl.group-size"),
     ("sft {here}/mini.toml --out {here}/out", "--until sft"),
     ("nosuch", "nosuch"),
+    ("train", "wordle-rl run"),
+    ("evaluate", "wordle-rl eval"),
+    ("trian", "wordle-rl run"),
+    ("sft", "--until sft"),
+    ("run quickstart --lr 1", "--rl.optimizer.learning-rate"),
+    ("run quickstart --output_dir x", "--out"),
+    ("run quickstart --sft.epoch 2", "--sft.epochs"),
+    ("run quickstart --grpo.learning-rate 1", "--rl.optimizer.learning-rate"),
+    (RUN + " --grpo.nosuch 3", "grpo.nosuch"),
+    (RUN + " --sft.epochs.more 3", "sft.epochs.more"),
+    (RUN + " --grpo.interpolation-alphas [0.5", "grpo.interpolation-alphas"),
+    (RUN + " --grpo 3", "grpo"),
     ("run {here} --out {here}/out", "{here}"),
     ("traces --out {here}/t.jsonl --seed 4294967296", "4294967295"),
     ("play --player {run} --words {words} --seed 18446744073709551616", "4294967295"),
     ("eval --player solver --words {here}/lists", "2 answers"),
     ("eval --player solver --hard-mode --words {words}", "hard mode"),
+    ("eval --player solver --secrets {here}/nowhere.txt", "nowhere.txt"),
+    ("eval --player solver --words {words} --dtype float32", "--dtype"),
+    ("eval --player random --words {words} --max-minutes 1", "--max-minutes"),
     ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "no response from"),
     ("eval --player openai:m --base-url http://[::1", "http://[::1"),
     ("run {here}/mini.toml --out {here}/taken", "taken"),
     ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
     ("run {here}/mini.toml --out {here} --overwrite", "--out"),
+    (BEGUN + " --seed 1", "--out"),
+    (BEGUN + " --words.split-seed 1", "--out"),
+    (BEGUN + " --overwrite --model.path no/such/model", "no/such/model"),
+    (BEGUN + " --overwrite --traces.file {here}/whole/traces.jsonl", "--overwrite"),
+    (BEGUN + " --overwrite --until dpo", "dpo"),
+    ("run {here}/mini.toml --out {here}/truncated", "--out"),
     ("run {here}/mini.toml --out {here}/mini.toml", "mini.toml"),
     ("play --player solver --secret zzzzz", "zzzzz"),
+    (DATASET + " --csv {here}/whole/traces.jsonl", "whole/traces.jsonl"),
+    (DATASET + " --out {here}/set --max-turns 7", "--max-turns 7"),
+    (DATASET + " --out {here}/set --max-turns 5 --game-turns 4", "--max-turns 5"),
+    (DATASET + " --out {here}/set --game-turns 0", "--game-turns"),
+    (DATASET + " --out {here}/set --starts-player foo", "--starts-player"),
+    (DATASET + " --out {here}/set --starts-player teacher --max-prefix-guesses -1", "--max-prefix-guesses"),
     ("dataset {here}/none.jsonl", "none.jsonl"),
     ("dataset {here}/bad.jsonl", "bad.jsonl:2"),
     ("dataset {here}/taken", "taken:1"),
     ("compare {here}/bad.json {here}/bad.json", "bad.json"),
     ("compare {run} {run}", "{run}/eval/sft.json"),
     ("report {here}/empty", "empty"),
+    ("report {here}/nowhere", "nowhere"),
+    ("report {here}/nowhere --cards", "nowhere"),
+    ("report {here}/truncated --cards", "truncated"),
     ("report {here}/empty --audit", "config.json"),
     ("power 60 60", "win rates"),
     ("power 60 170", "win rates"),
@@ -67,39 +96,44 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
     """A directory with something wrong in every corner."""
     write_config(tmp_path / "mini.toml", word_directory)
     write_config(tmp_path / "misspelt.toml", word_directory, grpo__groupsize="4")
-    (tmp_path / "taken").write_text("mine")
-    (tmp_path / "none.jsonl").touch()
-    (tmp_path / "empty").mkdir()
-    shutil.copytree(finished_run, tmp_path / "older")
-    stored = json.loads((tmp_path / "older" / "config.json").read_text())
-    stored["grpo"]["max_given"] = 2
-    (tmp_path / "older" / "config.json").write_text(json.dumps(stored))
-    (tmp_path / "lists").mkdir()
-    (tmp_path / "untrained").mkdir()
+    for name in ("empty", "lists", "untrained"):
+        (tmp_path / name).mkdir()
     for name in ("config.json", "manifest.json"):
         shutil.copy(finished_run / name, tmp_path / "untrained")
-    for name in ("answers.txt", "guesses.txt"):
-        (tmp_path / "lists" / name).write_text("crane\ngrape\n")
+    for name in ("older", "whole"):
+        shutil.copytree(finished_run, tmp_path / name)
+    stored = json.loads((tmp_path / "older" / "config.json").read_text())
+    stored["grpo"]["max_given"] = 2
     for name in ("truncated", "garbled"):
         shutil.copytree(finished_run / "sft", tmp_path / name)
-    weights = (finished_run / "sft" / "model.safetensors").read_bytes()
-    (tmp_path / "truncated" / "model.safetensors").write_bytes(weights[: len(weights) // 2])
-    (tmp_path / "garbled" / "config.json").write_text("{")
-    (tmp_path / "bad.jsonl").write_text('{"secret": "crane", "turns": []}\n{"sec')
-    (tmp_path / "bad.json").write_text("{}")
+    weights = tmp_path / "truncated" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1000])
+    for name, text in {
+        "taken": "mine",
+        "none.jsonl": "",
+        "older/config.json": json.dumps(stored),
+        "lists/answers.txt": "crane\ngrape\n",
+        "lists/guesses.txt": "crane\ngrape\n",
+        "garbled/config.json": "{",
+        "bad.jsonl": '{"secret": "crane", "turns": []}\n{"sec',
+        "bad.json": "{}",
+    }.items():
+        (tmp_path / name).write_text(text)
     return tmp_path
 
 
+def times(directory: Path) -> dict[Path, int]:
+    return {path: path.is_file() and path.stat().st_mtime_ns for path in directory.rglob("*")}
+
+
 @pytest.mark.parametrize(("command", "named"), BAD)
-def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
-    command: str, named: str, cli, here, finished_run, word_directory
-) -> None:
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+def test_a_wrong_input_is_one_line_and_writes_nothing(command, named, cli, here, finished_run, word_directory) -> None:
+    before = times(here)
     code, out, err = cli(*(part.format(here=here, run=finished_run, words=word_directory) for part in command.split()))
     assert (code, out, err.count("\n")) == (2, "", 1), err
     assert err.startswith("error: ")
     assert named.format(here=here, run=finished_run) in err
-    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+    assert times(here) == before
 
 
 @pytest.mark.parametrize(
@@ -112,9 +146,7 @@ def test_a_wrong_input_is_one_line_exit_code_2_and_nothing_written(
     ],
 )
 def test_an_option_that_does_not_exist_or_is_missing_ends_with_code_2(command: str, cli) -> None:
-    code, out, err = cli(*command.split())
-    assert (code, out) == (2, "")
-    assert err
+    assert cli(*command.split())[:2] == (2, "")
 
 
 @pytest.mark.parametrize(
@@ -127,18 +159,15 @@ def test_an_option_that_does_not_exist_or_is_missing_ends_with_code_2(command: s
         ("an argument", "report"),
     ],
 )
-def test_an_empty_value_is_refused_and_is_not_the_current_directory(
-    option: str, command: str, cli, here, finished_run, monkeypatch
-) -> None:
-    shutil.copytree(finished_run, here / "there")
-    monkeypatch.chdir(here / "there")
-    before = {path: path.stat().st_mtime_ns for path in here.rglob("*")}
+def test_an_empty_value_is_not_the_current_directory(option, command, cli, here, finished_run, monkeypatch) -> None:
+    monkeypatch.chdir(here / "older")
+    before = times(here)
     given = command.format(here=here, run=finished_run).split()
     for empty in ([""],) if option == "an argument" else ([option, ""], [f"{option}="]):
         code, out, err = cli(*given, *empty)
         assert (code, out, err.count("\n")) == (2, "", 1)
-        assert err.startswith(f"error: {option} is empty")
-    assert {path: path.stat().st_mtime_ns for path in here.rglob("*")} == before
+        assert option in err
+    assert times(here) == before
 
 
 def test_what_may_be_empty_is_taken(cli, word_directory, tmp_path: Path) -> None:

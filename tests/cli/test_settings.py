@@ -6,42 +6,28 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("torch")
-
-from wordle_rl.cli import main, run
-from wordle_rl.cli.settings import take_settings
+from wordle_rl.cli import run
 from wordle_rl.config import ConfigError, RunConfig, load_config
-
-HALF = """
-[sft]
-epochs = 0
-[grpo]
-credit = "game"
-reward = { weights = { win = 2.0, format = 1.0 } }
-"""
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A config file that says it begins with GRPO, and not with which model."""
-    path = tmp_path / "half.toml"
-    path.write_text(HALF)
-    return path
+    reward = "reward = { weights = { win = 2.0, format = 1.0 } }"
+    (tmp_path / "half.toml").write_text(f'[sft]\nepochs = 0\n[grpo]\ncredit = "game"\n{reward}\n')
+    return tmp_path / "half.toml"
 
 
 @pytest.fixture
-def read(monkeypatch, capsys):
+def read(monkeypatch, cli):
     """The settings that a command line gives, and the error that it is answered with."""
 
     def command(*arguments: object) -> tuple[RunConfig | None, str]:
         asked: list[RunConfig] = []
-        monkeypatch.setattr(run, "run_chain", lambda config, *_: asked.append(config))
-        monkeypatch.setattr(run, "look_at", lambda config, *_: asked.append(config))
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        assert code == (0 if asked else 2)
-        error = capsys.readouterr().err
-        assert error.count("\n") == (not asked)
+        for name in ("run_chain", "look_at"):
+            monkeypatch.setattr(run, name, lambda config, *_: asked.append(config))
+        code, _, error = cli(*arguments)
+        assert (code, error.count("\n")) == ((0, 0) if asked else (2, 1))
         return (asked[0] if asked else None), error
 
     return command
@@ -59,8 +45,7 @@ def test_the_file_stands_anywhere_among_the_settings(command: str, read, file: P
 def test_a_preset_is_found_by_its_bare_name_and_a_file_of_that_name_comes_first(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     preset = load_config("quickstart")
-    assert preset == load_config("quickstart.toml")
-    assert preset.expert_iteration.labels == "mistakes"
+    assert preset == load_config("quickstart.toml") != RunConfig()
     (tmp_path / "quickstart").mkdir()
     assert load_config("quickstart") == preset, "a run's directory is no file"
     (tmp_path / "quickstart.toml").write_text("seed = 7")
@@ -73,77 +58,49 @@ def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(r
     path = tmp_path / "bad.toml"
     path.write_text("seed = -1\n[grpo]\ngroupsize = 4\n[sft]\nbatch_size = 0\n")
     told = read("run", "--grpo.max-refills", -1, path)[1]
-    assert f"{path}: seed: " in told
-    assert f"{path}: sft.batch_size: " in told
-    assert f"{path}: unknown setting grpo.groupsize (did you mean grpo.group_size?)" in told
-    assert "; grpo.max_refills: " in told
-
-
-def test_a_setting_takes_the_place_of_a_value_that_is_at_fault(read, tmp_path: Path) -> None:
-    path = tmp_path / "bad.toml"
+    for fault in (f"{path}: seed", f"{path}: sft.batch_size", f"{path}: unknown setting grpo.groupsize", "; grpo.max_"):
+        assert fault in told
     path.write_text("seed = -1\n")
-    assert read("run", path, "--seed", 3)[0].seed == 3
+    assert read("run", path, "--seed", 3)[0].seed == 3, "a setting takes the place of a value that is at fault"
     path.write_text("sft = 3\n")
-    assert "sft: Input should be a valid dictionary" in read("run", path, "--sft.epochs", 3)[1]
+    assert "sft: " in read("run", path, "--sft.epochs", 3)[1]
 
 
 def test_values_of_every_kind_are_read(read) -> None:
     config = read(
-        "run", "original", "--grpo.validate-every-steps", 5, "--rl.beta", "None",
-        "--traces.file", "some.jsonl", "--report-to",
-        "wandb,trackio", "--model.template-kwargs.enable_thinking", "false", "--model.template_kwargs.depth=5",
-        "--rl.reward.weights", "{win = 2}", "--grpo.interpolation-alphas", "[0.5, 1.0]", "--game.system-prompt", "none",
-        "--model.gradient-checkpointing", "--traces.pseudo-secrets", "false", "--rl.optimizer.learning-rate", "1e-4",
+        "run", "original", "--grpo.validate-every-steps", 5, "--rl.beta", "None", "--traces.file", "some.jsonl",
+        "--report-to", "wandb,trackio", "--model.template-kwargs.enable_thinking", "false",
+        "--model.template_kwargs.depth=5", "--rl.reward.weights", "{win = 2}", "--game.system-prompt", "none",
+        "--grpo.interpolation-alphas", "[0.5, 1.0]", "--model.gradient-checkpointing", "--traces.pseudo-secrets",
+        "false", "--rl.optimizer.learning-rate", "1e-4",
     )[0]  # fmt: skip
-    assert config.rl.beta is None
-    assert (config.traces.file, config.report_to) == (Path("some.jsonl"), ("wandb", "trackio"))
+    assert (config.rl.beta, config.rl.reward.weights) == (None, {"win": 2.0})
+    assert (config.traces.file, config.traces.pseudo_secrets) == (Path("some.jsonl"), False)
+    assert config.report_to == ("wandb", "trackio")
     assert config.model.template_kwargs == {"enable_thinking": False, "depth": 5}
-    assert config.rl.reward.weights == {"win": 2.0}
+    assert config.model.gradient_checkpointing is True
     assert config.grpo.interpolation_alphas == (0.5, 1.0)
     assert config.game.system_prompt is None
-    assert (config.model.gradient_checkpointing, config.traces.pseudo_secrets) == (True, False)
     assert config.rl.optimizer.learning_rate == 1e-4
 
 
 def test_one_weight_is_laid_over_those_of_the_file_and_a_table_replaces_them(read, file: Path) -> None:
-    one = read("run", file, "--sft.epochs", 1, "--rl.reward.weights.win", 3)[0]
-    assert one.rl.reward.weights == {"win": 3.0, "format": 1.0}
-    table = read("run", file, "--sft.epochs", 1, "--rl.reward.weights", "{win = 3}")[0]
-    assert table.rl.reward.weights == {"win": 3.0}
-
-
-def test_a_setting_of_rl_may_be_named_by_the_algorithm(read, file: Path) -> None:
     given = ("run", file, "--sft.epochs", 1)
-    assert read(*given, "--grpo.group-size", 4)[0] == read(*given, "--rl.group-size", 4)[0]
-
-
-@pytest.mark.parametrize(
-    ("words", "setting"),
-    [
-        ("--grpo.nosuch 3", "grpo.nosuch"),
-        ("--sft.epochs.more 3", "sft.epochs.more"),
-        ("--sft.epochs", "sft.epochs"),
-        ("--grpo.interpolation-alphas [0.5", "grpo.interpolation-alphas"),
-        ("--grpo 3", "grpo"),
-    ],
-)
-def test_a_setting_that_cannot_be_read_is_refused_by_its_name(words: str, setting: str) -> None:
-    with pytest.raises(ConfigError, match=setting):
-        take_settings(words.split())
+    assert read(*given, "--rl.reward.weights.win", 3)[0].rl.reward.weights == {"win": 3.0, "format": 1.0}
+    assert read(*given, "--grpo.reward.weights", "{win = 3}")[0].rl.reward.weights == {"win": 3.0}
 
 
 def test_the_settings_that_a_run_stores_are_taken_with_others(read, file: Path, tmp_path: Path) -> None:
     stored = read("run", file, "--sft.epochs", 1)[0]
-    path = tmp_path / "config.json"
-    path.write_text(json.dumps(stored.stored()))
-    assert read("run", path)[0] == stored
-    assert read("run", "--seed", 5, path)[0] == stored.model_copy(update={"seed": 5})
+    (tmp_path / "config.json").write_text(json.dumps(stored.stored()))
+    assert read("run", tmp_path / "config.json")[0] == stored
+    assert read("run", "--seed", 5, tmp_path / "config.json")[0] == stored.model_copy(update={"seed": 5})
 
 
-def test_a_run_directory_is_named_for_its_preset_or_file(monkeypatch, file: Path) -> None:
+def test_a_run_directory_is_named_for_its_preset_or_file(monkeypatch, file: Path, cli) -> None:
     asked = []
     monkeypatch.setattr(run, "run_chain", lambda _, out, *__: asked.append(out))
-    for given in (["--sft.epochs", "1", str(file)], ["quickstart"], ["qwen3-1.7b"]):
-        assert main(["run", *given]) == 0
+    for given in (["--sft.epochs", 1, file], ["quickstart"], ["qwen3-1.7b"]):
+        assert cli("run", *given)[0] == 0
     assert asked == [Path("runs/half"), Path("runs/quickstart"), Path("runs/qwen3-1.7b")]
-    assert main(["run"]) == 2
+    assert cli("run")[0] == 2

@@ -19,8 +19,6 @@ from wordle_rl.config import (
     stored_config,
 )
 
-CONFIGS = sorted(PRESETS_DIRECTORY.glob("*.toml"))
-
 
 def sections(root: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
     found = [root]
@@ -36,7 +34,7 @@ def load(tmp_path: Path, text: str, **options: object) -> RunConfig:
     return load_config(path, {tuple(name.split("__")): value for name, value in options.items()})
 
 
-@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(PRESETS_DIRECTORY.glob("*.toml")), ids=lambda path: path.stem)
 def test_every_preset_loads_and_is_read_back_the_same_from_a_run(path: Path, tmp_path: Path) -> None:
     config = load_config(path)
     assert config != RunConfig()
@@ -47,89 +45,64 @@ def test_every_preset_loads_and_is_read_back_the_same_from_a_run(path: Path, tmp
 @pytest.mark.parametrize("section", sections(), ids=lambda section: section.__name__)
 def test_every_setting_has_a_description_and_is_closed_and_frozen(section: type[BaseModel]) -> None:
     assert issubclass(section, Section)
-    for name, field in section.model_fields.items():
-        assert field.description, f"{section.__name__}.{name} has no description"
-        assert "\n" not in field.description, "a terminal wraps it by its own width"
-    with pytest.raises(ValidationError, match="frozen"):
+    assert [name for name, field in section.model_fields.items() if not field.description] == []
+    with pytest.raises(ValidationError):
         section().anything = None
 
 
-@pytest.mark.parametrize(
-    ("text", "setting", "meant"),
-    [
-        ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
-        ("[sft.optimizer]\nlearningrate = 0.1\n", "sft.optimizer.learningrate", "sft.optimizer.learning_rate"),
-        ("[grpo.optimizer]\nlearningrate = 0.1\n", "grpo.optimizer.learningrate", "grpo.optimizer.learning_rate"),
-        ("[dpo.optimizer]\nlearningrate = 0.1\n", "dpo.optimizer.learningrate", "dpo.optimizer.learning_rate"),
-        ("[trace]\nnum_games = 3\n", "trace", "traces"),
-    ],
-)
-def test_a_misspelt_key_is_named_with_the_one_that_was_meant(
-    text: str, setting: str, meant: str, tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting} \(did you mean {meant}\?"):
+MISSPELT = [
+    ("[grpo]\ngroupsize = 4\n", "grpo.groupsize", "grpo.group_size"),
+    ("[dpo.optimizer]\nlearningrate = 0.1\n", "dpo.optimizer.learningrate", "dpo.optimizer.learning_rate"),
+    ("[trace]\nnum_games = 3\n", "trace", "traces"),
+]
+
+
+@pytest.mark.parametrize(("text", "setting", "meant"), MISSPELT)
+def test_a_misspelt_key_is_named_with_the_one_that_was_meant(text, setting, meant, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting} .*{meant}"):
         load(tmp_path, text)
 
 
-IMPOSSIBLE = {
-    "group of one": ("[grpo]\ngroup_size = 1", "rl.group_size"),
-    "prefix that leaves no turn": ("[rl.starts]\nmax_prefix_guesses = 6", "rl.starts.max_prefix_guesses"),
-    "uneven micro-batch": (
-        "[model]\nmicro_batch_size = 3\n[grpo]\ngroups_per_step = 2\ngroup_size = 4",
-        "model.micro_batch_size",
-    ),
-    "greedy policy": ("[grpo]\ntemperature = 0", "rl.temperature"),
-    "greedy rounds": ("algorithm = 'expert_iteration'\n[rl]\ntemperature = 0", "rl.temperature"),
-    "greedy groups": ("algorithm = 'distill'\n[distill]\ngroup_size = 2\ntemperature = 0", "rl.temperature"),
-    "a distribution with thinking": (
-        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true",
-        "distill.targets",
-    ),
-    "a distribution that must think": (
-        "algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'",
-        "distill.targets",
-    ),
-    "a teacher that may not think": ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
-    "nothing but replay": ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
-    "unknown algorithm": ("algorithm = 'ppo'", "algorithm"),
-    "slips where nothing is unlisted": (
-        "[game]\ndictionary = 'lenient'\n[traces]\nslip_rate = 0.1",
-        "traces.slip_rate",
-    ),
-    "probes in hard mode": ("[game]\nhard_mode = true\n[traces.teacher]\nplan = 'probes'", "game.hard_mode"),
-    "no rate": ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
-    "a width of no whole heads": ("[model]\nhidden_size = 100", "model.hidden_size"),
-    "unknown reward": ("[grpo.reward]\npreset = 'gold'", "grpo.reward.preset"),
-    "two rewards": ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),
-    "two rewards in two sections": (
-        "[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}",
-        "grpo.reward.weights",
-    ),
-    "a time limit of no server": ("[grpo]\nserver_timeout_s = 5", "grpo.server_timeout_s"),
-    "credit that candidates do not follow": ("[grpo]\nturn_candidates = 4", "grpo.turn_candidates"),
-    "a std that candidates do not have": (
-        "[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true",
-        "grpo.scale_advantages",
-    ),
-    "reward of labels": ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
-    "reward of wins": ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
-    "reward of labels that are not chosen": ("[distill.reward]\npreset = 'solver'", "distill.reward"),
-    "reward of pairs": ("algorithm = 'dpo'\n[dpo]\nreward = {preset = 'solver'}", "dpo.reward"),
-    "batches of a step": ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
-    "nothing to train": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
-    "nothing that was ever taught": ("[sft]\nepochs = 0", "model.path"),
-    "games that nobody learns": ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
-    "seed beyond 32 bits": ("seed = 4294967296", "seed"),
-    "more games than memory": ("[traces]\nnum_games = 999999999999", "traces.num_games"),
-    "more layers than memory": ("[model]\nnum_layers = 999999999999", "model.num_layers"),
-    "a larger group than memory": ("[grpo]\ngroup_size = 999999999999", "grpo.group_size"),
-}
-"""What goes wrong -> a file, and the setting that its refusal names."""
+IMPOSSIBLE = [
+    ("[grpo]\ngroup_size = 1", "rl.group_size"),
+    ("[rl.starts]\nmax_prefix_guesses = 6", "rl.starts.max_prefix_guesses"),
+    ("[model]\nmicro_batch_size = 3\n[grpo]\ngroups_per_step = 2\ngroup_size = 4", "model.micro_batch_size"),
+    ("[grpo]\ntemperature = 0", "rl.temperature"),
+    ("algorithm = 'expert_iteration'\n[rl]\ntemperature = 0", "rl.temperature"),
+    ("algorithm = 'distill'\n[distill]\ngroup_size = 2\ntemperature = 0", "rl.temperature"),
+    ("algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true", "distill.targets"),
+    ("algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'", "distill.targets"),
+    ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
+    ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
+    ("algorithm = 'ppo'", "algorithm"),
+    ("[game]\ndictionary = 'lenient'\n[traces]\nslip_rate = 0.1", "traces.slip_rate"),
+    ("[game]\nhard_mode = true\n[traces.teacher]\nplan = 'probes'", "game.hard_mode"),
+    ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
+    ("[model]\nhidden_size = 100", "model.hidden_size"),
+    ("[grpo.reward]\npreset = 'gold'", "grpo.reward.preset"),
+    ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),
+    ("[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}", "grpo.reward.weights"),
+    ("[grpo]\nserver_timeout_s = 5", "grpo.server_timeout_s"),
+    ("[grpo]\nturn_candidates = 4", "grpo.turn_candidates"),
+    ("[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true", "grpo.scale_advantages"),
+    ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
+    ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
+    ("[distill.reward]\npreset = 'solver'", "distill.reward"),
+    ("algorithm = 'dpo'\n[dpo]\nreward = {preset = 'solver'}", "dpo.reward"),
+    ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
+    ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
+    ("[sft]\nepochs = 0", "model.path"),
+    ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
+    ("seed = 4294967296", "seed"),
+    ("[traces]\nnum_games = 999999999999", "traces.num_games"),
+    ("[model]\nnum_layers = 999999999999", "model.num_layers"),
+    ("[grpo]\ngroup_size = 999999999999", "grpo.group_size"),
+]
+"""A file, and the setting that its refusal names."""
 
 
-@pytest.mark.parametrize("case", IMPOSSIBLE)
-def test_an_impossible_setting_is_refused_in_one_line_that_names_it(case: str, tmp_path: Path) -> None:
-    text, setting = IMPOSSIBLE[case]
+@pytest.mark.parametrize(("text", "setting"), IMPOSSIBLE)
+def test_an_impossible_setting_is_refused_in_one_line_that_names_it(text: str, setting: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, text)
     assert names(caught.value, setting), str(caught.value)
@@ -142,11 +115,11 @@ def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp
 
 
 def test_what_is_only_read_need_not_go_together(tmp_path: Path) -> None:
-    alone = {"sft": {"epochs": 0.0}, "grpo": {"steps": 0}}
-    (tmp_path / "config.json").write_text(json.dumps(alone))
-    assert stored_config(tmp_path / "config.json").trained == ()
+    path = tmp_path / "config.json"
+    path.write_text('{"sft": {"epochs": 0}, "grpo": {"steps": 0}}')
+    assert stored_config(path).trained == ()
     with pytest.raises(ConfigError):
-        load_config(tmp_path / "config.json")
+        load_config(path)
 
 
 def test_single_games_whose_boards_are_labelled_may_be_greedy(tmp_path: Path) -> None:
@@ -156,24 +129,14 @@ def test_single_games_whose_boards_are_labelled_may_be_greedy(tmp_path: Path) ->
 
 
 SEVERAL = """
-[rl]
-group_size = 6
-temperature = 0.7
-optimizer = { max_grad_norm = 0.9 }
-[grpo]
-group_size = 8
-[grpo.reward]
-weights = { quick_regret = -6.0 }
-[distill]
-temperature = 0.5
-optimizer = { learning_rate = 5e-4 }
-[dpo]
-batch_size = 2
+rl = { group_size = 6, temperature = 0.7, optimizer = { max_grad_norm = 0.9 } }
+grpo = { group_size = 8, reward = { weights = { quick_regret = -6.0 } } }
+distill = { temperature = 0.5, optimizer = { learning_rate = 5e-4 } }
+dpo = { batch_size = 2 }
 """
-"""What a section of an algorithm says of [rl] counts for that algorithm, and options above all."""
 
 
-def test_the_section_of_an_algorithm_counts_for_it_alone(tmp_path: Path) -> None:
+def test_the_section_of_an_algorithm_counts_for_it_alone_and_options_above_both(tmp_path: Path) -> None:
     found = {name: load(tmp_path, SEVERAL, algorithm=name).training for name in ALGORITHM_NAMES}
     assert {name: each.group_size for name, each in found.items()} == dict.fromkeys(found, 6) | {"grpo": 8}
     assert [each.sampling.temperature for each in found.values()] == [0.7, 0.7, 0.7, 0.5]
@@ -181,12 +144,9 @@ def test_the_section_of_an_algorithm_counts_for_it_alone(tmp_path: Path) -> None
     assert [each.optimizer.learning_rate for each in found.values()] == [3e-5, 3e-5, 3e-5, 5e-4]
     assert found["grpo"].reward.weights == {"quick_regret": -6.0}
     assert found["dpo"].batch_size == 2
-
-
-def test_an_option_counts_more_than_both_sections(tmp_path: Path) -> None:
-    found = load(tmp_path, SEVERAL, rl__group_size=4, rl__temperature=0.9)
-    assert (found.training.group_size, found.training.sampling.temperature) == (4, 0.9)
-    assert found.training.optimizer.max_grad_norm == 0.9
+    overridden = load(tmp_path, SEVERAL, rl__group_size=4, rl__temperature=0.9).training
+    assert (overridden.group_size, overridden.sampling.temperature) == (4, 0.9)
+    assert overridden.optimizer.max_grad_norm == 0.9
 
 
 @pytest.mark.parametrize("name", ALGORITHM_NAMES)
@@ -198,8 +158,6 @@ def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or
         with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting}"):
             load(tmp_path, text)
 
-
-# --- from anybody -----------------------------------------------------------------------------------------------------
 
 PIECES = [
     "[rl]", "[grpo]", "[rl.reward]", "weights = { win = 1.0 }", "weights = 3", "seed = 1", 'seed = "x"', "seed = 1e999",

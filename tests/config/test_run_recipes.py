@@ -4,9 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import launch_command_parser
@@ -14,17 +11,15 @@ from lora_training import FAMILIES, SIZE
 from rich.console import Console
 from training_fixtures import rows
 
-from wordle_rl.config import RunConfig, Setting, load_config
+from wordle_rl.config import PRESETS_DIRECTORY, RunConfig, Setting, load_config
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.loading import save_model
 
-ROOT = Path(__file__).parents[2]
-CONFIGS = ROOT / "src" / "wordle_rl" / "config" / "presets"
-RECIPES = sorted(CONFIGS.rglob("*.toml"))
-LAUNCHES = sorted((ROOT / "scripts" / "launch").glob("*.yaml"))
+RECIPES = sorted(PRESETS_DIRECTORY.rglob("*.toml"))
+LAUNCHES = sorted((Path(__file__).parents[2] / "scripts" / "launch").glob("*.yaml"))
 
 QUICK = {"quickstart", "qwen2.5-1.5b-lora"}
-"""Configs of a whole model and of an adapter, which train in the quick tests; the others are `slow`."""
+"""Configs of a whole model and of an adapter, which train in the quick tests."""
 
 SMALL: dict[str, dict[str, Any]] = {
     "model": {"max_length": 8192, "hidden_size": 32, "num_layers": 1, "micro_batch_size": 3},
@@ -41,18 +36,15 @@ def small(path: Path, word_directory: Path, model: str) -> RunConfig:
     options: dict[Setting, Any] = {(section, n): v for section, changes in SMALL.items() for n, v in changes.items()}
     if load_config(path).algorithm != "grpo":
         options |= {("rl", "rounds"): 1, ("rl", "groups_per_round"): 2}
-    return load_config(
-        path,
-        {
-            **options,
-            ("model", "path"): model,
-            ("words", "source"): str(word_directory),
-            ("max_completion_tokens",): 16,
-            ("traces", "narrate"): False,  # no thought fits such a reply
-            ("rl", "starts", "max_prefix_guesses"): 0,
-            ("traces", "teacher", "opener"): None,  # the small list need not hold it
-        },
-    )
+    options |= {
+        ("model", "path"): model,
+        ("words", "source"): str(word_directory),
+        ("max_completion_tokens",): 16,
+        ("traces", "narrate"): False,  # no thought fits such a reply
+        ("rl", "starts", "max_prefix_guesses"): 0,
+        ("traces", "teacher", "opener"): None,  # the small list need not hold it
+    }
+    return load_config(path, options)
 
 
 def model_like(name: str, codec, directory: Path) -> str:
@@ -78,14 +70,14 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))
     Pipeline(config, tmp_path / "run", Console(quiet=True))()
     found = rows(tmp_path / "run" / "metrics.jsonl")
-    validates = shipped.algorithm == "grpo" and shipped.grpo.validate_every_steps
-    stages = {"sft", shipped.algorithm} | ({"validation"} if validates else set())
-    assert {row["stage"] for row in found} == stages | (
-        {"blend"} if min(shipped.grpo.interpolation_alphas) < 1 else set()
-    )
+    stages = {"sft", shipped.algorithm}
+    if shipped.algorithm == "grpo" and shipped.grpo.validate_every_steps:
+        stages.add("validation")
+    if min(shipped.grpo.interpolation_alphas) < 1:
+        stages.add("blend")
+    assert {row["stage"] for row in found} == stages
     assert not [row for row in found if "skipped_steps" in row]
-    adapters = shipped.model.lora.rank > 0
-    weights = "adapter_model.safetensors" if adapters else "model.safetensors"
+    weights = "adapter_model.safetensors" if shipped.model.lora.rank else "model.safetensors"
     assert (tmp_path / "run" / shipped.algorithm / weights).is_file()
     assert (tmp_path / "run" / "eval" / f"{shipped.algorithm}.json").is_file()
     assert (tmp_path / "run" / "sft" / "epochs" / "epoch-1").is_dir() == shipped.sft.save_each_epoch
@@ -93,9 +85,6 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
 
 @pytest.mark.parametrize("path", LAUNCHES, ids=lambda path: path.stem)
 def test_every_launch_file_is_understood_by_accelerate(path: Path) -> None:
-    config = load_config_from_file(str(path))
-    assert config.num_processes == 2
+    assert load_config_from_file(str(path)).num_processes == 2
     options = {option.dest for option in launch_command_parser()._actions}
-    written = yaml.safe_load(path.read_text())
-    assert set(written.get("fsdp_config", {})) <= options
-    assert path.read_text().startswith("# ")
+    assert set(yaml.safe_load(path.read_text()).get("fsdp_config", {})) <= options

@@ -8,33 +8,35 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from group_games import Schedule
+from markdown_blocks import blocks
+from training_fixtures import small_model
 
 from wordle_rl.cli import main
 from wordle_rl.cli.settings import take_settings
 from wordle_rl.config import RunConfig, every_setting, load_config
+from wordle_rl.conformance.trainer_checks import examine_trainer
+from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, play
+from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import find_credit
 from wordle_rl.words import load_words
+from wordle_rl.words.split import split_secrets
 
 ROOT = Path(__file__).resolve().parents[2]
-DOCUMENTS = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
-    ROOT / "CHANGELOG.md",
-    *sorted((ROOT / "docs").rglob("*.md")),
-]
+LIBRARY = ROOT / "docs" / "library.md"
+DOCUMENTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG")), *(ROOT / "docs").rglob("*.md")]
 
 
 def commands_in(path: Path) -> list[str]:
     """Every `wordle-rl …` a document shows, continuation lines joined."""
-    text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-    found = re.findall(r"`(wordle-rl [^`\n]+)`", text)
-    for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL):
-        found += [line.strip() for line in block.splitlines() if line.strip().startswith("wordle-rl ")]
-    return found
+    text = path.read_text(encoding="utf-8")
+    lines = "\n".join(blocks(path, "bash")).replace("\\\n", " ").splitlines()
+    shown = [line.strip() for line in lines if line.strip().startswith("wordle-rl ")]
+    return shown + re.findall(r"`(wordle-rl [^`\n]+)`", text)
 
 
 COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path)})
@@ -42,7 +44,6 @@ COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path
 
 @cache
 def help_of(name: str) -> str:
-    """Everything that a command prints of itself."""
     with redirect_stdout(io.StringIO()) as printed:
         assert main([name, "--help-all" if name in ("run", "preflight") else "--help"]) == 0
     return printed.getvalue()
@@ -54,10 +55,10 @@ def test_every_command_and_option_shown_exists_and_settings_go_together(command:
     if name.startswith("--") or name.isupper():
         return
     described = help_of(name)
-    for argument in arguments:
-        setting = argument.startswith("--") and ("." in argument or name == "run")
-        if argument.startswith("--") and not setting:
-            assert re.search(rf"(?<![\w-]){re.escape(argument.split('=')[0])}(?![\w-])", described), argument
+    options = [argument.split("=")[0] for argument in arguments if argument.startswith("--")]
+    for option in options:
+        if "." not in option and name != "run":
+            assert re.search(rf"(?<![\w-]){re.escape(option)}(?![\w-])", described), option
     if name in ("run", "preflight"):
         overrides, own = take_settings(arguments)
         preset = next((word for word in own if not word.startswith("-")), "")
@@ -72,45 +73,27 @@ def test_settings_that_a_document_names_exist() -> None:
         assert set(setting.findall(path.read_text(encoding="utf-8"))) <= known, path.name
 
 
-def test_the_blocks_of_the_library_page_run_and_train(tmp_path, monkeypatch, capsys) -> None:
-    pytest.importorskip("torch")
-    from group_games import Schedule
-    from training_fixtures import small_model
-
-    from wordle_rl.chat.codec import ChatCodec
-    from wordle_rl.policy.loading import save_model
-    from wordle_rl.policy.tiny import make_tokenizer
-    from wordle_rl.runs import Run
-    from wordle_rl.words.split import split_secrets
-
+def test_the_blocks_of_the_library_page_run_and_train(tokenizer, codec, tmp_path, monkeypatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     run = Run.create(Path("runs/quickstart"), RunConfig(max_completion_tokens=12), split_secrets(load_words()))
-    tokenizer = make_tokenizer()
     model = small_model(tokenizer)
-    save_model(model, ChatCodec(tokenizer), run.directory / "sft")
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "library.md").read_text("utf-8"), flags=re.DOTALL)
+    save_model(model, codec, run.directory / "sft")
     # An untrained model never wins, so a reward of the replies' length makes the games of a group differ.
     names: dict[str, object] = {"paying": Schedule(lambda _, turn: len(turn.reply) % 5 / 4).rubric(None)}
-    for block in blocks:
-        paid = block.replace('rubric, rows = PRESETS["solver"], []', "rubric, rows = paying, []")
-        exec(compile(paid, "library.md", "exec"), names)
-    shown = capsys.readouterr().out
-    assert shown.startswith("True 3 ")
-    assert "0 of 32 won" in shown
-    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
+    for block in blocks(LIBRARY, "python"):
+        exec(block.replace('rubric, rows = PRESETS["solver"], []', "rubric, rows = paying, []"), names)
+    assert "0 of 32 won" in capsys.readouterr().out
     after = dict(names["opened"].model.named_parameters())
-    assert any((after[name] != weight).any() for name, weight in before.items())
+    assert any((after[name] != weight).any() for name, weight in model.named_parameters())
 
 
 def test_the_code_of_the_library_page_is_found_by_its_settings(tmp_path, monkeypatch) -> None:
-    text = (ROOT / "docs" / "library.md").read_text("utf-8")
-    for name, code in re.findall(r"```python\n# my_pkg/(\w+)\.py\n(.*?)```", text, flags=re.DOTALL):
-        (tmp_path / "my_pkg").mkdir(exist_ok=True)
-        (tmp_path / "my_pkg" / f"{name}.py").write_text(code)
+    (tmp_path / "my_pkg").mkdir()
+    for block in blocks(LIBRARY, "python"):
+        if named := re.match(r"# (my_pkg/\w+\.py)\n", block):
+            (tmp_path / named[1]).write_text(block)
     monkeypatch.syspath_prepend(tmp_path)
-    shown = re.findall(r"```toml\n(.*?)```", text, flags=re.DOTALL)
-    assert len(shown) == 4
-    for settings in shown:
+    for settings in blocks(LIBRARY, "toml"):
         (tmp_path / "shown.toml").write_text(settings)
         load_config(tmp_path / "shown.toml")
     words = load_words()
@@ -122,16 +105,24 @@ def test_the_code_of_the_library_page_is_found_by_its_settings(tmp_path, monkeyp
     assert find_credit("my_pkg.credit:leave_one_out")([(1.0, 0.0), (0.0,)]) == [(1.0, 1.0), (-1.0,)]
 
 
-def test_the_readme_example_runs_and_shows_marks(capsys: pytest.CaptureFixture[str]) -> None:
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), flags=re.DOTALL)
-    exec(compile(example, "README.md", "exec"), {})
-    shown = capsys.readouterr().out
-    assert "Your first guess?" in shown
-    assert "slate: s: no (further) copy" in shown
-    assert shown.rstrip().endswith("5")
+def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    (example,) = blocks(ROOT / "README.md", "python")
+    exec(example, {})
+    assert capsys.readouterr().out.rstrip().endswith("5")
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
 def test_links_lead_to_files(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
+
+
+@pytest.mark.slow
+def test_the_examples_run(capsys, monkeypatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    block, adapter = blocks(ROOT / "docs" / "conformance.md", "python")
+    exec(block, {})
+    assert {line.split()[0] for line in capsys.readouterr().out.splitlines()} == {"pass"}
+    found: dict = {}
+    exec(adapter, found)
+    assert {each.status for each in examine_trainer(found["adapter"])} == {"pass", "skip"}

@@ -1,12 +1,7 @@
 """Laws of the guides: every command runs on small models, and the settings and files that they name exist.
 
-Commands run as they are written, in one directory per guide, with three things put in their place:
-
-- hub names are directories of small random models of the same architecture, with the published chat template;
-- the address of a server, and a provider, is a small server of this test;
-- `SMALLER` is appended to each command, so that it takes a second.
-
-What cannot run here at all is in `NOT_RUN`, with the reason; what can be checked of it without running is.
+Commands run as they are written, in one directory per guide, but hub names are directories of small random models, the
+address of a server is a small server of this test, and `SMALLER` is appended. What cannot run here is in `NOT_RUN`.
 """
 
 import inspect
@@ -19,10 +14,7 @@ from itertools import takewhile
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-pytest.importorskip("openai")
-
+import torch
 from accelerate.commands.launch import launch_command_parser
 from chat_families import family_config, family_tokenizer
 from fake_endpoint import chat
@@ -34,7 +26,7 @@ from transformers import AutoModelForCausalLM
 from wordle_rl.chat.templates import training_template
 from wordle_rl.cli import COMMANDS, main, run
 from wordle_rl.cli.arguments import read
-from wordle_rl.config import RunConfig
+from wordle_rl.config import PRESETS_DIRECTORY, RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -52,35 +44,33 @@ HUB = {
 }
 """Hub name -> chat family of the small model in its place."""
 
-_RUN = shlex.split(
-    "--traces.num-games 8 --sft.batch-size 8 --grpo.steps 1 "
-    "--grpo.groups-per-step 1 --rl.group-size 4 --model.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 "
-    "--model.max-length 8192 --model.hidden-size 32 --model.num-layers 1"
+_RUN = (
+    "--traces.num-games 8 --sft.batch-size 8 --grpo.steps 1 --grpo.groups-per-step 1 --rl.group-size 4 "
+    "--model.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 --model.max-length 8192 "
+    "--model.hidden-size 32 --model.num-layers 1"
 )
-
 SMALLER = {
-    **dict.fromkeys(("run", "preflight"), _RUN),
-    "eval": shlex.split("--max-games 1 --max-completion-tokens 16 --no-regret"),
-    "play": shlex.split("--max-completion-tokens 16"),
-    "traces": [],  # see `smaller`
+    **dict.fromkeys(("run", "preflight"), f"{_RUN} --words.source {{words}} --traces.teacher.opener {{listed}}"),
+    "eval": "--max-games 1 --max-completion-tokens 16 --no-regret --words {words}",
+    "play": "--max-completion-tokens 16 --secret {listed} --words {words}",
+    "traces": "--words {words}",
+    "dataset": "--words {words}",
 }
 """Command -> settings appended to it; a later setting counts more than an earlier one."""
 
 ELSEWHERE = {"mac": "tests/docs/test_guides_mac.py", "containers": "tests/repository/test_containers.py"}
 """Guides whose commands need another environment or an engine of containers -> the tests that run or read them."""
 
-SERVING = {"serve", "watch"}
-"""Commands that run until they are stopped; their options are read."""
+SERVING = {"serve", "watch"}  # run until they are stopped; their options are read
 
-LONGEST = 128
-"""Tokens of a reply where a command would allow more."""
+LONGEST = 128  # tokens of a reply where a command would allow more
 
 NOT_RUN = {
     "python3 -m venv": "makes an environment",
     ".": "changes the shell it runs in",
     "pip install": "needs a network",
     "hf download": "needs a network; its options exist, and a small model takes the place of what it would bring",
-    "transformers serve": "runs until it is stopped; its options exist, and test_players_served starts it",
+    "transformers serve": "runs until it is stopped; its options exist, and evaluate/test_players starts it",
     "torchrun": "needs eight GPUs; read by the parser of torchrun, and what it starts runs in one process",
     "accelerate launch": "needs eight GPUs; read by the parser of accelerate, and what it starts runs in one process",
     "python scripts/gpu_check.py": "needs a GPU; tests/scripts runs all of it with --small",
@@ -138,19 +128,13 @@ class Workspace:
         assert code == 0, (arguments, err, out[-2000:])
 
     def smaller(self, name: str, arguments: list[str]) -> list[str]:
-        added = list(SMALLER.get(name, ()))
+        listed = (self.words / "answers.txt").read_text().split()[0]
+        added = SMALLER.get(name, "").format(words=self.words, listed=listed).split()
         if name == "traces":
             endpoint = ["--max-secrets", "2", "--provider", self.endpoint]
-            added = endpoint if "openai" in arguments else ["--num-games", "24"]
-        listed = (self.words / "answers.txt").read_text().split()[0]
+            added += endpoint if "openai" in arguments else ["--num-games", "24"]
         if name == "preflight" and "--groups 0" not in " ".join(arguments):
             added += ["--groups", "1"]
-        if name == "play":
-            added += ["--secret", listed]
-        if name in ("run", "preflight"):
-            added += ["--words.source", str(self.words), "--traces.teacher.opener", listed]
-        if name in ("eval", "play", "traces", "dataset"):
-            added += ["--words", str(self.words)]
         return added
 
     def settings(self, arguments: list[str]) -> RunConfig:
@@ -176,14 +160,10 @@ class Workspace:
             assert Path(given.config_file).is_file()
             self.wordle_rl(given.training_script_args)
         if kind == "make":
-            target = re.search(
-                rf"^{arguments[0]}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), flags=re.MULTILINE
-            )
-            assert target is not None
-            for line in target[1].splitlines():
+            makefile = (ROOT / "Makefile").read_text()
+            (target,) = re.findall(rf"^{arguments[0]}:.*\n((?:\t.*\n)+)", makefile, flags=re.MULTILINE)
+            for line in target.splitlines():
                 self.run(line.strip().removeprefix("$(BIN)/"))
-        if kind == "pip install":
-            assert re.search(r"^(train|openai) = ", (ROOT / "pyproject.toml").read_text(), flags=re.MULTILINE)
         if kind == "transformers serve":
             from transformers.cli.serve import Serve
 
@@ -239,3 +219,42 @@ def test_every_command_of_a_guide_runs(guide, word_directory, split, serve, cli,
     assert found
     for command in found:
         workspace.run(command)
+
+
+EIGHT_GPUS = ROOT / "docs" / "guides" / "eight-gpus.md"
+
+
+def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
+    """The variables set before a command, and its words."""
+    words = shlex.split(command)
+    given = list(takewhile(lambda word: "=" in word and word.split("=")[0].isupper(), words))
+    return dict(word.split("=", 1) for word in given), words[len(given) :]
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, monkeypatch) -> None:
+    (text,) = blocks(EIGHT_GPUS, "text")
+    (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
+    for command in (sft, launch):
+        command += ["--grpo.batches-ahead", str(ahead)]
+    shutil.copytree(ROOT / "scripts", tmp_path / "scripts")
+    shutil.copy(PRESETS_DIRECTORY / "qwen3-1.7b.toml", tmp_path / "CONFIG.toml")
+    monkeypatch.chdir(tmp_path)
+    asked = []
+    monkeypatch.setattr(run, "run_chain", lambda config, out, *_: asked.append((config, out)))
+    launched = launch_command_parser().parse_args(launch[2:])
+    assert (launched.module, launched.training_script) == (True, "wordle_rl")
+    assert Path(launched.config_file).is_file()
+    assert [main(words) for words in (sft[1:], launched.training_script_args)] == [0, 0]
+    (first, _), (second, out) = asked
+    assert first == second, "a run directory has one set of settings"
+    assert second.grpo.server == "http://localhost:8000"
+    assert second.grpo.batches_ahead == ahead
+
+    assert serve[:2] == ["scripts/vllm_server.sh", f"{out}/sft"]
+    assert "--port 8000" in (ROOT / serve[0]).read_text()
+    places = [variables["CUDA_VISIBLE_DEVICES"].split(",") for variables in (player, trainer)]
+    assert not set(places[0]) & set(places[1])
+    assert [len(place) for place in places] == [
+        int(serve[serve.index("--tensor-parallel-size") + 1]), launched.num_processes,
+    ]  # fmt: skip

@@ -1,7 +1,6 @@
 """Laws of players side by side: games meet by secret and order, and every figure is one of hand arithmetic."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,12 +18,8 @@ def test_comparison_matches_hand_arithmetic() -> None:
     a = play_script([("crane", ["crane"]), ("crate", ["crane", "crate"]), ("grape", LOSE), ("speed", LOSE)], name="a")
     b = play_script([("speed", LOSE), ("grape", ["grape"]), ("crate", LOSE), ("crane", ["fuzzy", "crane"])], name="b")
     comparison = compare(a, b)
-    assert [(game.secret, game.guesses) for game in compare_all([a, b]).games] == [
-        ("crane", (1, 2)),
-        ("crate", (2, None)),
-        ("grape", (None, 1)),
-        ("speed", (None, None)),
-    ]
+    guesses = {game.secret: game.guesses for game in compare_all([a, b]).games}
+    assert guesses == {"crane": (1, 2), "crate": (2, None), "grape": (None, 1), "speed": (None, None)}
     assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (1, 1, 1, 1)
     assert (comparison.num_pairs, comparison.notes) == (4, ())
     assert comparison.p_value == 1.0
@@ -36,21 +31,10 @@ def test_comparison_matches_hand_arithmetic() -> None:
 def test_repeats_of_a_secret_meet_in_order_and_spare_games_are_counted() -> None:
     a = play_script([("crane", ["crane"]), ("crane", LOSE), ("crane", LOSE), ("speed", LOSE)], name="a")
     b = play_script([("crane", LOSE), ("trace", LOSE), ("crane", LOSE)], name="b")
-    comparison = compare(a, b)
-    assert [(game.occurrence, game.guesses) for game in compare_all([a, b]).games] == [
-        (0, (1, None)),
-        (1, (None, None)),
-    ]
-    assert comparison.notes == ("games without a counterpart (a player played the secret less often): 3",)
-
-
-def test_errors_leave_the_comparison_and_are_counted() -> None:
-    a = play_script([("crane", ["crane"]), ("speed", [NOT_SENT]), ("grape", LOSE)], name="a")
-    b = play_script([("crane", [NOT_SENT]), ("speed", LOSE), ("grape", LOSE)], name="b")
-    comparison = compare(a, b)
-    assert [game.secret for game in compare_all([a, b]).games] == ["grape"]
-    assert (comparison.both, comparison.only_a, comparison.only_b, comparison.neither) == (0, 0, 0, 1)
-    assert comparison.notes == ("games left out because a player could not finish them: 2",)
+    games = compare_all([a, b]).games
+    assert [(game.occurrence, game.guesses) for game in games] == [(0, (1, None)), (1, (None, None))]
+    [note] = compare(a, b).notes
+    assert note.endswith(": 3")
 
 
 def test_rules_that_play_no_part_do_not_tell_games_apart() -> None:
@@ -72,18 +56,12 @@ def test_wins_are_tested_by_secret_where_secrets_repeat() -> None:
     assert (often.only_a, often.only_b) == (0, 12)
 
 
-# --- any number of players
-
-
-def run(name: str, games: dict[str, Sequence[str]], **more: object) -> Evaluation:
-    return play_script(list(games.items()), name=name, **more)
-
-
-BASE = run("base", {"crane": ["crane"], "grape": LOSE, "speed": LOSE, "trace": ["crane", "trace"], "geese": [NOT_SENT]})
-SFT = run(
-    "sft", {"crane": ["fuzzy", "crane"], "grape": ["grape"], "speed": LOSE, "trace": [NOT_SENT], "geese": ["geese"]}
-)
-GRPO = run("grpo", {"speed": ["speed"], "crane": ["crane"], "grape": ["grape"], "trace": ["trace"], "abide": LOSE})
+GAMES = {
+    "base": {"crane": ["crane"], "grape": LOSE, "speed": LOSE, "trace": ["crane", "trace"], "geese": [NOT_SENT]},
+    "sft": {"crane": ["fuzzy", "crane"], "grape": ["grape"], "speed": LOSE, "trace": [NOT_SENT], "geese": ["geese"]},
+    "grpo": {"speed": ["speed"], "crane": ["crane"], "grape": ["grape"], "trace": ["trace"], "abide": LOSE},
+}
+BASE, SFT, GRPO = (play_script([*games.items()], name=name) for name, games in GAMES.items())
 
 
 def test_all_figures_are_over_the_games_that_all_finished() -> None:
@@ -100,41 +78,34 @@ def test_all_figures_are_over_the_games_that_all_finished() -> None:
 
 
 @pytest.mark.parametrize(
-    ("evaluations", "named"),
+    "evaluations",
     [
-        ([BASE], "at least two"),
-        ([BASE, BASE], "--names"),
-        ([BASE, SFT, run("c", {"crane": ["crane"]}, rules=Rules(max_turns=5))], "different rules"),
-        ([BASE, replace(SFT, fingerprint="0" * 64)], "different word lists"),
-        ([BASE, SFT, run("c", {"abide": ["abide"]})], "no secret in common"),
+        [BASE],
+        [BASE, BASE],
+        [BASE, SFT, play_script([("crane", ["crane"])], name="c", rules=Rules(max_turns=5))],
+        [BASE, replace(SFT, fingerprint="0" * 64)],
+        [BASE, SFT, play_script([("abide", ["abide"])], name="c")],
     ],
+    ids=["alone", "names", "rules", "words", "secrets"],
 )
-def test_what_cannot_be_put_side_by_side_is_refused(evaluations: list[Evaluation], named: str) -> None:
-    with pytest.raises(EvaluationError, match=named):
+def test_what_cannot_be_put_side_by_side_is_refused(evaluations: list[Evaluation]) -> None:
+    with pytest.raises(EvaluationError):
         compare_all(evaluations)
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> list[Path]:
-    for evaluation in (BASE, SFT, GRPO):
-        evaluation.save(tmp_path / f"{evaluation.name}.json")
-    return [tmp_path / "base.json", tmp_path / "sft.json", tmp_path / "grpo.json"]
-
-
-def test_compare_takes_any_number_of_runs(cli, files) -> None:
-    code, out, _ = cli("compare", *files)
-    assert code == 0
-    assert "not corrected" in out
+def test_compare_takes_any_number_of_runs(cli, tmp_path: Path) -> None:
+    files = [tmp_path / f"{evaluation.name}.json" for evaluation in (BASE, SFT, GRPO)]
+    for evaluation, file in zip((BASE, SFT, GRPO), files, strict=True):
+        evaluation.save(file)
+    assert cli("compare", *files)[0] == 0
     code, out, _ = cli("compare", *files, "--json", "--names", "a", "b", "c")
     assert code == 0
     found = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
     assert [run["name"] for run in found["runs"]] == ["a", "b", "c"]
     assert found["games"][1] == {"secret": "grape", "occurrence": 0, "guesses": [None, 1, 1]}
-    expected = compare_all([BASE, SFT, GRPO])
-    assert found["runs"][2]["figures"] == asdict(expected.runs[2].figures)
+    assert found["runs"][2]["figures"] == asdict(compare_all([BASE, SFT, GRPO]).runs[2].figures)
     against = [run["against_base"] for run in found["runs"][1:]]
     assert [pair["p_value"] for pair in against] == [1.0, 0.5]
     assert [pair["guesses_p_value"] for pair in against] == pytest.approx([1, 0.5])
-    assert [run["figures"]["guess_distribution"]["1"] for run in found["runs"]] == [1, 1, 3]
     _, low, high = against[1]["win_rate_difference"]
     assert -1 <= low < 0 < 2 / 3 <= high <= 1, "two games won more are no proof"

@@ -1,21 +1,23 @@
 """Laws of controls: SFT alone with nothing withheld, and the start at equal entropy, beside figures played alike."""
 
-import json
+import math
 import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 from rich.console import Console
 from training_fixtures import begun, write_config
 
 from wordle_rl.config import load_config
+from wordle_rl.env import StopReason, Transcript
 from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
+from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_per_game
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
+from wordle_rl.game import Rules
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.rollout import Segment, Trajectory
+from wordle_rl.runs import read_object, write_json
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +25,7 @@ def sft_alone(finished_run, word_directory, tmp_path_factory) -> Path:
     """The run's SFT alone, whose teacher keeps nothing, on the same games."""
     directory = tmp_path_factory.mktemp("controls") / "alone"
     config = load_config(write_config(directory.with_suffix(".toml"), word_directory, grpo__steps="0"))
-    begun(config, directory, finished_run)
-    Pipeline(config, directory, Console(quiet=True))()
+    Pipeline(config, begun(config, directory, finished_run), Console(quiet=True))()
     return directory
 
 
@@ -39,72 +40,102 @@ def sampled(run: Path, name: str, temperature: float, control: ControlFacts | No
     return replace(greedy, conditions=drawn, control=control)
 
 
-def changed(run: Path, tmp_path: Path, **settings: dict) -> Path:
-    other = Path(shutil.copytree(run, tmp_path / "changed"))
-    config = json.loads((other / "config.json").read_text())
-    for section, values in settings.items():
-        config[section] |= values
-    (other / "config.json").write_text(json.dumps(config))
+def changed(run: Path, other: Path, section: str, **settings: object) -> Path:
+    shutil.copytree(run, other)
+    config = read_object(other / "config.json")
+    config[section] |= settings
+    write_json(other / "config.json", config)
     return other
 
 
 def test_a_control_run_gives_its_last_models_games_and_what_they_cost(sft_alone: Path) -> None:
     [found] = controls_at(sft_alone)
-    assert found.control is not None
     assert (found.control.kind, found.control.of) == ("sft_alone", "alone")
-    seconds = json.loads((sft_alone / "timings.json").read_text())["seconds"]
-    assert found.control.seconds == pytest.approx(
-        sum(s for name, s in seconds.items() if name not in ("eval", "setup"))
-    )
+    seconds = read_object(sft_alone / "timings.json")["seconds"]
+    trained = [s for name, s in seconds.items() if name not in ("eval", "setup")]
+    assert found.control.seconds == pytest.approx(sum(trained))
     assert found.records == Evaluation.load(sft_alone / "eval" / "sft.json").records
 
 
-def test_a_run_that_learnt_by_play_or_withheld_words_is_no_control(run: Path, sft_alone: Path, tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match="grpo"):
-        controls_at(run)
-    with pytest.raises(EvaluationError, match="keeps words from its teacher"):
-        controls_at(changed(sft_alone, tmp_path, traces={"rl_only_fraction": 0.2}))
-    with pytest.raises(EvaluationError, match="neither a control run nor a file"):
-        controls_at(tmp_path / "nothing")
-
-
-def test_a_control_of_other_words_is_refused(run: Path, sft_alone: Path, tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match="holds out other words"):
-        keep_controls(run, [changed(sft_alone, tmp_path, words={"strict_fraction": 0.05})])
-    other = replace(controls_at(sft_alone)[0], fingerprint="0" * 64)
-    other.save(tmp_path / "other.json")
-    with pytest.raises(EvaluationError, match="other words or rules"):
-        keep_controls(run, [tmp_path / "other.json"])
+def test_what_is_no_control_of_the_run_is_refused(run: Path, sft_alone: Path, tmp_path: Path) -> None:
+    withholding = changed(sft_alone, tmp_path / "withheld", "traces", rl_only_fraction=0.2)
+    for place in (run, withholding, tmp_path / "nothing"):
+        with pytest.raises(EvaluationError, match=str(place)):
+            controls_at(place)
+    other = tmp_path / "other.json"
+    replace(controls_at(sft_alone)[0], fingerprint="0" * 64).save(other)
+    for control in (changed(sft_alone, tmp_path / "strict", "words", strict_fraction=0.05), other):
+        with pytest.raises(EvaluationError, match=str(control)):
+            keep_controls(run, [control])
     assert not (run / "controls").exists()
 
 
+MATCHED = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
+
+
 def test_figures_stand_beside_controls_that_played_alike(run: Path, sft_alone: Path) -> None:
-    model = Evaluation.load(run / "eval" / "grpo.json")
-    alone = controls_at(sft_alone)[0]
-    facts = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
-    drawn, matched = sampled(run, "grpo", 1.0), sampled(run, "sft", 0.9, facts)
+    model, [alone] = Evaluation.load(run / "eval" / "grpo.json"), controls_at(sft_alone)
+    drawn, matched = sampled(run, "grpo", 1.0), sampled(run, "sft", 0.9, MATCHED)
     assert controlled(model, [alone, drawn, matched]) == [(alone, model), (matched, drawn)]
     assert controlled(model, [alone, matched]) == [(alone, model)], "nothing is played like the other"
-    limited = replace(alone, constrain="words")
-    assert controlled(model, [limited]) == []
+    assert controlled(model, [replace(alone, constrain="words")]) == []
 
 
-def test_report_quotes_controls_and_says_which_are_missing(cli, run: Path, sft_alone: Path) -> None:
-    code, _, err = cli("report", run)
-    assert code == 0, err
-    page = (run / "report.html").read_text()
-    assert "GRPO and its controls" in page
-    assert "compare it with SFT alone for as long and with its start, sampled at equal entropy." in page
-    code, _, err = cli("report", run, "--control", sft_alone)
-    assert code == 0, err
-    page = (run / "report.html").read_text()
-    assert "SFT alone, nothing kept, greedy" in page
-    assert "compare it with its start, sampled at equal entropy." in page
-    facts = ControlFacts("equal_entropy", "runs/x/grpo", None, 5.0, 5.01, 1.0)
+def test_report_keeps_controls_and_quotes_them(cli, run: Path, sft_alone: Path) -> None:
+    def page(*more: object) -> str:
+        code, _, err = cli("report", run, *more)
+        assert code == 0, err
+        return (run / "report.html").read_text()
+
+    assert "SFT alone, nothing kept" not in page()
+    assert "SFT alone, nothing kept" in page("--control", sft_alone)
     sampled(run, "grpo", 1.0).save(run / "controls" / "grpo-sampled.json")
-    sampled(run, "sft", 0.9, facts).save(run / "controls" / "matched.json")
-    assert cli("report", run)[0] == 0
-    page = (run / "report.html").read_text()
-    assert "its start, temperature 0.9: 5.00 nats a game, not 5.01" in page
-    assert "GRPO, temperature 1" in page
-    assert "To show that a gain of GRPO" not in page
+    sampled(run, "sft", 0.9, MATCHED).save(run / "controls" / "matched.json")
+    shown = page()
+    assert "SFT alone, nothing kept" in shown
+    assert "temperature 0.9: 5.00 nats a game" in shown
+
+
+def trajectory(*segments: tuple[float, ...]) -> Trajectory:
+    transcript = Transcript("crane", Rules(), (), StopReason.OUT_OF_TURNS)
+    made = (Segment((1,), (2,) * len(s), (1,) * len(s), s, ((0, 0, len(s)),)) for s in segments)
+    return Trajectory(transcript, tuple(made))
+
+
+def test_nats_of_a_game_are_those_of_all_its_tokens() -> None:
+    half = math.log(0.5)
+    assert nats_per_game([trajectory((half, 0.0, half))]) == pytest.approx(2 * math.log(2))
+    assert nats_per_game([trajectory((half,), (half,)), trajectory((0.0,))]) == pytest.approx(math.log(2))
+    with pytest.raises(EvaluationError):
+        nats_per_game([trajectory()])
+
+
+def coin_entropy(temperature: float) -> float:
+    """Entropy in nats of one token of two, of logits 2 and 0, at a temperature."""
+    p = 1 / (1 + math.exp(-2 / temperature))
+    return -p * math.log(p) - (1 - p) * math.log(1 - p)
+
+
+@pytest.mark.parametrize("wanted", [0.3, 0.9, 1.0, 2.7])
+def test_bisection_finds_the_temperature_of_an_entropy(wanted: float) -> None:
+    found = match_temperature(coin_entropy, coin_entropy(wanted), tolerance=1e-6, max_steps=60)
+    assert found.temperature == pytest.approx(wanted, rel=1e-4)
+    assert found.nats == pytest.approx(found.target, rel=1e-6)
+
+
+@pytest.mark.parametrize("target", [0.0, coin_entropy(MAX_TEMPERATURE) + 0.01])
+def test_an_entropy_that_no_temperature_has_is_refused(target: float) -> None:
+    with pytest.raises(EvaluationError):
+        match_temperature(coin_entropy, target)
+
+
+def test_eval_draws_at_equal_entropy(cli, finished_run, monkeypatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("wordle_rl.evaluate.entropy._GAMES", 96)  # so few that a temperature takes a tenth of a second
+    command = ("eval", "--player", finished_run / "sft", "--match-entropy-of", finished_run / "grpo", "--no-regret")
+    code, _, err = cli(*command, "--max-games", 2, "--out", tmp_path / "matched.json")
+    assert code == 0, err
+    found = Evaluation.load(tmp_path / "matched.json")
+    assert found.control is not None
+    assert (found.control.kind, found.control.temperature_of) == ("equal_entropy", 1.0)
+    assert found.control.nats == pytest.approx(found.control.nats_of, rel=0.05)
+    assert 0.0 < found.conditions.temperature <= 4.0

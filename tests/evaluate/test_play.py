@@ -1,32 +1,29 @@
+"""Laws of evaluations: figures are those of hand arithmetic, and rewards add up."""
+
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import numpy as np
 import pytest
 from scripted import planned
-from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, play_script
+from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, FlakySampler, play_script, tag
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate
-from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, measure
+from wordle_rl.evaluate.play import WASTED_TURN_REGRET, Scorer, evaluate
+from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, measure, reward_figures
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.game import Dictionary, Rules, score_guess
-from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
+from wordle_rl.reward import Rubric
 from wordle_rl.solver import Solver
 from wordle_rl.words.split import split_secrets
 
 SOLVER = Solver(WORDS)
 PROMPTER = Prompter()
 PLANNED = planned(WORDS, PROMPTER)
-
-
-def solver_player() -> Sampler:
-    return cast(Sampler, SolverSampler(SOLVER, PROMPTER))  # its codec is inferred as None, narrower than the protocol's
 
 
 GAMES = [
@@ -37,15 +34,13 @@ GAMES = [
 ]
 
 
-# --- figures ----------------------------------------------------------------------------------------------------------
-
-
 def test_figures_match_hand_arithmetic() -> None:
     figures = play_script(GAMES).figures()
     low, high = wilson_interval(2, 3)
     # Turns of the three finished games: 1 + 6 + 6. Invalid: zzzzz, cat. Repeated: the second drape. Malformed: what?
     # Against the marks: drape again and zzzzz for grape (cat is too short to tell); geese, lymph, fuzzy, nymph and
     # crane for speed, since "these" showed an e to stay third and h to be absent.
+    rates = {"invalid_rate": 2, "repeated_rate": 1, "clue_violating_rate": 2 + 5, "malformed_rate": 1}
     assert figures == Figures(
         num_games=3,
         win_rate=2 / 3,
@@ -53,66 +48,52 @@ def test_figures_match_hand_arithmetic() -> None:
         win_rate_high=high,
         mean_guesses_on_wins=(1 + 6) / 2,
         mean_guesses_with_losses=(1 + 6 + 7) / 3,
-        invalid_rate=2 / 13,
-        repeated_rate=1 / 13,
-        clue_violating_rate=(2 + 5) / 13,
-        malformed_rate=1 / 13,
         mean_regret=None,
         num_turns=13,
         num_errors=1,
         guess_distribution={"1": 1, "2": 0, "3": 0, "4": 0, "5": 0, "6": 1, "loss": 1},
+        **{name: num / 13 for name, num in rates.items()},
     )
 
 
 def test_pass_at_k_is_of_secrets_that_were_played_so_often() -> None:
     lucky = [("crane", ["crane"]), ("speed", ["fuzzy"] * 6), ("grape", ["drape", "grape"])]
-    unlucky = [("crane", ["fuzzy"] * 6), ("speed", ["fuzzy"] * 6), ("grape", ["drape", "grape"])]
+    unlucky = [("crane", ["fuzzy"] * 6), *lucky[1:]]
     assert play_script(lucky).figures().pass_at == {}
     found = play_script([*lucky, *unlucky * 2]).figures().pass_at
-    assert {k: rate for k, (rate, _, _) in found.items()} == pytest.approx(
-        {"1": (1 / 3 + 0 + 1) / 3, "2": (2 / 3 + 0 + 1) / 3, "3": (1 + 0 + 1) / 3}
-    )
+    expected = {"1": (1 / 3 + 0 + 1) / 3, "2": (2 / 3 + 0 + 1) / 3, "3": (1 + 0 + 1) / 3}
+    assert {k: rate for k, (rate, _, _) in found.items()} == pytest.approx(expected)
     assert found["3"][1:] == pytest.approx(wilson_interval(2, 3))
     assert found["1"][1] < found["1"][0] < found["1"][2]
 
 
-def test_a_failed_request_is_an_error_and_never_a_loss() -> None:
-    failed = play_script(GAMES).records[3]
-    assert (failed.failed, failed.error, failed.stop_reason) == (True, NOT_SENT, StopReason.REQUEST_FAILED)
-    assert not failed.won
-    without = play_script(GAMES[:3]).figures()
-    assert play_script(GAMES).figures() == replace(without, num_errors=1)
-
-
-def test_a_spent_token_budget_is_a_loss() -> None:
-    won = play_script(GAMES[:1]).records[0]
+def test_a_failed_request_is_an_error_and_a_spent_token_budget_a_loss() -> None:
+    evaluation = play_script(GAMES)
+    won, *_, failed = evaluation.records
+    assert (failed.failed, failed.won, failed.error) == (True, False, NOT_SENT)
+    assert failed.stop_reason is StopReason.REQUEST_FAILED
+    assert evaluation.figures() == replace(play_script(GAMES[:3]).figures(), num_errors=1)
     cut_short = GameRecord("crane", (TurnRecord("crate", "GGGXG"),), stop_reason=StopReason.TOKEN_BUDGET)
     figures = measure([won, cut_short], max_turns=6)
     assert (figures.num_games, figures.num_errors, figures.win_rate) == (2, 0, 0.5)
-    assert figures.mean_guesses_with_losses == (1 + 7) / 2
-    assert figures.guess_distribution["loss"] == 1
-
-
-# --- regret -----------------------------------------------------------------------------------------------------------
+    assert (figures.mean_guesses_with_losses, figures.guess_distribution["loss"]) == ((1 + 7) / 2, 1)
 
 
 def test_regret_is_what_the_solver_says_of_the_answers_then_left() -> None:
     evaluation = play_script([("speed", ["lymph", "what?", "eerie", "fuzzy", "geese", "speed"])], solver=SOLVER)
-    left = np.arange(len(ANSWERS))
+    left, expected = np.arange(len(ANSWERS)), []
     for place, turn in enumerate(evaluation.records[0].turns):
-        if turn.marks is None or turn.guess is None:
-            assert turn.regret == WASTED_TURN_REGRET
+        if turn.marks is None:
+            expected.append(WASTED_TURN_REGRET)
             continue
-        assert turn.regret == SOLVER.regret(turn.guess, left, turns_left=6 - place)
+        expected.append(SOLVER.regret(turn.guess, left, turns_left=6 - place))
         left = np.array([i for i in left if score_guess(ANSWERS[i], turn.guess) == turn.marks])
-    regrets = [turn.regret or 0.0 for turn in evaluation.records[0].turns]
-    assert max(regrets) > 0
-    assert evaluation.figures().mean_regret == pytest.approx(sum(regrets) / 6)
+    assert [turn.regret for turn in evaluation.records[0].turns] == expected
+    assert evaluation.figures().mean_regret == pytest.approx(sum(expected) / 6)
 
 
 def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None:
-    evaluation = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, solver_player(), solver=SOLVER)
-    figures = evaluation.figures()
+    figures = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, SolverSampler(SOLVER, PROMPTER), solver=SOLVER).figures()
     assert (figures.win_rate, figures.mean_regret) == (1.0, 0.0)
     assert figures.mean_guesses_on_wins == pytest.approx(SOLVER.value(np.arange(len(ANSWERS)), turns_left=6))
 
@@ -124,18 +105,12 @@ def test_a_free_refusal_gives_nothing_away() -> None:
     assert evaluation.records[0].turns_used == 2
 
 
-# --- playing ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("batch_size", [1, 5, 12, 100])
 def test_batches_change_nothing(batch_size: int) -> None:
-    sampler = solver_player()
+    sampler = SolverSampler(SOLVER, PROMPTER)
     whole = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler)
     assert evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=batch_size) == whole
     assert [record.secret for record in whole.records] == list(ANSWERS)
-
-
-# --- files and splits -------------------------------------------------------------------------------------------------
 
 
 def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
@@ -143,17 +118,42 @@ def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
     path = tmp_path / "eval" / "sft.json"
     evaluation.save(path)
     assert Evaluation.load(path) == evaluation
-    assert [file.name for file in path.parent.iterdir()] == ["sft.json"]
+    assert list(path.parent.iterdir()) == [path]
     assert json.loads(path.read_text())["records"][0]["turns"][0]["marks"] == "GGGGG"
 
 
 def test_split_figures_are_of_their_own_secrets() -> None:
     split = split_secrets(WORDS, val_size=2, test_size=4)
-    lost = set(split.test)
-    games = [(secret, ["fuzzy"] * 6 if secret in lost else [secret]) for secret in ANSWERS]
+    games = [(secret, ["fuzzy"] * 6 if secret in split.test else [secret]) for secret in ANSWERS]
     figures = figures_by_split(play_script(games), split)
-    assert {part: (f.num_games, f.win_rate) for part, f in figures.items()} == {
-        "all": (12, 8 / 12),
-        "train": (6, 1.0),
-        "held_out": (4, 0.0),
-    }
+    found = {part: (f.num_games, f.win_rate) for part, f in figures.items()}
+    assert found == {"all": (12, 8 / 12), "train": (6, 1.0), "held_out": (4, 0.0)}
+
+
+REWARDED = {
+    0: ("crane", ["speed", "crane"]),
+    1: ("trace", ["speed", "speed", "zzzzz", "no word", "speed", "speed"]),
+    2: ("grape", [NOT_SENT]),
+    3: ("abide", ["abide"]),
+}
+
+
+@pytest.fixture
+def records():
+    script = {number: [tag(reply) for reply in replies] for number, (_, replies) in REWARDED.items()}
+    scorer = Scorer(Rubric({"win": 1.0, "rule_break": -0.5}, keep_order=False), Solver(WORDS))
+    secrets = [secret for secret, _ in REWARDED.values()]
+    header = planned(WORDS, Prompter())
+    return evaluate(header, secrets, WORDS, Prompter(), FlakySampler(script), scorer=scorer).records
+
+
+def test_the_distribution_adds_up(records) -> None:
+    found = reward_figures(records, "own")
+    assert found is not None
+    assert (found.preset, found.num_games, found.highest) == ("own", 3, 1.0)
+    assert [record.reward for record in records] == [1.0, found.lowest, None, 1.0], "an error has none"
+    assert found.mean == pytest.approx((2.0 + found.lowest) / 3)
+    assert found.below_zero == pytest.approx(1 / 3)
+    assert sum(found.bin_counts) == 3
+    assert len(found.bin_edges) == len(found.bin_counts) + 1
+    assert (found.bin_edges[0], found.bin_edges[-1]) == (found.lowest, found.highest)

@@ -1,30 +1,35 @@
-"""Laws of the whole chain in miniature: every figure is there, nothing is done twice, wrong inputs write nothing."""
+"""Laws of the whole chain in miniature: every figure is there, nothing is done twice, no key is kept."""
 
-import json
+import io
+import logging
 import shutil
+from dataclasses import asdict, fields
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, begun, rows, write_config
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, load_config
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.config import ALGORITHM_NAMES, RunConfig, load_config
+from wordle_rl.data.dataset import Example
+from wordle_rl.evaluate.play import num_kept
+from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
+from wordle_rl.pipeline.stages import load_learner
 from wordle_rl.policy.directory import find_model
+from wordle_rl.policy.providers import PROVIDERS
+from wordle_rl.report import write_report
+from wordle_rl.report.card import write_cards
 from wordle_rl.report.run_record import read_run
+from wordle_rl.runs import RunError, read_object, write_json
 from wordle_rl.runs.lineage import audit
+from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
-FIGURES = {
-    "num_games", "win_rate", "win_rate_low", "win_rate_high", "mean_guesses_on_wins", "mean_guesses_with_losses",
-    "invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate", "mean_regret",
-}  # fmt: skip
+COSTS = {"seconds", "peak_memory_gib", "memory"}
+"""What results hold besides the figures of models."""
 
 
 def tree(directory: Path) -> dict[str, tuple[int, int]]:
@@ -33,50 +38,32 @@ def tree(directory: Path) -> dict[str, tuple[int, int]]:
     return {str(p.relative_to(directory)): (p.stat().st_size, p.stat().st_mtime_ns) for p in files}
 
 
-def results_of(directory: Path) -> dict:
-    return json.loads((directory / "results.json").read_text())
-
-
 def test_results_hold_every_figure_of_both_models_on_every_part(finished_run, sixty) -> None:
-    results, split = results_of(finished_run), split_secrets(sixty)
-    assert set(results) == {"sft", "grpo", "seconds", "peak_memory_gib", "memory"}
-    strata = strata_of_run(finished_run).named()
+    results, split = read_object(finished_run / "results.json"), split_secrets(sixty)
+    assert set(results) == {"sft", "grpo", *COSTS}
     sizes = {"all": NUM_ANSWERS, "train": len(split.train), "held_out": len(split.test)}
-    sizes |= {part: len(words) for part, words in strata.items() if words}
+    sizes |= {part: len(words) for part, words in strata_of_run(finished_run).named().items() if words}
     for name in ("sft", "grpo"):
-        assert set(results[name]) == set(sizes)
-        for part, size in sizes.items():
-            figures = results[name][part]
-            assert set(figures) >= FIGURES
-            assert figures["num_games"] == size
+        assert {part: figures["num_games"] for part, figures in results[name].items()} == sizes
+        for figures in results[name].values():
+            assert set(figures) == {field.name for field in fields(Figures)}
             assert 0 <= figures["win_rate_low"] <= figures["win_rate"] <= figures["win_rate_high"] <= 1
             assert 1 <= figures["mean_guesses_with_losses"] <= 7
             assert figures["mean_regret"] >= 0
-            for rate in ("invalid_rate", "repeated_rate", "clue_violating_rate", "malformed_rate"):
-                assert 0 <= figures[rate] <= 1
 
 
 def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
-    directory = tmp_path / "constrained"
-    shutil.copytree(finished_run, directory)
-    settings = json.loads((directory / "config.json").read_text())
-    settings["eval"]["also"] = ["constrained"]
-    (directory / "config.json").write_text(json.dumps(settings))
-    before = results_of(finished_run)
-    results = Pipeline(load_config(directory / "config.json"), directory, QUIET)()
-    for name in ("sft", "grpo"):
-        limited = results[name].pop("held_out_constrained")
-        assert results[name] == before[name]
-        assert limited["num_games"] == before[name]["held_out"]["num_games"]
-        assert limited["invalid_rate"] == 0.0
-        stored = Evaluation.load(directory / "eval" / f"{name}-constrained.json")
-        assert (stored.constrain, stored.label) == ("words", f"{name} (constrained)")
+    directory = also(finished_run, tmp_path / "constrained", "constrained")
+    before, results = read_object(finished_run / "results.json"), evaluated(directory)
     (directory / "results.json").unlink()
     read = read_run(directory).results
-    assert read["grpo"]["held_out_constrained"] == limited
-    assert {name: set(parts) for name, parts in read.items()} == {
-        name: {*before[name], "held_out_constrained"} for name in ("sft", "grpo")
-    }
+    for name in ("sft", "grpo"):
+        assert read[name]["held_out_constrained"] == results[name]["held_out_constrained"]
+        assert set(read[name]) == {*before[name], "held_out_constrained"}
+        limited = results[name].pop("held_out_constrained")
+        assert results[name] == before[name]
+        assert (limited["num_games"], limited["invalid_rate"]) == (before[name]["held_out"]["num_games"], 0.0)
+        assert Evaluation.load(directory / "eval" / f"{name}-constrained.json").constrain == "words"
 
 
 def test_no_held_out_secret_was_trained_on(finished_run, sixty) -> None:
@@ -95,58 +82,35 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
 
     for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate")):
         monkeypatch.setattr(room, name, refuse)
-    before, results = tree(finished_run), results_of(finished_run)
+    before, results = tree(finished_run), read_object(finished_run / "results.json")
     again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()
-    assert again == results == results_of(finished_run)
+    assert again == results == read_object(finished_run / "results.json")
     after = tree(finished_run)
-    rewritten = {name for name in after if after[name] != before.get(name)}
     assert set(before) == set(after)
+    rewritten = {name for name in after if after[name] != before[name]}
     assert rewritten <= {"config.json", "manifest.json", "results.json", "strata.json", "report.html"}
 
 
-def mini(tmp_path: Path, word_directory: Path, **changes: str):
-    return load_config(write_config(tmp_path / "mini.toml", word_directory, **changes))
-
-
 def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) -> None:
-    config, directory = mini(tmp_path, word_directory, grpo__steps="0"), tmp_path / "run"
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, grpo__steps="0"))
+    directory = tmp_path / "run"
     assert Pipeline(config, directory, QUIET)("traces") is None
-    assert sorted(path.name for path in directory.iterdir()) == [
-        "config.json", "manifest.json", "timings.json", "traces.jsonl",
-        "validation_traces.jsonl",
-    ]  # fmt: skip
+    files = {"config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
+    assert {path.name for path in directory.iterdir()} == files
     traces = tree(directory)["traces.jsonl"]
     assert Pipeline(config, directory, QUIET)("sft") is None
     assert (directory / "sft" / "model.safetensors").is_file()
     assert not (directory / "results.json").exists()
-    results = Pipeline(config, directory, QUIET)()
-    assert results is not None
-    assert set(results) == {"sft", "seconds", "peak_memory_gib", "memory"}
+    assert set(Pipeline(config, directory, QUIET)()) == {"sft", *COSTS}
     assert tree(directory)["traces.jsonl"] == traces
 
 
-@pytest.mark.parametrize("stage", ["sft", "traces", "dpo"])
-def test_a_run_that_cannot_begin_removes_none(stage: str, finished_run, tmp_path: Path) -> None:
-    directory = tmp_path / "run"
-    shutil.copytree(finished_run, directory)
-    before, config = tree(directory), load_config(directory / "config.json")
-    changed = {
-        "sft": {"model": config.model.model_copy(update={"path": "no/such/model"})},
-        "traces": {"traces": config.traces.model_copy(update={"file": directory / "traces.jsonl"})},
-        "dpo": {},  # no stage of this run
-    }
-    with pytest.raises(ConfigError, match={"sft": "no/such/model", "traces": "--overwrite", "dpo": "dpo"}[stage]):
-        Pipeline(config.model_copy(update=changed[stage]), directory, QUIET, overwrite=True)(stage)
-    assert tree(directory) == before
-
-
 def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty, tmp_path: Path) -> None:
-    changes = {"traces__rl_only_fraction": "0.3"}
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, traces__rl_only_fraction="0.3"))
     directory = tmp_path / "run"
-    Pipeline(mini(tmp_path, word_directory, **changes), directory, QUIET)("grpo")
+    Pipeline(config, directory, QUIET)("grpo")
     train = split_secrets(sixty).train
     kept = {*train[-int(0.3 * len(train)) :]}
-    assert kept
     taught = {row["secret"] for row in rows(directory / "traces.jsonl")} & set(sixty.answers)
     assert taught == {*train} - kept
     played = {secret for row in rows(directory / "secrets.jsonl") for secret in row["secrets"]}
@@ -155,19 +119,130 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
 
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
-def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, sixty, tmp_path: Path) -> None:
+def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, tmp_path: Path) -> None:
     stored = load_config(finished_run / "config.json")
     shared = stored.rl.model_copy(update={"rounds": 2, "groups_per_round": 8, "group_size": None})
     config = stored.model_copy(update={"algorithm": name, "rl": shared})
     directory = begun(config, tmp_path / "run", finished_run)
     results = Pipeline(config, directory, QUIET)()
-    assert results is not None
-    assert set(results) == {"sft", name, "seconds", "peak_memory_gib", "memory"}
+    assert set(results) == {"sft", name, *COSTS}
     assert results[name]["all"]["num_games"] == NUM_ANSWERS
     assert results["seconds"][name] > 0
-    lines = [row for row in rows(directory / "metrics.jsonl") if row["stage"] == name]
-    assert [row["step"] for row in lines] == [1, 2]
-    assert audit(directory).num_secrets["secrets.jsonl"] == 16
-    assert audit(directory).clean
+    assert [row["step"] for row in rows(directory / "metrics.jsonl") if row["stage"] == name] == [1, 2]
+    found = audit(directory)
+    assert (found.clean, found.num_secrets["secrets.jsonl"]) == (True, 16)
     assert find_model(directory) == directory / name
     assert f"{ALGORITHM_NAMES[name]} minus SFT" in (directory / "report.html").read_text()
+
+
+def also(run: Path, directory: Path, *kinds: str) -> Path:
+    """A copy of a finished run whose settings now ask for other play too."""
+    shutil.copytree(run, directory)
+    settings = read_object(directory / "config.json")
+    settings["eval"]["also"], settings["max_batch_size"] = kinds, 20
+    write_json(directory / "config.json", settings)
+    return directory
+
+
+@pytest.fixture
+def sampled_run(finished_run, tmp_path: Path) -> Path:
+    return also(finished_run, tmp_path / "sampled", "sampled")
+
+
+def evaluated(directory: Path) -> dict:
+    return Pipeline(load_config(directory / "config.json"), directory, QUIET)()
+
+
+def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished_run, sixty) -> None:
+    before = read_object(finished_run / "results.json")
+    results, split = evaluated(sampled_run), split_secrets(sixty)
+    for name in ("sft", "grpo"):
+        stored = Evaluation.load(sampled_run / "eval" / f"{name}-sampled.json")
+        assert (stored.conditions.temperature, stored.conditions.seed, stored.constrain) == (1.0, 0, "none")
+        assert sorted(record.secret for record in stored.records) == list(sixty.answers)
+        greedy = {part: figures for part, figures in results[name].items() if not is_sampled_part(part)}
+        assert greedy == before[name]
+        assert results[name].keys() == {*greedy, *map(sampled_part, greedy)}
+        for part, figures in figures_by_split(stored, split).items():
+            assert results[name][sampled_part(part)] == asdict(figures)
+    (sampled_run / "results.json").unlink()
+    read = read_run(sampled_run).results
+    assert {name: set(parts) for name, parts in read.items()} == {name: set(results[name]) for name in ("sft", "grpo")}
+    assert read["sft"]["all_sampled"] == results["sft"]["all_sampled"]
+
+
+def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampled_run, monkeypatch) -> None:
+    seeds, finished = [], []
+    make_sampler, make_counter = evaluation.model_sampler, evaluation.game_counter
+
+    def noting_sampler(model, words, prompter, sampling, seed, engine, **more):
+        if sampling.temperature:
+            seeds.append(seed)
+        return make_sampler(model, words, prompter, sampling, seed, engine, **more)
+
+    def stopping_counter(*arguments):
+        count = make_counter(*arguments)
+
+        def stop(record) -> None:
+            count(record)
+            finished.append(record)
+            if len(finished) == 25:
+                raise KeyboardInterrupt
+
+        return stop
+
+    monkeypatch.setattr(evaluation, "model_sampler", noting_sampler)
+    monkeypatch.setattr(evaluation, "game_counter", stopping_counter)
+    with pytest.raises(KeyboardInterrupt):
+        evaluated(sampled_run)
+    path = sampled_run / "eval" / "sft-sampled.json"
+    journal = evaluation.journal_path(path)
+    assert num_kept(journal) == 20
+    kept = [row for row in rows(journal)[1:] if row.pop("occurrence") == 0]
+    evaluated(sampled_run)
+    assert seeds == [0, 20, 0]
+    stored = read_object(path)["records"]
+    assert (len(stored), stored[:20]) == (NUM_ANSWERS, kept)
+    assert not journal.exists()
+
+
+NAMES = sorted({
+    *(provider.key_name for provider in PROVIDERS.values()), "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY",
+    "WORDLE_RL_TOKEN", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN",
+})  # fmt: skip
+
+
+@pytest.mark.slow
+def test_no_key_of_the_environment_is_found_anywhere(word_directory, tmp_path, monkeypatch, capsys, caplog) -> None:
+    for name in NAMES:
+        monkeypatch.setenv(name, f"canary-of-{name.lower()}-0123456789abcdef")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=canary-of-a-file-0123456789abcdef\n")
+    caplog.set_level(logging.DEBUG)
+    said, run = io.StringIO(), tmp_path / "run"
+    Pipeline(load_config(write_config(tmp_path / "mini.toml", word_directory)), run, Console(file=said))()
+    write_report(run)
+    assert write_cards(run)
+    (run / "results.json").write_text("{")
+    with pytest.raises(RunError) as damaged:
+        write_report(run)
+    written = [path for path in run.rglob("*") if path.is_file()]
+    assert len(written) > 10
+    assert [path.name for path in written if b"canary-of" in path.read_bytes()] == []
+    captured = capsys.readouterr()
+    for text in (said.getvalue(), captured.out, captured.err, caplog.text, repr(damaged.value)):
+        assert "canary-of" not in text
+
+
+ROWS = [[Example([5, 6, 7, 8], [0, 1, 1, 1])]]
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
+def test_only_grpo_divides_logits_by_the_temperature_of_play(algorithm: str) -> None:
+    small = {"hidden_size": 32, "num_layers": 1}
+    config = RunConfig.model_validate({"algorithm": algorithm, "model": small, "rl": {"temperature": 0.25}})
+    plain, found = (
+        load_learner(config, config.model, stage).evaluate(ROWS, CrossEntropy())["loss"]
+        for stage in (config.sft_training, config.training)
+    )
+    assert (found == pytest.approx(plain, rel=1e-6)) == (algorithm != "grpo")

@@ -1,17 +1,13 @@
 """Laws of runs without SFT: learning by play starts from the model of model.path, which is evaluated as `base`."""
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 from rich.console import Console
 from safetensors.torch import load_file
 from training_fixtures import rows, write_config
 
-from wordle_rl.config import ALGORITHM_NAMES, RunConfig, load_config
+from wordle_rl.config import ALGORITHM_NAMES, load_config
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
@@ -35,19 +31,17 @@ def taught(word_directory, tmp_path_factory) -> Path:
 def played(model: Path) -> list[tuple[str, list[str]]]:
     """What a model says to every secret, by a way of its own."""
     opened = open_model(model, temperature=0.0)
-    found = play(
-        [InitialState(secret) for secret in opened.context.words.answers],
-        opened.context.words,
-        opened.context.prompter,
-        opened.sampler,
-    )
+    words, prompter = opened.context.words, opened.context.prompter
+    found = play([InitialState(secret) for secret in words.answers], words, prompter, opened.sampler)
     return sorted((game.transcript.secret, [turn.reply for turn in game.transcript.turns]) for game in found)
 
 
-def without_sft(directory: Path, words: Path, model: Path, **changes: str) -> RunConfig:
-    path = directory / "without.toml"
+def ran(run: Path, words: Path, model: Path, **changes: str) -> list[str]:
+    """Have a run trained from a model, by default without SFT; the models in its results."""
     changes = {"sft__epochs": "0", "model__path": f"'{model}'", **changes}
-    return load_config(write_config(path, words, **changes))
+    results = Pipeline(load_config(write_config(run.with_suffix(".toml"), words, **changes)), run, QUIET)()
+    assert games(run / "eval" / "base.json") == played(model)
+    return [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")]
 
 
 def games(path: Path) -> list[tuple[str, list[str]]]:
@@ -58,17 +52,13 @@ def games(path: Path) -> list[tuple[str, list[str]]]:
 
 def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    config = without_sft(tmp_path, word_directory, taught, **{"grpo.reward__preset": "'shaped'"})
     before = load_file(taught / "model.safetensors")
-    results = Pipeline(config, run, QUIET)()
-    assert results is not None
-    assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "grpo"]
+    assert ran(run, word_directory, taught, **{"grpo.reward__preset": "'shaped'"}) == ["base", "grpo"]
     assert not (run / "traces.jsonl").exists()
     assert not (run / "sft").exists()
     change = [weight - before[name] for name, weight in load_file(run / "grpo" / "model.safetensors").items()]
     assert 0 < max(float(part.abs().max()) for part in change) < 0.01
     assert {row["stage"] for row in rows(run / "metrics.jsonl")} == {"grpo"}
-    assert games(run / "eval" / "base.json") == played(taught)
     assert Evaluation.load(run / "eval" / "base.json").player == str(taught)
     assert lineage_of(run / "grpo").lessons == lineage_of(taught).lessons
     assert audit(run).clean
@@ -78,43 +68,20 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
-    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", "model__precision": '"fp32"'}
-    path = write_config(
-        tmp_path / "without.toml",
-        word_directory,
-        algorithm=f"'{name}'",
-        sft__epochs="0",
-        model__path=f"'{taught}'",
-        **{key.replace(".", "__"): text for key, text in changes.items()},
-    )
-    config = load_config(path)
-    said = Console(file=StringIO())
-    results = Pipeline(config, tmp_path / "run", said)()
-    assert results is not None
-    assert {"base", name} <= set(results)
-    assert games(tmp_path / "run" / "eval" / "base.json") == played(taught)
+    run = tmp_path / "run"
+    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", "algorithm": f"'{name}'"}
+    assert ran(run, word_directory, taught, **changes) == ["base", name]
     replays = name != "dpo"  # the others replay teacher games
-    assert (tmp_path / "run" / "traces.jsonl").is_file() is replays
-    assert ("200 games of the solver" in said.file.getvalue()) is replays
-    assert audit(tmp_path / "run").num_secrets.get("traces.jsonl") == (200 if replays else None)
-    assert not (tmp_path / "run" / "sft").exists()
-    assert f"{ALGORITHM_NAMES[name]} minus the base model" in (tmp_path / "run" / "report.html").read_text()
+    assert (run / "traces.jsonl").is_file() is replays
+    assert audit(run).num_secrets.get("traces.jsonl") == (200 if replays else None)
+    assert not (run / "sft").exists()
+    assert f"{ALGORITHM_NAMES[name]} minus the base model" in (run / "report.html").read_text()
 
 
-def test_adapters_are_put_on_the_base_and_it_is_evaluated_without(taught, word_directory, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    config = without_sft(tmp_path, word_directory, taught, model__lora="{ rank = 2 }")
-    Pipeline(config, run, QUIET)()
-    assert is_adapter(run / "grpo")
-    assert games(run / "eval" / "base.json") == played(taught)
-
-
-def test_the_base_can_stand_beside_sft(taught, word_directory, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    path = write_config(tmp_path / "beside.toml", word_directory, eval__also='["base"]', model__path=f"'{taught}'")
-    results = Pipeline(load_config(path), run, QUIET)()
-    assert results is not None
-    assert [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")] == ["base", "sft", "grpo"]
-    assert games(run / "eval" / "base.json") == played(taught)
+def test_the_base_is_evaluated_beside_sft_and_without_adapters(taught, word_directory, tmp_path: Path) -> None:
+    ran(tmp_path / "adapters", word_directory, taught, model__lora="{ rank = 2 }")
+    assert is_adapter(tmp_path / "adapters" / "grpo")
+    run = tmp_path / "beside"
+    assert ran(run, word_directory, taught, eval__also='["base"]', sft__epochs="1") == ["base", "sft", "grpo"]
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
     assert "GRPO minus SFT" in (run / "report.html").read_text()

@@ -1,42 +1,52 @@
+"""Laws of the report's page: it shows the figures of the run, all its games, and what is missing."""
+
 import re
 from dataclasses import asdict, replace
 from pathlib import Path
+from xml.etree import ElementTree
 
-from report_runs import ANSWERS, GRPO, SFT, SPLIT, evaluation, game, make_run, read_page, training_game, write_lines
+import numpy as np
+import pytest
+from report_runs import (
+    GRPO,
+    SPLIT,
+    evaluation,
+    game,
+    make_run,
+    metric_row,
+    read_page,
+    training_game,
+    write_lines,
+)
 
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.records import CONSTRAINED_PART
-from wordle_rl.report import read_run, write_report
+from wordle_rl.report import ReportError, read_run, write_report
+from wordle_rl.report.curves import stage_curves
 from wordle_rl.report.page import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, _boards, games_payload
+from wordle_rl.report.plots import COLORS, DASHES, Series, bar_chart, line_chart, wins_plot
+from wordle_rl.runs import RunError, write_jsonl
 
-# --- what is on the page ---------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "my-run")
 
 
-def test_the_page_shows_the_figures_of_the_run(tmp_path: Path) -> None:
-    page = read_page(make_run(tmp_path / "my-run"))
-    for wanted in (
-        "my-run",
-        "wordle-rl train",
-        "model tiny",
-        "seed 7",
-        "held-out secrets",
-        "100.0 %",
-        "2.000",
-        "7.000",
-    ):
+def test_the_page_shows_the_figures_of_the_run(run_dir: Path) -> None:
+    page = read_page(run_dir)
+    for wanted in ("my-run", "wordle-rl train", "tiny", "seed 7", "held-out secrets", "100.0 %", "2.000", "7.000"):
         assert wanted in page.text
     charts = [attrs["aria-label"] or "" for tag, attrs in page.tags if tag == "svg" and "aria-label" in attrs]
-    assert "Wins in training: won 10.0 % → 80.0 % from step 1 to 8" in charts
-    assert any(label.startswith("Loss: training ") for label in charts)
-    assert "Not in this run" not in page.text
+    assert any("10.0 % → 80.0 % from step 1 to 8" in label for label in charts)
 
 
-def test_what_is_played_comes_first_and_before_stands_beside_now(tmp_path: Path) -> None:
-    html = write_report(make_run(tmp_path / "run")).read_text()
+def test_what_is_played_comes_first_and_before_stands_beside_now(run_dir: Path) -> None:
+    html = write_report(run_dir).read_text()
     places = [html.index(f'<section id="{name}">') for name in ("plays", "training", "results", "more")]
     assert places == sorted(places)
-    boards = _boards(read_run(tmp_path / "run"), ["sft", "grpo"])
+    boards = _boards(read_run(run_dir), ["sft", "grpo"])
     assert boards["counts"] == [("grpo", 2)]
     assert [secret for secret, _ in boards["secrets"]] == ["grape", "speed"], "held-out ones"
     (before, now) = boards["secrets"][0][1]
@@ -45,99 +55,174 @@ def test_what_is_played_comes_first_and_before_stands_beside_now(tmp_path: Path)
     assert now["rows"][-1] == [(letter, "g") for letter in "GRAPE"]
 
 
-def test_no_table_and_no_list_of_the_page_is_empty(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    for name in ("results.json", "games.jsonl", "eval/grpo.json", "eval/sft.json"):
+def test_no_table_and_no_list_of_the_page_is_empty(run_dir: Path) -> None:
+    for name in ("results.json", "games.jsonl", "eval/grpo.json", "eval/sft.json", "metrics.jsonl"):
         html = write_report(run_dir).read_text()
         assert not re.search(r"<tbody>\s*</tbody>|<ul[^>]*>\s*</ul>|<div class=\"grid\">\s*</div>", html)
         (run_dir / name).unlink()
-    assert "Loss over training" not in html
-    (run_dir / "metrics.jsonl").unlink()
     html = write_report(run_dir).read_text()
     assert "<figure" not in html
     assert 'id="results"' not in html
 
 
-def test_some_words_are_nowhere_called_all(tmp_path: Path) -> None:
-    run_dir, some = make_run(tmp_path / "run"), SPLIT.of_each_part(1)
-    assert "all secrets" in read_page(run_dir).text
-    for played in (SFT, GRPO):
-        played.only(some).save(run_dir / "eval" / f"{played.name}.json")
-    text = read_page(run_dir).text
-    assert "held-out secrets" in text
-    assert "all secrets" not in text
-
-
-def test_figures_are_those_of_the_evaluations_that_are_there(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
+def test_figures_are_those_of_the_evaluations_that_are_there(run_dir: Path) -> None:
+    before = read_run(run_dir).results
     lost = evaluation("grpo", [game(secret, *["fuzzy"] * 6) for secret in SPLIT.test])
     lost.save(run_dir / "eval" / "grpo.json")
     replace(lost, name="other").save(run_dir / "eval" / "other.json")
+    drawn = replace(lost, name="sft-sampled", conditions=replace(GRPO.conditions, temperature=1.0))
+    drawn.save(run_dir / "eval" / "sft-sampled.json")
     limited = replace(evaluation("sft", [game(secret, secret) for secret in SPLIT.test]), constrain="words")
     limited.save(run_dir / "eval" / "sft-constrained.json")
     results = read_run(run_dir).results
     assert list(results) == ["sft", "grpo", "other"]
     assert results["grpo"] == results["other"] == {"held_out": asdict(lost.figures())}
-    assert results["sft"]["held_out"] == asdict(SFT.figures(SPLIT.test))
-    assert results["sft"][CONSTRAINED_PART] == asdict(limited.figures())
+    others = {CONSTRAINED_PART: asdict(limited.figures()), "held_out_sampled": asdict(drawn.figures())}
+    assert results["sft"] == before["sft"] | others
+    assert "T = 1: 0.0 %" in read_page(run_dir).text
 
 
-def test_sampled_play_is_a_row_below_greedy_play(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
-    without = read_run(run_dir).results
-    assert "T = 1" not in read_page(run_dir).text
-    lost_one = [game(secret, secret) for secret in ANSWERS[1:]] + [game(ANSWERS[0], *["fuzzy"] * 6)]
-    drawn = replace(evaluation("grpo-sampled", lost_one), conditions=replace(GRPO.conditions, temperature=1.0))
-    drawn.save(run_dir / "eval" / "grpo-sampled.json")
-    results = read_run(run_dir).results
-    assert results["sft"] == without["sft"]
-    assert {part: results["grpo"][part] for part in without["grpo"]} == without["grpo"]
-    assert results["grpo"]["all_sampled"] == asdict(drawn.figures())
-    text = read_page(run_dir).text
-    assert f"T = 1: {100 * drawn.figures().win_rate:.1f} %" in text
-    assert "sampled at T = 1: 100.0 %" in text, "a tile shows it too"
-
-
-def test_every_game_can_be_browsed(tmp_path: Path) -> None:
-    sources = read_page(make_run(tmp_path / "run")).games["sources"]
+def test_every_game_can_be_browsed(run_dir: Path) -> None:
+    sources = read_page(run_dir).games["sources"]
     assert [(source["id"], len(source["games"])) for source in sources] == [("sft", 5), ("grpo", 5), ("training", 3)]
     assert [source["id"] for source in sources if source["first"]] == ["grpo"], "the model trained last"
     speed = next(g for g in sources[1]["games"] if g["secret"] == "speed")
     assert (speed["id"], speed["part"], speed["result"], speed["turns_used"]) == (3, "test", "won", 2)
-    assert [(turn["guess"], turn["marks"], turn["regret"]) for turn in speed["turns"]] == [
-        ("lymph", "XXXYX", 0.25),
-        ("speed", "GGGGG", 0.25),
-    ]
+    turns = [(turn["guess"], turn["marks"], turn["regret"]) for turn in speed["turns"]]
+    assert turns == [("lymph", "XXXYX", 0.25), ("speed", "GGGGG", 0.25)]
     assert [g["step"] for g in sources[2]["games"]] == [3, 2, 1]
     [turn] = sources[2]["games"][0]["turns"]
     assert (turn["guess"], turn["reward"], turn["components"]) == ("crane", 0.5, {"win": 1.0})
 
 
-def test_a_failed_game_is_shown_as_an_error(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
+def test_a_failed_game_is_shown_as_an_error(run_dir: Path) -> None:
     failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="timeout")
     evaluation("grpo", [failed]).save(run_dir / "eval" / "grpo.json")
     [shown] = games_payload(read_run(run_dir))["sources"][1]["games"]
     assert (shown["result"], shown["error"], shown["turns"]) == ("error", "timeout", [])
 
 
-# --- small enough ----------------------------------------------------------------------------------------------------
-
-
-def test_two_full_evaluations_with_long_replies_stay_small(tmp_path: Path) -> None:
-    run_dir = make_run(tmp_path / "run")
+def test_two_full_evaluations_with_long_replies_stay_small(run_dir: Path) -> None:
     long_reply = "<think>" + "é" * 1500 + "</think>\n<guess>lymph</guess>"
-    long_games = [
-        game("speed", *["lymph"] * 4, "speed", reply=long_reply)
-    ] * 2734  # one object, so that memory is small
+    long_game = game("speed", *["lymph"] * 4, "speed", reply=long_reply)
     for name in ("sft", "grpo"):
-        evaluation(name, long_games).save(run_dir / "eval" / f"{name}.json")
+        evaluation(name, [long_game] * 2734).save(run_dir / "eval" / f"{name}.json")
     write_lines(run_dir / "games.jsonl", [training_game(step) for step in range(MAX_SAMPLE_GAMES + 500)])
     page = read_page(run_dir)
     assert (run_dir / "report.html").stat().st_size < 8_000_000
     sources = page.games["sources"]
     assert [len(source["games"]) for source in sources] == [2734, 2734, MAX_SAMPLE_GAMES]
     assert sources[2]["games"][0]["step"] == MAX_SAMPLE_GAMES + 499
-    assert f"The latest {MAX_SAMPLE_GAMES} of {MAX_SAMPLE_GAMES + 500}" in sources[2]["note"]
     replies = [turn["reply"] for source in sources for g in source["games"] for turn in g["turns"] if "reply" in turn]
     assert 0.9 * MAX_REPLY_CHARACTERS < sum(map(len, replies)) < 1.1 * MAX_REPLY_CHARACTERS
+
+
+LINES = ("metrics.jsonl", "games.jsonl")
+
+
+@pytest.mark.parametrize("part", ["results.json", "manifest.json", "config.json", *LINES, "eval/sft.json"])
+def test_a_missing_part_is_named_and_the_rest_is_shown(run_dir: Path, part: str) -> None:
+    assert part not in read_page(run_dir).text
+    (run_dir / part).unlink()
+    assert part in read_page(run_dir).text
+
+
+@pytest.mark.parametrize("part", LINES)
+@pytest.mark.parametrize("line", ["{", "[]", '{"stage": 3}'])
+def test_a_damaged_line_is_named_with_its_number(run_dir: Path, part: str, line: str) -> None:
+    path = run_dir / part
+    sound = path.read_text()
+    path.write_text(sound + line + "\n")
+    with pytest.raises((RunError, ReportError), match=rf"{re.escape(part)}:{sound.count(chr(10)) + 1} "):
+        write_report(run_dir)
+    assert not (run_dir / "report.html").exists()
+
+
+def test_a_step_logged_again_after_a_resume_counts_once(run_dir: Path) -> None:
+    write_lines(run_dir / "metrics.jsonl", [metric_row(3), metric_row(1), metric_row(2), metric_row(2, loss=5.0)])
+    rows = read_run(run_dir).metrics["grpo"]
+    assert [row["step"] for row in rows] == [1, 2, 3]
+    assert rows[1]["loss"] == 5.0
+
+
+def test_values_that_are_no_numbers_leave_a_gap(run_dir: Path) -> None:
+    values = (0.5, None, float("nan"), 0.25)
+    write_lines(run_dir / "metrics.jsonl", [metric_row(step, entropy=value) for step, value in enumerate(values, 1)])
+    html = write_report(run_dir).read_text()
+    assert "policy 0.5 → 0.25 from step 1 to 4" in html
+    assert "nan" not in html.split("<script", 1)[0].lower()
+
+
+def chart(*values: float, **how: object) -> ElementTree.Element:
+    steps = np.arange(float(len(values)))
+    return ElementTree.fromstring(line_chart("t", [Series("a", steps, np.array(values))], **how))
+
+
+def curves(svg: ElementTree.Element) -> list[list[tuple[float, float]]]:
+    """Points of each curve, in the order in which they were drawn."""
+    found = []
+    for path in svg.iter():
+        points = re.findall(r"[ML] ([-\d.]+) ([-\d.]+)", path.get("d", ""))
+        if "stroke-width: 2" in path.get("style", "") and points:
+            found.append([(float(x), float(y)) for x, y in points])
+    return found
+
+
+def test_a_curve_is_drawn_where_its_values_are() -> None:
+    [[(left, bottom), (middle, top), (right, half)]] = curves(chart(0.0, 1.0, 0.5))
+    assert left < middle < right
+    assert middle == pytest.approx((left + right) / 2, abs=0.01)
+    assert top < half < bottom
+    assert half == pytest.approx((top + bottom) / 2, abs=0.01)
+
+
+def test_a_chart_of_the_page_has_colours_by_name_and_no_style_for_all() -> None:
+    series = [Series(str(place), np.arange(3.0), np.arange(3.0) * place) for place in range(len(COLORS))]
+    for svg in (line_chart("a <b>", series), bar_chart("a <b>", ["1", "2"], {"x": [0.5, 0.5], "y": [0.1, 0.9]})):
+        assert "<style" not in svg
+        assert "font-family" not in svg
+        assert not re.search(r"#[0-9a-f]{6}\b", svg.replace("#ffffff", ""))
+        assert "a &lt;b&gt;" in svg
+        ids = re.findall(r' id="([^"]+)"', svg)
+        assert all(f"#{name}" in svg for name in ids)
+    assert len(set(DASHES)) == len(COLORS) == len(DASHES)
+
+
+def test_a_metric_that_nobody_knows_is_drawn_and_one_that_never_changes_is_named() -> None:
+    rows = [
+        {"step": step, "mystery": float(step), "learning_rate": 0.5, "grad_norm": 2.0, "reward/win": 0.1 * step}
+        for step in (1, 2)
+    ]
+    found = stage_curves({"dpo": rows}, "dpo")
+    assert [each.title for each in found.charts] == ["Reward components", "Mystery"]
+    assert [name for name, *_ in found.charts[0].legend] == ["win"]
+    assert found.numbers == [("learning rate", "0.5"), ("Gradient norm", "2")]
+
+
+def test_weights_on_the_way_are_drawn_between_its_ends() -> None:
+    validation = [{"step": step, "greedy_cost": cost} for step, cost in ((0, 4.0), (20, 3.5), (40, 3.8))]
+    [cost] = stage_curves({"validation": validation, "blend": [{"step": 30, "greedy_cost": 3.6}]}, "blend").charts
+    [[(start, top), (way, low), (end, middle)]] = curves(ElementTree.fromstring(cost.svg))
+    assert way - start == pytest.approx(0.3 * (end - start), abs=0.01), "0, 30 and 100 percent of the way"
+    assert top < middle < low, "costs 4.0, 3.6 and 3.8"
+
+
+def wins_row(step: int, wins: int, rates: tuple[float, ...]) -> dict[str, float]:
+    return {"step": step, "cumulative_wins": wins, **{f"win_rate_by_turn/{k}": r for k, r in enumerate(rates, 1)}}
+
+
+METRICS = {"sft": [{"step": 1, "loss": 2.0}], "grpo": [wins_row(1, 3, (0.0, 0.25)), wins_row(2, 8, (0.1, 0.5))]}
+
+
+def test_wins_and_wins_by_turn_are_drawn_from_what_was_counted(cli, tmp_path: Path) -> None:
+    rows = [{"stage": stage, **row} for stage, of_stage in METRICS.items() for row in of_stage]
+    write_jsonl(tmp_path / "metrics.jsonl", rows)
+    code, _, err = cli("report", tmp_path / "metrics.jsonl", "--wins", tmp_path / "wins.svg")
+    assert code == 0, err
+    total, *by_turn = curves(ElementTree.parse(tmp_path / "wins.svg").getroot())
+    assert len([points for points in by_turn if len(points) == 2]) >= 2
+    (x1, y1), (x2, y2) = total
+    assert x2 > x1
+    assert y2 < y1, "later wins stand higher"
+    with pytest.raises(ReportError):
+        wins_plot({"sft": METRICS["sft"]}, "run")

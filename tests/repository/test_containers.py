@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from openenv.cli.__main__ import app
+from openenv.cli.commands import push
+from typer.testing import CliRunner
 
 from wordle_rl.cli import COMMANDS
 from wordle_rl.cli.arguments import read
@@ -27,31 +30,51 @@ def arguments_of(instruction: str) -> list[str]:
 
 SERVICES = yaml.safe_load((ROOT / "compose.yaml").read_text(encoding="utf-8"))["services"]
 CALLS = {"image": json.loads(arguments_of("CMD")[0]), **{name: each["command"] for name, each in SERVICES.items()}}
-COPIED = {source for line in arguments_of("COPY") for source in shlex.split(line)[:-1]}
-
-
-def test_every_file_that_is_copied_exists_and_reaches_the_engine() -> None:
-    ignored = (ROOT / ".dockerignore").read_text().splitlines()
-    assert {line[1:] for line in ignored if line.startswith("!")} == COPIED
-    assert [source for source in sorted(COPIED) if not (ROOT / source).exists()] == []
 
 
 def test_the_package_can_be_built_from_what_is_copied() -> None:
+    copied = {source for line in arguments_of("COPY") for source in shlex.split(line)[:-1]}
+    assert [source for source in sorted(copied) if not (ROOT / source).exists()] == []
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert {line[1:] for line in ignored if line.startswith("!")} == copied, "what reaches the engine"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert {
-        "pyproject.toml",
-        project["readme"],
-        *(name for name in project["license-files"] if "/" not in name),
-    } <= COPIED
+    licences = {name for name in project["license-files"] if "/" not in name}
+    assert {"pyproject.toml", project["readme"], *licences} <= copied
     (extras,) = re.findall(r'"\.\[([\w,]+)\]"', "\n".join(arguments_of("RUN")))
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
 @pytest.mark.parametrize("place", CALLS)
 def test_every_command_is_one_of_ours_that_takes_these_arguments(place: str) -> None:
-    name, *arguments = [str(word) for word in CALLS[place]]
+    name, *arguments = CALLS[place]
+    assert all(isinstance(word, str) for word in CALLS[place]), "YAML reads a bare number as one"
     read(COMMANDS[name].load(), f"wordle-rl {name}", arguments)
-    for word in CALLS[place]:
-        assert isinstance(word, str), "YAML reads a bare number as one"
-    if name == "run":
-        assert find_config(arguments[0]).is_file()
+    assert name != "run" or find_config(arguments[0]).is_file()
+
+
+SPACE = Path(__file__).resolve().parents[2] / "environments" / "openenv"
+
+
+class FakeHub:
+    """Keeps what would be uploaded: the files of the staged directory, by path."""
+
+    def create_repo(self, **given: object) -> None:
+        self.created = given
+
+    def upload_folder(self, *, folder_path: str, **given: object) -> None:
+        root = Path(folder_path)
+        found = [path for path in root.rglob("*") if path.is_file()]
+        self.files = {str(path.relative_to(root)): path.read_text("utf-8") for path in found}
+
+
+def test_openenv_push_takes_the_directory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = FakeHub()
+    monkeypatch.setattr(push, "HfApi", lambda: hub)
+    monkeypatch.setattr(push, "whoami", lambda: {"name": "somebody"})
+    done = CliRunner().invoke(app, ["push", str(SPACE), "--no-interface"])
+    assert done.exit_code == 0, done.output
+    assert (hub.created["repo_id"], hub.created["space_sdk"]) == ("somebody/wordle_rl", "docker")
+    assert set(hub.files) >= {"Dockerfile", "README.md", "openenv.yaml", "pyproject.toml", "__init__.py", "client.py"}
+    assert hub.files["Dockerfile"] == (SPACE / "Dockerfile").read_text("utf-8")
+    matter = yaml.safe_load(hub.files["README.md"].split("---\n", 2)[1])
+    assert (matter["sdk"], matter["app_port"]) == ("docker", 8000)

@@ -7,9 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 import two_processes
 from grpo_training import Training
 from torchrun import torchrun
@@ -19,6 +17,8 @@ from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, STEPS, train_bo
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
+from wordle_rl.policy.tiny import make_tokenizer
+from wordle_rl.runs import write_json
 from wordle_rl.runs.distributed import check_processes
 from wordle_rl.runs.lineage import audit
 from wordle_rl.words import load_words
@@ -29,32 +29,35 @@ from wordle_rl.words.split import split_secrets
 def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_factory) -> dict[int, Path]:
     """The same three steps of SFT and GRPO in one process and in two; number of processes -> run directory."""
     out = tmp_path_factory.mktemp("together")
+    settings = GRPOTraining(
+        steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
+        sampling=SamplingSettings(max_completion_tokens=6),
+    )  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
         training = Training(tokenizer, codec, sixty, patch)
-        settings = GRPOTraining(
-            steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
-            sampling=SamplingSettings(max_completion_tokens=6),
-        )  # fmt: skip
         training(out / "played", settings, model=small_model(tokenizer, 1))
-    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+    examples = [asdict(example) for example in encode_traces(plain_traces, compact(), codec, 1000).examples]
     taught = (STEPS - 1) * BATCH + LAST_BATCH
-    parts = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
-    games = out / "games.json"
-    shared = {name: [asdict(example) for example in part] for name, part in parts.items()}
-    shared["rows"] = [[asdict(row) for row in played.rows(codec)] for played in training.played]
-    games.write_text(json.dumps(shared))
-    started = torchrun(Path(two_processes.__file__), word_directory, games, out / "two")
+    games = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
+    games["rows"] = [[asdict(row) for row in played.rows(codec)] for played in training.played]
+    write_json(out / "games.json", games)
+    started = torchrun(Path(two_processes.__file__), word_directory, out / "games.json", out / "two")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(grpo_module, "GroupRollouts", grpo_module.GroupRollouts)  # put back afterwards
-        one = train_both(str(word_directory), games, out / "one")
+        one = train_both(str(word_directory), out / "games.json", out / "one")
     torch.save([model.state_dict() for model in one], out / "one" / "rank0.pt")
     said, _ = started.communicate(timeout=300)
     assert started.returncode == 0, said
     return {1: out / "one", 2: out / "two"}
 
 
+def logged(run: Path, stage: str, name: str = "loss") -> list[dict[str, object]]:
+    """The rows of a stage's metrics that have one of a name."""
+    return [row for row in rows(run / "metrics.jsonl") if row["stage"] == stage and name in row]
+
+
 @pytest.mark.slow
-def test_two_processes_really_ran(trained) -> None:
+def test_two_processes_really_ran_and_metrics_are_those_of_both(trained) -> None:
     for rank in (0, 1):
         facts = json.loads((trained[2] / f"rank{rank}.json").read_text())
         assert facts["world_size"] == 2
@@ -65,46 +68,29 @@ def test_two_processes_really_ran(trained) -> None:
     found = [row for row in rows(trained[2] / "secrets.jsonl") if row["stage"] == "grpo"]
     assert {(row["step"], row["process"]) for row in found} == {(s, p) for s in range(STEPS) for p in (0, 1)}
     assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}
+    grpo = logged(trained[2], "grpo")
+    assert {row["win_rate"] for row in grpo} == {0.75}, "one process won all three, the other lost its one"
+    assert {row["skipped_groups"] for row in grpo} == {2.0}
+    assert [row["cumulative_wins"] for row in grpo] == [2.0, 4.0, 6.0]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("stage", "place"), [("sft", 0), ("grpo", 1)])
 def test_twice_half_a_batch_trains_as_a_whole_one(stage, place, trained) -> None:
-    found = ([row for row in rows(trained[n] / "metrics.jsonl") if row["stage"] == stage] for n in (1, 2))
-    one, two = ([row for row in part if "loss" in row] for part in found)
+    one, two = (logged(trained[n], stage) for n in (1, 2))
     assert [row["step"] for row in one] == [row["step"] for row in two] == list(range(1, STEPS + 1))
     for name in ("loss", "grad_norm", *(("entropy", "kl", "sampler_kl") if stage == "grpo" else ())):
         assert [row[name] for row in two] == pytest.approx([row[name] for row in one], rel=1e-4, abs=1e-6)
+    # The validation loss is of 21 games, which two processes share unevenly.
+    [one], [two] = (logged(trained[n], "sft", "validation_loss") for n in (1, 2))
+    for name in ("validation_loss", "validation_mean_token_accuracy"):
+        assert two[name] == pytest.approx(one[name], rel=1e-3)
     weights = [torch.load(trained[n] / f"rank{rank}.pt")[place] for n, rank in ((1, 0), (2, 0), (2, 1))]
-    start = make_model_state(place)
+    start = small_model(make_tokenizer(), place).state_dict()
     for name, weight in weights[0].items():
         assert torch.allclose(weight, weights[1][name], atol=2e-4), name
         assert torch.equal(weights[1][name], weights[2][name]), "both processes hold the same weights"
     assert max(float((weights[0][name] - start[name]).abs().max()) for name in start) > 5e-3
-
-
-@pytest.mark.slow
-def test_the_validation_loss_of_processes_is_that_of_one(trained) -> None:
-    """Of 21 games, which two processes share unevenly."""
-    one, two = ([row for row in rows(trained[n] / "metrics.jsonl") if "validation_loss" in row] for n in (1, 2))
-    assert [row["step"] for row in one] == [row["step"] for row in two] == [STEPS]
-    for name in ("validation_loss", "validation_mean_token_accuracy"):
-        assert two[0][name] == pytest.approx(one[0][name], rel=1e-3)
-
-
-def make_model_state(seed: int) -> dict[str, torch.Tensor]:
-    from wordle_rl.policy.tiny import make_tokenizer
-
-    return small_model(make_tokenizer(), seed).state_dict()
-
-
-@pytest.mark.slow
-def test_metrics_are_those_of_all_processes(trained) -> None:
-    grpo = [row for row in rows(trained[2] / "metrics.jsonl") if row["stage"] == "grpo"]
-    assert {row["win_rate"] for row in grpo} == {0.75}, "one process won all three, the other lost its one"
-    assert {row["skipped_groups"] for row in grpo} == {2.0}
-    assert [row["cumulative_wins"] for row in grpo] == [2.0, 4.0, 6.0]
-    assert len(grpo) == STEPS
 
 
 @pytest.mark.slow
@@ -127,7 +113,6 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     [stopped_at] = [int(path.name.removeprefix("checkpoint-")) for path in checkpoints.glob("checkpoint-*")]
     assert [row["step"] for row in rows(metrics) if "loss" in row] == [*range(10, stopped_at, 10), stopped_at]
     assert not (directory / "sft" / "model.safetensors").exists()
-
     again = torchrun(*command)
     said, _ = again.communicate(timeout=300)
     assert again.returncode == 0, said
@@ -136,8 +121,8 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     epochs = [row["step"] for row in rows(metrics) if "validation_loss" in row]
     assert epochs == list(range(num_steps // 12, num_steps + 1, num_steps // 12))
     found = [(row["stage"], row["step"]) for row in rows(metrics) if "validation_loss" not in row]
-    logged = sorted({*range(10, num_steps, 10), stopped_at, num_steps})  # every tenth, and where it stopped
-    assert found == [("sft", step) for step in logged] + [("grpo", 1), ("grpo", 2)]
+    steps = sorted({*range(10, num_steps, 10), stopped_at, num_steps})  # every tenth, and where it stopped
+    assert found == [("sft", step) for step in steps] + [("grpo", 1), ("grpo", 2)]
     played = rows(directory / "secrets.jsonl")
     drawn = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo"}
     assert set(drawn) == {(step, process) for step in (0, 1) for process in (0, 1)}
@@ -149,21 +134,19 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     assert audit(directory).clean
     assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
     assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]
-    assert said.count("report: ") == 1, "one process speaks"
+
+
+FSDP = {"ACCELERATE_USE_FSDP": "true"}
 
 
 @pytest.mark.parametrize(
     ("launch", "settings", "named"),
     [
-        ({"ACCELERATE_USE_FSDP": "true"}, {}, "grpo.engine"),
+        (FSDP, {}, "grpo.engine"),
         ({"WORLD_SIZE": "2"}, {"algorithm": "distill"}, "distill"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed"),
-        (
-            {"ACCELERATE_USE_FSDP": "true"},
-            {"grpo": {"engine": "vllm"}, "model": {"path": "x", "lora": {"rank": 2}}},
-            "adapters",
-        ),
-        ({"ACCELERATE_USE_FSDP": "true"}, {"sft": {"optimizer": {"muon_learning_rate": 0.02}}}, "muon"),
+        (FSDP, {"grpo": {"engine": "vllm"}, "model": {"path": "x", "lora": {"rank": 2}}}, "adapters"),
+        (FSDP, {"sft": {"optimizer": {"muon_learning_rate": 0.02}}}, "muon"),
     ],
 )
 def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings, named, monkeypatch) -> None:

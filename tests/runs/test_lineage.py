@@ -1,20 +1,17 @@
-"""Laws of lineage: a model carries whose secrets it learnt from, and nobody holds those out unawares."""
+"""Laws of lineage and of the audit: a model carries whose secrets it learnt from, and leaks are found."""
 
 import shutil
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 from rich.console import Console
 
-from wordle_rl.config import GameSettings, WordSettings, load_config
+from wordle_rl.config import GameSettings, RunConfig, WordSettings, load_config
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards
-from wordle_rl.runs import write_json
+from wordle_rl.runs import Run, RunError, read_object, write_json, write_jsonl
 from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
     Lineage,
@@ -27,9 +24,10 @@ from wordle_rl.runs.lineage import (
     trained_further,
 )
 from wordle_rl.words import WordListError, load_words
-from wordle_rl.words.split import split_secrets
+from wordle_rl.words.split import Split, split_secrets
 
 WORDS = load_words()
+SPLIT: Split = split_secrets(WORDS)
 COMPACT = GameSettings(style=Style.COMPACT)
 
 
@@ -37,72 +35,63 @@ def lesson(seed: int) -> TrainedSecrets:
     return lesson_of(WordSettings(split_seed=seed), split_secrets(WORDS, seed))
 
 
+def learnt(*seeds: int) -> Lineage:
+    return Lineage(game=COMPACT, lessons=tuple(map(lesson, seeds)))
+
+
 def test_a_lineage_grows_by_one_training_and_names_each_once(tmp_path: Path) -> None:
     assert lineage_of(tmp_path) is None
-    first = trained_further(tmp_path, GameSettings(), lesson(0))
-    assert first == Lineage(game=GameSettings(), lessons=(lesson(0),))
+    first = trained_further(tmp_path, COMPACT, lesson(0))
+    assert first == learnt(0)
     save_lineage(tmp_path, first)
     assert lineage_of(tmp_path) == first
-    assert trained_further(tmp_path, COMPACT, lesson(0)) == Lineage(game=COMPACT, lessons=(lesson(0),))
+    assert trained_further(tmp_path, GameSettings(), lesson(0)).game == GameSettings()
     save_lineage(tmp_path, trained_further(tmp_path, COMPACT, lesson(4)))
-    assert trained_further(tmp_path, COMPACT, lesson(0)).lessons == (lesson(4), lesson(0))
+    assert trained_further(tmp_path, COMPACT, lesson(0)) == learnt(4, 0)
 
 
-def test_what_another_split_trained_on_leaks_into_what_this_one_holds_out() -> None:
-    here, there = split_secrets(WORDS, 0), split_secrets(WORDS, 1)
-    lineage = Lineage(game=COMPACT, lessons=(lesson(1), lesson(0)))
-    assert lineage.leaks(here) == sorted({*here.val, *here.test} & set(there.train))
-    assert len(lineage.leaks(here)) > 300
-    assert not Lineage(game=COMPACT, lessons=(lesson(0),)).leaks(here)
+def test_what_another_split_trained_on_leaks_into_what_this_one_holds_out(tmp_path: Path) -> None:
+    leaks = sorted({*SPLIT.val, *SPLIT.test} & set(split_secrets(WORDS, 1).train))
+    assert len(leaks) > 300
+    assert learnt(1, 0).leaks(SPLIT) == leaks
+    assert not learnt(0).leaks(SPLIT)
+    assert leak_warning(tmp_path, SPLIT) is None, "not trained here"
+    for seed, named in ((0, "None"), (1, str(len(leaks)))):
+        save_lineage(tmp_path, learnt(seed))
+        assert named in str(leak_warning(tmp_path, SPLIT))
 
 
-def test_words_outside_one_list_may_be_held_out_in_another(word_directory: Path) -> None:
-    small = load_words(str(word_directory))
-    split = split_secrets(small)
-    outside = {*split.val, *split.test} & set(WORDS.outside)
-    leaks = Lineage(game=COMPACT, lessons=(lesson(0),)).leaks(split)
-    assert set(leaks) == {*split.val, *split.test} & {*split_secrets(WORDS, 0).train, *WORDS.outside}
-    assert outside <= set(leaks)
+def test_words_outside_one_list_may_be_held_out_in_another(split) -> None:
+    held_out, leaks = {*split.val, *split.test}, set(learnt(0).leaks(split))
+    assert leaks == held_out & {*SPLIT.train, *WORDS.outside}
+    assert held_out & set(WORDS.outside) <= leaks
 
 
-def test_a_list_that_has_changed_is_not_taken_for_the_one_learnt_from(tmp_path: Path) -> None:
+def test_a_list_that_has_changed_is_not_taken_for_the_one_learnt_from(run: Run) -> None:
     changed = lesson(1).model_copy(update={"fingerprint": "0" * 64})
     with pytest.raises(WordListError, match=changed.source):
         changed.secrets()
-    save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(changed,)))
-    assert changed.source in str(leak_warning(tmp_path, split_secrets(WORDS)))
-
-
-def test_a_model_is_doubted_for_what_it_learnt_of_the_words_held_out_and_for_nothing_else(tmp_path: Path) -> None:
-    here = split_secrets(WORDS)
-    assert leak_warning(tmp_path, here) is None, "not trained here"
-    save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(0),)))
-    assert leak_warning(tmp_path, here) is None
-    save_lineage(tmp_path, Lineage(game=COMPACT, lessons=(lesson(1),)))
-    shared = {*here.val, *here.test} & set(split_secrets(WORDS, 1).train)
-    doubt = str(leak_warning(tmp_path, here))
-    assert f"trained on {len(shared)} validation or test secrets" in doubt
-    assert any(word in doubt for word in shared)
+    save_lineage(run.directory / "sft", Lineage(game=COMPACT, lessons=(changed,)))
+    assert changed.source in str(leak_warning(run.directory / "sft", SPLIT))
+    with pytest.raises(RunError, match="sft"):
+        audit(run.directory)
 
 
 @pytest.fixture
 def of_split_5(finished_run: Path, word_directory: Path, tmp_path: Path) -> Path:
     """A run whose games and models say that they are of split 5."""
-    run = tmp_path / "run"
-    shutil.copytree(finished_run, run)
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
     settings = WordSettings(source=str(word_directory), split_seed=5)
     config = load_config(run / "config.json").model_copy(update={"words": settings})
     write_json(run / "config.json", config.stored())
-    split = split_secrets(load_words(str(word_directory)), 5)
+    lessons = (lesson_of(settings, split_secrets(load_words(str(word_directory)), 5)),)
     for name in ("sft", "grpo"):
-        save_lineage(run / name, Lineage(game=config.game, lessons=(lesson_of(settings, split),)))
+        save_lineage(run / name, Lineage(game=config.game, lessons=lessons))
     return run
 
 
 @pytest.mark.parametrize("place", ["elsewhere", "sft/epochs/epoch-1", "sft/checkpoints/checkpoint-2"])
-def test_a_model_is_tested_on_what_its_training_held_out_wherever_it_lies(
-    place: str, of_split_5: Path, word_directory: Path, tmp_path: Path, cli
-) -> None:
+def test_a_model_is_tested_on_what_its_training_held_out(place: str, of_split_5, word_directory, tmp_path, cli) -> None:
     model = tmp_path / place if place == "elsewhere" else of_split_5 / place
     shutil.copytree(of_split_5 / "sft", model, dirs_exist_ok=True)
     if "checkpoint" in place:
@@ -114,39 +103,86 @@ def test_a_model_is_tested_on_what_its_training_held_out_wherever_it_lies(
     assert cli("play", "--player", model, "--secret", min(held_out), "--max-completion-tokens", 12)[0] == 0
 
 
-def test_a_model_whose_words_are_gone_says_so_unless_told_others(
-    of_split_5: Path, word_directory: Path, tmp_path: Path, cli
-) -> None:
+def test_a_model_whose_words_are_gone_says_so_unless_told_others(of_split_5, word_directory, tmp_path, cli) -> None:
     gone = TrainedSecrets(source=str(tmp_path / "gone"), fingerprint="0" * 64, split_seed=5)
-    save_lineage(of_split_5 / "grpo", Lineage(game=GameSettings(style=Style.COMPACT), lessons=(gone,)))
-    code, out, err = cli("eval", "--player", of_split_5, "--no-regret")
+    save_lineage(of_split_5 / "grpo", Lineage(game=COMPACT, lessons=(gone,)))
+    command = ("eval", "--player", of_split_5, "--no-regret", "--max-games", 1)
+    code, out, err = cli(*command)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "give --words" in err
-    assert cli("eval", "--player", of_split_5, "--no-regret", "--words", word_directory, "--max-games", 1)[0] == 0
+    assert "--words" in err
+    assert cli(*command, "--words", word_directory)[0] == 0
 
 
-def test_going_on_from_a_model_that_knows_held_out_words_is_told_and_never_proven_clean(
-    finished_run: Path, tmp_path: Path, cli
-) -> None:
-    base = tmp_path / "base"
-    shutil.copytree(finished_run / "sft", base)
+def test_going_on_from_a_model_that_knows_held_out_words_is_never_clean(finished_run, split, tmp_path, cli) -> None:
+    base = Path(shutil.copytree(finished_run / "sft", tmp_path / "base"))
     config = load_config(finished_run / "config.json")
-    words = load_words(config.words.source)
-    other = lesson_of(config.words.model_copy(update={"split_seed": 6}), split_secrets(words, 6))
-    save_lineage(base, Lineage(game=config.game, lessons=(other,)))
-    told = Console(record=True, width=300)
+    other = split_secrets(load_words(config.words.source), 6)
+    lesson = lesson_of(config.words.model_copy(update={"split_seed": 6}), other)
+    save_lineage(base, Lineage(game=config.game, lessons=(lesson,)))
+    messages = Console(record=True, width=300)
     model = config.model.model_copy(update={"path": str(base)})
     run = tmp_path / "run"
-    Pipeline(config.model_copy(update={"model": model}), run, told)("sft")
-    assert f"model.path {base} may have been trained on" in told.export_text()
-    known = lineage_of(run / "sft")
-    assert known is not None
-    assert [each.split_seed for each in known.lessons] == [6, 0]
-    split = split_secrets(words)
-    leaks = sorted({*split.val, *split.test} & set(split_secrets(words, 6).train))
+    Pipeline(config.model_copy(update={"model": model}), run, messages)("sft")
+    assert f"model.path {base}" in messages.export_text()
+    assert [each.split_seed for each in lineage_of(run / "sft").lessons] == [6, 0]
+    leaks = sorted({*split.val, *split.test} & set(other.train))
     assert leaks
     assert audit(run).leaks == tuple((f"sft/{LINEAGE_FILE}", secret) for secret in leaks)
     code, _, err = cli("report", run, "--audit")
     assert code == 2
     assert leaks[0] in err
-    assert f"{len(leaks)} validation or held-out secrets were trained on" in write_cards(run)[0].read_text()
+    assert f"{len(leaks)} validation or held-out secrets" in write_cards(run)[0].read_text()
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """A run with records of clean secrets, and with the models of two finished stages."""
+    made = Run.create(tmp_path / "run", RunConfig(), SPLIT)
+    write_jsonl(made.directory / "traces.jsonl", [{"secret": SPLIT.train[0]}, {"secret": "aahed"}])
+    made.append("secrets.jsonl", {"stage": "grpo", "step": 0, "secrets": list(SPLIT.train[:3])})
+    made.append("games.jsonl", {"secret": SPLIT.train[1]})
+    for model in ("sft", "grpo"):
+        save_lineage(made.directory / model, learnt(0))
+    return made
+
+
+@pytest.mark.parametrize("held_out", [SPLIT.test[0], SPLIT.val[0]])
+def test_held_out_secret_is_found_in_every_record(run: Run, held_out: str) -> None:
+    assert audit(run.directory).clean
+    assert audit(run.directory).num_secrets == {"traces.jsonl": 2, "secrets.jsonl": 3, "games.jsonl": 1}
+    run.append("traces.jsonl", {"secret": held_out})
+    run.append("secrets.jsonl", {"step": 1, "secrets": [SPLIT.train[5], held_out]})
+    run.append("games.jsonl", {"secret": held_out})
+    manifest = read_object(run.directory / "manifest.json")
+    manifest["split"] = {"seed": 0, "train": [], "val": [], "test": []}
+    write_json(run.directory / "manifest.json", manifest)
+    found = audit(run.directory)
+    assert not found.clean
+    leaks = (("traces.jsonl", held_out), ("secrets.jsonl", held_out), ("games.jsonl", held_out))
+    assert found.leaks == leaks, "whatever the manifest says of the split"
+
+
+def test_games_that_choose_weights_may_have_validation_secrets_and_no_others(run: Run) -> None:
+    run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.val[0]})
+    assert audit(run.directory).clean
+    run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.test[0]})
+    assert audit(run.directory).leaks == (("games.jsonl", SPLIT.test[0]),)
+
+
+@pytest.mark.parametrize(("model", "record"), [("sft", "traces.jsonl"), ("grpo", "secrets.jsonl")])
+@pytest.mark.parametrize("emptied", [False, True])
+def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(model, record, emptied, run: Run, cli) -> None:
+    (run.directory / record).unlink()
+    if emptied:
+        (run.directory / record).touch()
+    code, out, err = cli("report", run.directory, "--audit")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert all(part in err for part in (model, record))
+    run.append("games.jsonl", {"secret": SPLIT.test[0]})
+    assert audit(run.directory).leaks == (("games.jsonl", SPLIT.test[0]),), "a leak is told all the same"
+
+
+def test_a_run_that_trained_and_recorded_nothing_is_not_called_clean(tmp_path: Path) -> None:
+    Run.create(tmp_path / "run", RunConfig(), SPLIT)
+    with pytest.raises(RunError):
+        audit(tmp_path / "run")
