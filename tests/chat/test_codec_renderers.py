@@ -14,7 +14,7 @@ from renderers.base import build_training_sample
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.prompt import Message
-from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, game_source
+from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
 
 pytestmark = [pytest.mark.trainers, pytest.mark.filterwarnings("default")]
 
@@ -51,7 +51,7 @@ def test_the_opening_is_the_same(pair, source) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_game_grows_by_the_same_tokens(pair, kind: str) -> None:
+def test_a_game_grows_by_the_same_tokens(pair, kind) -> None:
     """Each turn's prompt, made from the last one and what was sampled, is the codec's."""
     codec, renderer = pair
     source = game_source(None)
@@ -92,19 +92,14 @@ def test_a_thought_cut_at_its_limit_is_the_difference() -> None:
     assert theirs == [*ids, *cut, *codec.encode("</think>"), *codec.turn_end_ids, *bridge]
 
 
-def conversation(game: LiveGame, replies: list[str]) -> list[Message]:
-    """The whole game, up to the feedback on the last reply but one."""
-    messages = list(game.prompt)
-    for reply in replies[:-1]:
-        messages += [Message(role="assistant", content=reply), *game.step(reply).messages]
-    return messages
-
-
 def test_the_mask_of_a_whole_game_is_the_same(pair) -> None:
     """As SFT makes it; replies without thinking, which a full render would take out of earlier turns."""
     codec, renderer = pair
     source = game_source(None)
-    messages = conversation(source.open(TASK), replies_of("lost", source))
+    game = source.open(TASK)
+    messages = list(game.prompt)
+    for reply in replies_of("lost", source)[:-1]:
+        messages += [Message(role="assistant", content=reply), *game.step(reply).messages]
     sample = build_training_sample(renderer, wire(messages))
     ids, mask = codec.encode_game(messages)
     ask = len(ids) - len(sample.token_ids)  # ours ends where the next reply is asked for

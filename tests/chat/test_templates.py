@@ -3,9 +3,6 @@
 import copy
 
 import pytest
-
-pytest.importorskip("torch")
-
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -43,43 +40,45 @@ def without_template() -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token=end, eos_token=end, unk_token=end)
 
 
-def with_plain(tokenizer: PreTrainedTokenizerFast) -> PreTrainedTokenizerFast:
+def with_template(tokenizer: PreTrainedTokenizerFast, template: str) -> PreTrainedTokenizerFast:
     ours = copy.deepcopy(tokenizer)
-    ours.chat_template = training_template(ours)
+    ours.chat_template = template
     return ours
 
 
 def test_a_model_without_a_template_gets_the_plain_one(without_template) -> None:
     assert training_template(without_template) == PLAIN_TEMPLATE
     assert changes_of(PLAIN_TEMPLATE) == ("a plain template, since the model has none",)
-    ours = with_plain(without_template)
-    assert training_template(ours) == PLAIN_TEMPLATE, "what is saved with the model is kept when it is loaded"
+    saved = with_template(without_template, PLAIN_TEMPLATE)
+    assert training_template(saved) == PLAIN_TEMPLATE, "what is saved with the model is kept when it is loaded"
 
 
-def test_a_game_reads_the_same_rendered_whole_and_turn_by_turn(without_template) -> None:
-    codec = ChatCodec(with_plain(without_template))
+@pytest.mark.parametrize(
+    ("template", "text"),
+    [
+        (
+            PLAIN_TEMPLATE,
+            "Find the word.\n\nUser:\nYour first guess?\n\nAssistant:\n<think>e or a?</think>\n<guess>crane</guess>"
+            "<|endoftext|>\n\nUser:\nC(x) R(-)\n\nAssistant:\n",
+        ),
+        (
+            LINES_TEMPLATE,
+            "Find the word.\nYour first guess?\n<think>e or a?</think>\n<guess>crane</guess><|endoftext|>C(x) R(-)\n",
+        ),
+    ],
+    ids=["plain", "lines"],
+)
+def test_a_game_reads_the_same_rendered_whole_and_turn_by_turn(template, text, without_template) -> None:
+    codec = ChatCodec(with_template(without_template, template))
     for end in (2, 4, 6):
         assert codec.prompt_ids(GAME[:end]) == codec.rendered_ids(GAME[:end])
-    text = codec.tokenizer.decode(codec.prompt_ids(GAME[:4]))
-    assert text == (
-        "Find the word.\n\nUser:\nYour first guess?\n\nAssistant:\n<think>e or a?</think>\n<guess>crane</guess>"
-        "<|endoftext|>\n\nUser:\nC(x) R(-)\n\nAssistant:\n"
-    )
+    assert codec.tokenizer.decode(codec.prompt_ids(GAME[:4])) == text
 
 
-def test_the_template_of_lines_has_the_messages_alone_and_a_file_may_take_its_place(without_template, tmp_path) -> None:
+def test_a_template_is_named_or_in_a_file(without_template, tmp_path) -> None:
     assert named_template("lines") == LINES_TEMPLATE
-    own = copy.deepcopy(without_template)
-    own.chat_template = named_template("lines")
-    assert training_template(own) == LINES_TEMPLATE, "nothing about it must be changed for training"
-    codec = ChatCodec(own)
-    for end in (2, 4, 6):
-        assert codec.prompt_ids(GAME[:end]) == codec.rendered_ids(GAME[:end])
-    text = codec.tokenizer.decode(codec.encode_game(GAME[:5])[0])
-    assert text == (
-        "Find the word.\nYour first guess?\n<think>e or a?</think>\n<guess>crane</guess><|endoftext|>"
-        "C(x) R(-)\n <guess>roast</guess>\n<|endoftext|>"
-    )
+    lines = with_template(without_template, LINES_TEMPLATE)
+    assert training_template(lines) == LINES_TEMPLATE, "nothing about it must be changed for training"
     (tmp_path / "mine.jinja").write_text(PLAIN_TEMPLATE)
     assert named_template(str(tmp_path / "mine.jinja")) == PLAIN_TEMPLATE
     with pytest.raises(ChatTemplateError, match=r"model\.chat_template"):
@@ -89,5 +88,5 @@ def test_the_template_of_lines_has_the_messages_alone_and_a_file_may_take_its_pl
 def test_a_tokenizer_without_an_end_of_text_is_refused(without_template) -> None:
     endless = copy.deepcopy(without_template)
     endless.eos_token = None
-    with pytest.raises(ChatTemplateError, match="no chat template"):
+    with pytest.raises(ChatTemplateError):
         training_template(endless)

@@ -4,18 +4,16 @@ The oracle is the makers' own template, given the thinking of a reply apart (`re
 of the last reply alone; TRL's template for training shows that of every reply.
 """
 
+from itertools import groupby
+
 import pytest
-
-pytest.importorskip("torch")
-
 from chat_families import family_tokenizer, published_template
 
-from wordle_rl.chat.codec import ChatCodec, longest_reply, mask_picture
+from wordle_rl.chat.codec import ChatCodec, longest_reply
 from wordle_rl.chat.templates import training_template
-from wordle_rl.data.dataset import encode_traces
+from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
-from wordle_rl.words import WordList
 
 THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
 GUESSES = (("crane", "YGGXG"), ("grace", "XGGYG"), ("trace", "GGGGG"))
@@ -57,25 +55,21 @@ def rendered(tokenizer, messages, *, ask: bool = False, **variables: bool) -> li
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-def sampled_runs(token_ids: list[int], loss_mask: list[int]) -> list[list[int]]:
-    """The tokens of each trained reply."""
-    runs: list[list[int]] = []
-    for before, (token, trained) in zip([0, *loss_mask], zip(token_ids, loss_mask, strict=True), strict=False):
-        if trained:
-            runs = runs if before else [*runs, []]
-            runs[-1].append(token)
-    return runs
+def encoded(codec: ChatCodec, prompter: Prompter, trace: GameRecord = TRACE) -> tuple[Example, list[list[int]]]:
+    """A game to train on, and the tokens of each of its trained replies."""
+    (example,) = encode_traces([trace], prompter, codec, 10**6).examples
+    pairs = zip(example.token_ids, example.loss_mask, strict=True)
+    return example, [[token for token, _ in run] for trained, run in groupby(pairs, lambda pair: pair[1]) if trained]
 
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("variables", ON, ids=["unset", "on"])
 @pytest.mark.parametrize("template", THINKERS)
-def test_each_taught_reply_is_what_the_makers_template_renders(template: str, variables, style: Style) -> None:
+def test_each_taught_reply_is_what_the_makers_template_renders(template, variables, style) -> None:
     """Turn by turn, the thinking of the reply given apart; also of the reply that has none."""
     prompter = Prompter(style=style)
     stock, codec = tokenizer_of(template), trained_codec(template, variables)
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
-    replies = sampled_runs(example.token_ids, example.loss_mask)
+    _, replies = encoded(codec, prompter)
     messages = thought_apart(prompter)
     ends = [end for end, message in enumerate(messages, start=1) if message["role"] == "assistant"]
     assert len(ends) == len(replies) == 3
@@ -89,9 +83,9 @@ def test_each_taught_reply_is_what_the_makers_template_renders(template: str, va
 
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("variables", ON, ids=["unset", "on"])
-def test_a_taught_game_is_the_one_that_trl_s_training_template_renders(variables, style: Style) -> None:
+def test_a_taught_game_is_the_one_that_trl_s_training_template_renders(variables, style) -> None:
     prompter, codec = Prompter(style=style), trained_codec("qwen3", variables)
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    example, _ = encoded(codec, prompter)
     oracle = tokenizer_of("qwen3_training").apply_chat_template(
         thought_apart(prompter), return_dict=True, return_assistant_tokens_mask=True, **variables
     )
@@ -103,29 +97,15 @@ def test_a_taught_game_is_the_one_that_trl_s_training_template_renders(variables
     assert sampled == [*example.loss_mask, 0]
 
 
-def test_the_mask_is_the_thought_the_guess_and_the_end() -> None:
-    prompter, codec = Prompter(style=Style.COMPACT), trained_codec("qwen3", {})
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
-    asked = "<|im_start|>assistant\n"
-    assert mask_picture(codec, example.token_ids, example.loss_mask) == (
-        f"<|im_start|>user\n5x6<|im_end|>\n{asked}"
-        "⟦<think>\nr and a?\nSo crane.\n</think>\n\n<guess>crane</guess><|im_end|>⟧\n"
-        f"<|im_start|>user\ncYrGaGnXeG<|im_end|>\n{asked}⟦<think>\n\n</think>\n\n<guess>grace</guess><|im_end|>⟧\n"
-        f"<|im_start|>user\ngXrGaGcYeG<|im_end|>\n{asked}"
-        "⟦<think>\nOnly trace fits.\n</think>\n\n<guess>trace</guess><|im_end|>⟧"
-    )
-
-
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize("thinking", [Thinking.OFF, Thinking.OPTIONAL])
 @pytest.mark.parametrize("template", THINKERS)
-def test_where_the_prompt_closes_the_thought_only_the_guess_is_taught(template: str, thinking, style: Style) -> None:
+def test_where_the_prompt_closes_the_thought_only_the_guess_is_taught(template, thinking, style) -> None:
     """Also of a teacher that thinks: a second thought after the closed one is no form of the model's."""
     variables = {"enable_thinking": False}
     prompter, codec = Prompter(style=style, thinking=thinking), trained_codec(template, variables)
     assert codec.frame.closes_thought
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
-    replies = sampled_runs(example.token_ids, example.loss_mask)
+    example, replies = encoded(codec, prompter)
     assert [codec.text_of(reply) for reply in replies] == [guess.join(prompter.guess_tags) for guess, _ in GUESSES]
     stock, messages = tokenizer_of(template), thought_apart(prompter)
     opening = rendered(stock, messages[: -len(GUESSES) * 2 + 1], ask=True, **variables)
@@ -136,38 +116,34 @@ def test_where_the_prompt_closes_the_thought_only_the_guess_is_taught(template: 
 
 def test_a_server_given_the_thinking_apart_reads_what_was_trained() -> None:
     prompter, codec = Prompter(), trained_codec("qwen3", {})
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
+    example, _ = encoded(codec, prompter)
     messages = thought_apart(prompter)
     served = rendered(codec.tokenizer, messages)
     assert served[: len(example.token_ids)] == example.token_ids
     # Servers that cut thinking from a reply leave the line breaks between it and the guess.
-    cut = [{**message, "content": "\n\n" + message["content"]} if "reasoning_content" in message else message
-           for message in messages]  # fmt: skip
+    cut = [
+        {**message, "content": "\n\n" * ("reasoning_content" in message) + message["content"]} for message in messages
+    ]
     assert rendered(codec.tokenizer, cut) == served
 
 
 @pytest.mark.parametrize("template", ["qwen2_5", "qwen3_instruct_2507"])
-def test_a_model_without_thinking_of_its_own_is_taught_the_plain_form(template: str) -> None:
+def test_a_model_without_thinking_of_its_own_is_taught_the_plain_form(template) -> None:
     prompter, codec = Prompter(), trained_codec(template, {})
     assert codec.frame.thought is None
-    (example,) = encode_traces([TRACE], prompter, codec, 10**6).examples
-    said = [codec.text_of(reply) for reply in sampled_runs(example.token_ids, example.loss_mask)]
+    said = [codec.text_of(reply) for reply in encoded(codec, prompter)[1]]
     assert said == [prompter.reply(guess, thought) for (guess, _), thought in zip(GUESSES, THOUGHTS, strict=True)]
 
 
 def test_conversations_of_others_stay_as_they_were_written() -> None:
-    messages = (
-        *Prompter().opening(),
-        Message(role="assistant", content="<think>as I write</think><guess>trace</guess>"),
-    )
-    codec = trained_codec("qwen3", {})
+    said = Message(role="assistant", content="<think>as I write</think><guess>trace</guess>")
+    messages, codec = (*Prompter().opening(), said), trained_codec("qwen3", {})
     trace = GameRecord("trace", (TurnRecord("trace", "GGGGG"),), messages=messages)
-    (example,) = encode_traces([trace], Prompter(), codec, 10**6).examples
-    (reply,) = sampled_runs(example.token_ids, example.loss_mask)
-    assert codec.text_of(reply) == messages[-1]["content"]
+    _, (reply,) = encoded(codec, Prompter(), trace)
+    assert codec.text_of(reply) == said["content"]
 
 
-def test_the_shortest_reply_of_a_model_that_thinks_has_room_for_its_empty_thought(small_words: WordList) -> None:
+def test_the_shortest_reply_of_a_model_that_thinks_has_room_for_its_empty_thought(small_words) -> None:
     plain, native = trained_codec("qwen2_5", {}), trained_codec("qwen3", {})
     empty = len(native.encode("<think>\n\n</think>\n\n"))
     lengths = [longest_reply(small_words, Prompter(), codec) for codec in (plain, native)]

@@ -60,20 +60,15 @@ def test_only_adapters_learn(adapter) -> None:
     assert any(mx.any(weights[name]).item() for name in weights if name.endswith("lora_b"))
 
 
-def test_peft_plays_what_mlx_trained(adapter) -> None:
+def test_both_libraries_play_what_mlx_trained(adapter) -> None:
     directory, model, _ = adapter
-    whole, _ = loading.load_model(ModelSettings(path=str(directory)), 0)
-    ids = probe(model.config.vocab_size)
-    assert np.abs(torch_logits(whole.eval(), ids) - mlx_logits(model, ids)).max() < 1e-4
+    settings, ids = ModelSettings(path=str(directory)), probe(model.config.vocab_size)
+    trained = mlx_logits(model, ids)
+    whole, _ = loading.load_model(settings, 0)
+    assert np.abs(torch_logits(whole.eval(), ids) - trained).max() < 1e-4
     assert not (directory / "model.safetensors").exists()
-
-
-def test_mlx_plays_what_peft_stored(adapter) -> None:
-    directory, model, _ = adapter
-    again, _ = load_model(ModelSettings(path=str(directory)), 0)
-    ids = probe(model.config.vocab_size)
-    assert np.array_equal(mlx_logits(again, ids), mlx_logits(model, ids))
-    assert again.lora is not None
+    again, _ = load_model(settings, 0)
+    assert np.array_equal(mlx_logits(again, ids), trained)
     assert (again.lora.rank, again.lora.alpha) == (4, 16)
 
 
@@ -81,16 +76,8 @@ def test_the_ordinary_merge_takes_it(adapter, tmp_path) -> None:
     assert merge(adapter[0], tmp_path / "whole") < 1e-4
 
 
-def test_adapters_stand_on_four_bits(codec, tmp_path) -> None:
-    base = save_base(tmp_path / "wide", codec, hidden_size=64, intermediate_size=128)
-    model, _ = load_model(ModelSettings(path=str(base), lora=LORA, load_in_4bit=True), 0)
-    assert model.is_quantized
-    assert sum(isinstance(m, nn.QuantizedLinear) for m in model.network.modules()) >= 8
-    assert all("lora" in name for name in model.trainable())
-
-
 def test_another_rank_is_refused(adapter) -> None:
-    with pytest.raises(ConfigError, match=r"model.lora.rank 8 is not that of the adapter .*, 4;"):
+    with pytest.raises(ConfigError, match=r"model\.lora\.rank 8"):
         load_model(ModelSettings(path=str(adapter[0]), lora=LoraSettings(rank=8)), 0)
 
 
@@ -108,6 +95,8 @@ def trained(request, codec, traces, sixty, tmp_path_factory):
     settings = ModelSettings(path=str(base), lora=LoraSettings(rank=8), load_in_4bit=request.param)
     run = Run.create(place / "run", RunConfig(model=settings), split_secrets(sixty))
     model, same_codec = load_model(settings, 0)
+    assert any(isinstance(module, nn.QuantizedLinear) for module in model.network.modules()) is request.param
+    assert all("lora" in name for name in model.trainable())
     encoded = encode_traces(traces, PROMPTER, codec, 1000).examples
     encoded = sorted(encoded, key=lambda example: len(example.token_ids))[:6]
     assert any(codec.encode("<think>")[0] in example.token_ids for example in encoded)
@@ -140,18 +129,16 @@ def test_a_model_that_changed_in_fusing_is_not_left_behind(trained, tmp_path, mo
         return whole
 
     monkeypatch.setattr(model_module, "fused", damaged)
-    with pytest.raises(RunError, match=r"the merged model is not the unmerged one: logits differ by .* in float32"):
+    with pytest.raises(RunError):
         fuse(run / "sft", tmp_path / "whole")
     assert not (tmp_path / "whole").exists()
 
 
 def test_the_command_prints_the_distance_and_keeps_the_lineage(trained, cli, tmp_path) -> None:
-    run, _ = trained
-    code, out, _ = cli(
-        "export", run / "sft", "--out", tmp_path / "whole", "--dtype", "bfloat16", "--json", "--backend", "mlx"
-    )
+    command = ("export", trained[0] / "sft", "--out", tmp_path / "whole", "--backend", "mlx")
+    code, out, _ = cli(*command, "--dtype", "bfloat16", "--json")
     assert code == 0
     assert 0 < json.loads(out)["difference"] < 0.1
-    code, _, err = cli("export", run / "sft", "--out", tmp_path / "whole", "--backend", "mlx")
+    code, _, err = cli(*command)
     assert code == 2
-    assert "is not empty" in err
+    assert "--out" in err

@@ -9,7 +9,7 @@ pytest.importorskip("mlx")
 import numpy as np
 from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, GRPO, SFT, train_by
 from contexts import context_for
-from mlx_models import firm, same
+from mlx_models import close, firm, same
 from scripted import say, scripted
 from sft_training import examples  # noqa: F401  # a fixture
 from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
@@ -32,18 +32,15 @@ def metrics(run, kind: str = "loss") -> list[dict]:
 
 @pytest.fixture
 def learners(tokenizer, codec):
-    """Makes two learners of one model, on MLX and by torch."""
-
-    def made():
-        whole = firm(small_model(tokenizer))
-        return MLXLearner(of_transformers(whole), codec), TorchLearner(whole, codec, precision="fp32")
-
-    return made
+    """Learners of one model, on MLX and by torch."""
+    whole = firm(small_model(tokenizer))
+    return MLXLearner(of_transformers(whole), codec), TorchLearner(whole, codec, precision="fp32")
 
 
 @pytest.fixture
-def learner(learners):
-    return lambda: learners()[0]
+def learner(tokenizer, codec):
+    """Makes learners on MLX of one model."""
+    return lambda: MLXLearner(of_transformers(firm(small_model(tokenizer))), codec)
 
 
 @pytest.fixture
@@ -63,16 +60,8 @@ def speaking(codec, sixty):
     return open_policy
 
 
-def close(ours: MLXLearner, theirs: TorchLearner, tolerance: float = 2e-4) -> bool:
-    weights = ours.model.weights()
-    return all(
-        np.abs(weight.detach().numpy() - np.array(weights[name])).max() < tolerance
-        for name, weight in theirs.model.named_parameters()
-    )
-
-
 def test_sft_is_that_of_torch(learners, sixty, examples, tmp_path) -> None:  # noqa: F811
-    ours, theirs = learners()
+    ours, theirs = learners
     runs = [make_run(tmp_path / name, sixty) for name in ("ours", "theirs")]
     for each, run in zip((ours, theirs), runs, strict=True):
         train_sft(each, examples, FEW, run, validation=examples[:9])
@@ -83,12 +72,12 @@ def test_sft_is_that_of_torch(learners, sixty, examples, tmp_path) -> None:  # n
         assert [row[name] for row in a] == pytest.approx([row[name] for row in b], abs=1e-4), name
     validated = [[row["validation_loss"] for row in metrics(run, "validation_loss")] for run in runs]
     assert validated[0] == pytest.approx(validated[1], abs=1e-4)
-    assert close(ours, theirs)
+    assert close(ours.model, theirs.model, 2e-4)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
 def test_grpo_is_that_of_torch(learners, setup, speaking, sixty, tmp_path, beta) -> None:
-    ours, theirs = learners()
+    ours, theirs = learners
     runs = [make_run(tmp_path / name, sixty) for name in ("ours", "theirs")]
     settings = GRPO.model_copy(update={"beta": beta, "micro_batch_size": 4, "steps": 3})
     for each, run in zip((ours, theirs), runs, strict=True):
@@ -99,7 +88,7 @@ def test_grpo_is_that_of_torch(learners, setup, speaking, sixty, tmp_path, beta)
     assert a[0]["grad_norm"] > 1e-2
     for name in ("loss", "grad_norm", "entropy", "sampler_kl", "reward", *(["kl"] if beta else [])):
         assert [row[name] for row in a] == pytest.approx([row[name] for row in b], abs=2e-4), name
-    assert close(ours, theirs)
+    assert close(ours.model, theirs.model, 2e-4)
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -147,15 +136,7 @@ RESUMED = {
 
 
 @pytest.mark.parametrize("case", RESUMED)
-def test_a_stopped_training_resumes_as_if_never_stopped(
-    case,
-    learner,
-    setup,
-    speaking,
-    sixty,
-    examples,  # noqa: F811
-    tmp_path,
-) -> None:
+def test_a_stopped_training_resumes_as_if_never_stopped(case, learner, setup, speaking, sixty, examples, tmp_path):  # noqa: F811
     settings, moment = RESUMED[case]
     straight, stopped = (make_run(tmp_path / name, sixty) for name in ("straight", "stopped"))
     first, second = learner(), learner()

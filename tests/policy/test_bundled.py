@@ -2,10 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("torch")
-
 from wordle_rl.config import SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.players import make_player, words_of

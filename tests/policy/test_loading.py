@@ -1,19 +1,16 @@
 """Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
 
 import json
-import shutil
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from chat_families import family_config, family_tokenizer
 from huggingface_hub.utils import logging as hub_logging
 from small_models import small_config
-from training_fixtures import small_model, weights_of
+from training_fixtures import small_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3MoeConfig
 
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
@@ -25,18 +22,9 @@ from wordle_rl.runs import RunError
 
 
 @pytest.fixture
-def saved(tokenizer, codec, tmp_path: Path) -> Path:
+def saved(tokenizer, codec, tmp_path) -> Path:
     save_model(small_model(tokenizer), codec, tmp_path / "model")
     return tmp_path / "model"
-
-
-def test_a_saved_model_comes_back_with_its_template(saved: Path, tokenizer, codec) -> None:
-    model, again = load_model(ModelSettings(path=str(saved)), 0)
-    original = weights_of(small_model(tokenizer))
-    assert all(torch.equal(original[name], parameter) for name, parameter in model.named_parameters())
-    assert again.tokenizer.chat_template == codec.tokenizer.chat_template
-    assert again.turn_end_ids == codec.turn_end_ids
-    assert not list(saved.parent.glob(".*")), "nothing is left of the saving"
 
 
 def test_retries_of_the_hub_are_one_line(monkeypatch) -> None:
@@ -59,7 +47,7 @@ def test_retries_of_the_hub_are_one_line(monkeypatch) -> None:
     assert told == 2 * [told[0], "something else", "Retrying in 1s [Retry 2/5]."]
 
 
-def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path: Path) -> None:
+def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path) -> None:
     (tmp_path / "taken").write_text("mine")
     with pytest.raises(RunError, match="taken"):
         save_model(small_model(tokenizer), codec, tmp_path / "taken" / "model")
@@ -69,79 +57,57 @@ def test_a_model_that_cannot_be_saved_leaves_nothing(tokenizer, codec, tmp_path:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model", "taken"]
 
 
-def damage(directory: Path, how: str) -> Path:
+DAMAGE = {
+    "truncated weights": ("model.safetensors", lambda content: content[:-100]),
+    "no weights": ("model.safetensors", None),
+    "no config": ("config.json", None),
+    "bad config": ("config.json", lambda _: b'{"model_type": '),
+    "unknown model type": ("config.json", lambda _: b'{"model_type": "abacus"}'),
+    "bad tokenizer": ("tokenizer.json", lambda _: b"{}"),
+}
+
+
+@pytest.mark.parametrize("how", ["missing", *DAMAGE])
+def test_a_damaged_model_is_refused_in_one_line_that_names_it(how, saved) -> None:
+    path = saved
     if how == "missing":
-        return directory / "nowhere"
-    if how == "empty":
-        shutil.rmtree(directory)
-        directory.mkdir()
-    if how == "truncated weights":
-        weights = directory / "model.safetensors"
-        weights.write_bytes(weights.read_bytes()[:-100])
-    if how == "no weights":
-        (directory / "model.safetensors").unlink()
-    if how == "bad config":
-        (directory / "config.json").write_text('{"model_type": ')
-    if how == "unknown model type":
-        (directory / "config.json").write_text('{"model_type": "abacus"}')
-    if how == "bad tokenizer":
-        (directory / "tokenizer.json").write_text("{}")
-    return directory
-
-
-DAMAGE = ["missing", "empty", "truncated weights", "no weights", "bad config", "unknown model type", "bad tokenizer"]
-
-
-@pytest.mark.parametrize("how", DAMAGE)
-def test_a_damaged_model_is_refused_in_one_line_that_names_it(how: str, saved: Path) -> None:
-    path = damage(saved, how)
+        path = saved / "nowhere"
+    else:
+        file, change = DAMAGE[how]
+        content = (saved / file).read_bytes()
+        (saved / file).unlink()
+        if change is not None:
+            (saved / file).write_bytes(change(content))
     with pytest.raises(ConfigError) as caught:
         load_model(ModelSettings(path=str(path)), 0)
     assert str(saved) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
-class _Runs:
-    """A pickle that leaves a file behind when it is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self) -> tuple:
-        return Path.touch, (self.path,)
-
-
-def test_weights_that_are_a_pickle_are_refused_unread(saved: Path, tmp_path: Path) -> None:
+def test_weights_that_are_a_pickle_are_refused_unread(trap, saved) -> None:
     (saved / "model.safetensors").unlink()
-    torch.save({"weight": _Runs(tmp_path / "ran")}, saved / "pytorch_model.bin")
-    for load in (
-        lambda: load_model(ModelSettings(path=str(saved)), 0),
-        lambda: load_codec(ModelSettings(path=str(saved))),
-    ):
-        with pytest.raises(ConfigError, match=r"as a pickle \(pytorch_model.bin\).*saved as safetensors"):
-            load()
+    torch.save({"weight": trap}, saved / "pytorch_model.bin")
+    for load in (load_codec, lambda settings: load_model(settings, 0)):
+        with pytest.raises(ConfigError, match=r"pytorch_model.bin"):
+            load(ModelSettings(path=str(saved)))
     with pytest.raises(OSError, match="safetensors"):
         load_language_model(str(saved), "auto")
-    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
-def test_code_that_comes_with_a_model_is_not_run(file: str, saved: Path, tmp_path: Path) -> None:
+def test_code_that_comes_with_a_model_is_not_run(file, saved, tmp_path) -> None:
     settings = json.loads((saved / file).read_text())
-    settings["auto_map"] = {
-        "AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"],
-    }  # fmt: skip
+    own = {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"]}
+    settings["auto_map"] = own
     settings |= {"model_type": "own-model"} if file == "config.json" else {"tokenizer_class": "Own"}
     (saved / file).write_text(json.dumps(settings))
-    (saved / "own.py").write_text(
-        f"from pathlib import Path\nPath({str(tmp_path / 'ran')!r}).touch()\nclass Own: ...\n"
-    )
+    (saved / "own.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nclass Own: ...\n")
     with suppress(ConfigError):  # a tokenizer of its own is replaced by the generic one
         load_model(ModelSettings(path=str(saved)), 0)
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_model_stops_where_its_makers_let_it_and_so_does_what_is_saved(tmp_path: Path) -> None:
+def test_a_model_stops_where_its_makers_let_it_and_so_does_what_is_saved(tmp_path) -> None:
     tokenizer = family_tokenizer("llama3")
     end, turn, letter = tokenizer.convert_tokens_to_ids(["<|end_of_text|>", "<|eot_id|>", "a"])
     model = AutoModelForCausalLM.from_config(family_config("llama3", len(tokenizer)))
@@ -156,9 +122,8 @@ def test_a_model_stops_where_its_makers_let_it_and_so_does_what_is_saved(tmp_pat
 
 
 @torch.no_grad()
-def test_a_mixture_of_experts_saved_with_its_router_s_loss_on_is_played(tokenizer, codec, tmp_path: Path) -> None:
-    """With it on, a pass with a cache fails."""
-    config = Qwen3MoeConfig(
+def test_a_mixture_of_experts_saved_with_its_router_s_loss_on_is_played(tokenizer, codec, tmp_path) -> None:
+    config = Qwen3MoeConfig(  # with that loss on, a pass with a cache fails
         **small_config(codec), head_dim=16, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=16,
         output_router_logits=True,
     )  # fmt: skip
@@ -172,7 +137,7 @@ def test_a_mixture_of_experts_saved_with_its_router_s_loss_on_is_played(tokenize
     assert json.loads((tmp_path / "again" / "config.json").read_text())["output_router_logits"] is False
 
 
-def test_large_models_have_the_attention_that_spares_memory(saved: Path, monkeypatch) -> None:
+def test_large_models_have_the_attention_that_spares_memory(saved, monkeypatch) -> None:
     def attention(**settings: object) -> str:
         return str(load_model(ModelSettings(**settings), 0)[0].config._attn_implementation)
 

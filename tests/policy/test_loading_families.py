@@ -8,10 +8,9 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from chat_families import FAMILIES, family_config, family_tokenizer, published_template
+from sampled_games import check_against_plain_forward
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
 from wordle_rl.chat.codec import ChatCodec, mask_picture
@@ -86,7 +85,7 @@ def prompts_of(messages: list[Message]) -> list[list[Message]]:
 
 
 @pytest.mark.parametrize("prompter", PROMPTERS.values(), ids=PROMPTERS)
-def test_a_server_reads_what_was_trained_on_every_turn(trained: Trained, prompter: Prompter) -> None:
+def test_a_server_reads_what_was_trained_on_every_turn(trained, prompter) -> None:
     messages = conversation(TRACE, prompter)
     ids, _ = trained.codec.encode_game(messages)
     prompts = prompts_of(messages)
@@ -98,7 +97,7 @@ def test_a_server_reads_what_was_trained_on_every_turn(trained: Trained, prompte
     assert trained.served(messages, ask=False)[: len(ids)] == ids
 
 
-def test_the_mask_is_every_reply_with_its_end_and_nothing_else(trained: Trained) -> None:
+def test_the_mask_is_every_reply_with_its_end_and_nothing_else(trained) -> None:
     messages = conversation(TRACE, PROMPTERS["thinking"])
     picture = mask_picture(trained.codec, *trained.codec.encode_game(messages))
     end = FAMILIES[trained.name].end
@@ -114,7 +113,7 @@ def test_the_mask_is_every_reply_with_its_end_and_nothing_else(trained: Trained)
     assert all(part.endswith(opened) for part in picture.split("⟦")[:-1])
 
 
-def test_a_training_variant_marks_the_same_tokens_itself(trained: Trained) -> None:
+def test_a_training_variant_marks_the_same_tokens_itself(trained) -> None:
     if KEPT not in CHANGES[trained.name]:
         assert "generation %}" not in str(trained.codec.tokenizer.chat_template)
         return
@@ -123,29 +122,18 @@ def test_a_training_variant_marks_the_same_tokens_itself(trained: Trained) -> No
     assert (own["input_ids"], own["assistant_masks"]) == trained.codec.encode_game(messages)
 
 
-def test_sft_and_sampling_begin_with_the_same_tokens_and_the_cache_reads_as_from_scratch(
-    trained: Trained, small_words
-) -> None:
+def test_sft_and_sampling_begin_with_the_same_tokens_and_the_cache_reads_as_from_scratch(trained, small_words) -> None:
     prompter = Prompter(rules=Rules(max_turns=3))
     sampler = TransformersSampler(trained.model, trained.codec, SamplingSettings(max_completion_tokens=7), 0)
     games = play([InitialState("crane"), InitialState("fuzzy")], small_words, prompter, sampler)
     (example,) = encode_traces([TRACE], prompter, trained.codec, 10**6).examples
-    checked = 0
+    assert check_against_plain_forward(trained.model, games) > 20
     for (segment,) in (game.segments for game in games):
         assert list(segment.prompt_ids) == example.token_ids[: len(segment.prompt_ids)]
-        ids = [*segment.prompt_ids, *segment.token_ids]
-        with torch.no_grad():
-            logprobs = trained.model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].log_softmax(-1)
-        for place, sampled in enumerate(segment.loss_mask):
-            if sampled:
-                at = len(segment.prompt_ids) + place
-                assert float(logprobs[at - 1, ids[at]]) == pytest.approx(segment.sampler_logprobs[place], abs=1e-4)
-                checked += 1
-    assert [len(game.segments[0].spans) for game in games] == [3, 3]
-    assert checked > 20
+        assert len(segment.spans) == 3
 
 
-def test_saving_keeps_the_training_template_and_names_every_stop(trained: Trained) -> None:
+def test_saving_keeps_the_training_template_and_names_every_stop(trained) -> None:
     again, context = load_codec(ModelSettings(path=str(trained.directory)))
     assert again.tokenizer.chat_template == trained.codec.tokenizer.chat_template
     assert (again.frame, again.stop_ids, context) == (trained.codec.frame, trained.codec.stop_ids, 4096)
@@ -155,13 +143,16 @@ def test_saving_keeps_the_training_template_and_names_every_stop(trained: Traine
     assert set(again.tokenizer.convert_ids_to_tokens(sorted(again.stop_ids))) == {family.end, family.eos}
 
 
-def test_only_templates_that_need_it_are_changed(trained: Trained) -> None:
+def test_only_templates_that_need_it_are_changed(trained) -> None:
     template = str(trained.codec.tokenizer.chat_template)
     assert changes_of(template) == CHANGES[trained.name]
     assert (template == published_template(FAMILIES[trained.name].template)) == (not CHANGES[trained.name])
 
 
 # --- one by one -----------------------------------------------------------------------------------------------------
+
+
+USER = Message(role="user", content="b")
 
 
 def variant(name: str, **variables: object) -> PreTrainedTokenizerBase:
@@ -194,7 +185,7 @@ def test_llama_names_today_and_its_variant_one_date_for_ever() -> None:
 
 def test_a_template_without_system_messages_is_given_the_rules_by_the_user() -> None:
     prompt = Prompter().opening()
-    with pytest.raises(ChatTemplateError, match="System role not supported"):
+    with pytest.raises(ChatTemplateError):
         ChatCodec(family_tokenizer("gemma2")).prompt_ids(prompt)
     text = rendered(variant("gemma2"), prompt)
     assert text.startswith("<bos><start_of_turn>user\nFind the secret")
@@ -216,33 +207,30 @@ def test_a_thought_opened_by_the_prompt_is_part_of_the_reply() -> None:
 
 
 def test_gpt_oss_is_asked_for_its_final_reply_and_closes_it_as_it_was_made_to() -> None:
-    codec = ChatCodec(variant("gpt-oss"))
-    asked = "<|start|>assistant<|channel|>final<|message|>"
+    codec, asked = ChatCodec(variant("gpt-oss")), "<|start|>assistant<|channel|>final<|message|>"
     assert codec.tokenizer.decode(codec.prompt_ids(Prompter().opening())).endswith(asked)
-    bridge = codec.tokenizer.decode(codec.bridge_ids(Message(role="user", content="b")))
-    assert bridge == f"<|start|>user<|message|>b<|end|>{asked}"
+    assert codec.tokenizer.decode(codec.bridge_ids(USER)) == f"<|start|>user<|message|>b<|end|>{asked}"
     assert codec.frame.turn_end == "<|return|>"
 
 
 def test_glm_ends_its_turn_with_the_tag_of_the_next_speaker() -> None:
     codec = ChatCodec(variant("glm4"))
     assert codec.frame.turn_end == "<|user|>"
-    assert codec.tokenizer.decode(codec.bridge_ids(Message(role="user", content="b"))) == "\nb<|assistant|>"
+    assert codec.tokenizer.decode(codec.bridge_ids(USER)) == "\nb<|assistant|>"
     assert codec.taught("<guess>crane</guess>", Thinking.OPTIONAL) == "\n<think></think>\n<guess>crane</guess>"
 
 
 def test_what_a_server_hands_back_without_the_opened_tag_is_rendered_the_same() -> None:
     tokenizer = variant("deepseek-r1")
     whole, rest = "<think>\na?\n</think>\n\n<guess>crane</guess>", "a?\n</think>\n\n<guess>crane</guess>"
-    games = [
-        [Message(role="user", content="a"), Message(role="assistant", content=said), Message(role="user", content="b")]
-        for said in (whole, rest)
-    ]
-    assert rendered(tokenizer, games[0]) == rendered(tokenizer, games[1])
+    first, second = (
+        rendered(tokenizer, [USER, Message(role="assistant", content=said), USER]) for said in (whole, rest)
+    )
+    assert first == second
 
 
 @pytest.mark.parametrize("name", ["gemma3", "qwen3"])
-def test_replies_that_arrive_in_parts_are_rendered_the_same(name: str) -> None:
+def test_replies_that_arrive_in_parts_are_rendered_the_same(name) -> None:
     tokenizer = variant(name)
     game = prompts_of(conversation(TRACE, Prompter()))[-1]
     in_parts = [
@@ -254,5 +242,5 @@ def test_replies_that_arrive_in_parts_are_rendered_the_same(name: str) -> None:
 
 def test_a_template_that_never_renders_twice_alike_is_refused() -> None:
     restless = "{{ range(99999) | random }}{% for m in messages %}{{ m.role + m.content }}<|im_end|>{% endfor %}"
-    with pytest.raises(ChatTemplateError, match="cannot be undone"):
+    with pytest.raises(ChatTemplateError):
         training_template(family_tokenizer("qwen3", restless))

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 from email.utils import formatdate
 from pathlib import Path
 
@@ -31,29 +30,28 @@ from wordle_rl.prompt import Thinking
 
 def sampler(
     endpoint: FakeEndpoint,
-    sampling: SamplingSettings | None = None,
+    sampling: SamplingSettings = SamplingSettings(),  # noqa: B008  # it is frozen
     concurrency: int = 16,
-    timeout_s: float = 5.0,
-    max_retries: int = 1,
     **options: object,
 ) -> OpenAISampler:
-    found = find_endpoint(endpoint.url, Path("nowhere"))
-    patience = PatienceSettings(concurrency=concurrency, timeout_s=timeout_s)
-    return OpenAISampler(found, "m", sampling or SamplingSettings(), patience, max_retries=max_retries, **options)
+    found, patience = find_endpoint(endpoint.url, Path("nowhere")), PatienceSettings(concurrency=concurrency)
+    return OpenAISampler(found, "m", sampling, patience, max_retries=1, **options)
 
 
 def requests(count: int = 1) -> list[Request]:
     return [Request(i, ({"role": "user", "content": f"game {i}"},), ()) for i in range(count)]
 
 
-def test_replies_come_back_in_the_order_asked(serve) -> None:
+def test_replies_come_back_in_the_order_asked_and_no_more_are_under_way_than_allowed(serve) -> None:
     def echo(number: int, body: dict) -> Answer:
-        time.sleep(0.02 * (number % 3))
+        time.sleep(0.03 + 0.02 * (number % 3))
         return chat(f"re: {body['messages'][-1]['content']}")
 
-    completions = sampler(serve(echo)).sample(requests(9))
-    assert [c.text for c in completions] == [f"re: game {i}" for i in range(9)]
+    endpoint = serve(echo)
+    completions = sampler(endpoint, concurrency=3).sample(requests(12))
+    assert [c.text for c in completions] == [f"re: game {i}" for i in range(12)]
     assert not any(c.error or c.overlong for c in completions)
+    assert 2 <= endpoint.busiest <= 3
 
 
 def test_settings_and_words_reach_the_endpoint(serve) -> None:
@@ -69,18 +67,8 @@ def test_a_model_that_takes_no_temperature_is_told_what_to_do(serve) -> None:
     refusal = {"error": {"message": "does not support 0.0", "param": "temperature", "code": "unsupported_value"}}
     endpoint = serve(lambda *_: (400, refusal))
     [completion] = sampler(endpoint).sample(requests())
-    assert all(part in (completion.error or "") for part in ("--temperature None", "BadRequestError"))
+    assert "--temperature None" in completion.error
     assert len(endpoint.requests) == 1
-
-
-def test_no_more_requests_are_under_way_than_allowed(serve) -> None:
-    def slow(*_: object) -> Answer:
-        time.sleep(0.03)
-        return chat("x")
-
-    endpoint = serve(slow)
-    sampler(endpoint, concurrency=3).sample(requests(12))
-    assert 2 <= endpoint.busiest <= 3
 
 
 def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> None:
@@ -89,7 +77,7 @@ def test_an_error_sent_as_if_all_were_well_is_told_and_asked_again(serve) -> Non
     asked = sampler(endpoint)
     assert asked.sample(requests())[0].text == "ok"
     [completion] = asked.sample(requests())
-    assert completion.error == "AnswerError: the endpoint sent an error: overloaded"
+    assert "overloaded" in completion.error
     assert len(endpoint.requests) == 4
 
 
@@ -107,59 +95,28 @@ def test_thinking_sent_apart_is_read_where_a_reply_must_think(serve) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "127.0.0.1:9", "http://"])
-def test_an_address_where_nothing_answers_is_refused_in_one_line(url: str) -> None:
+def test_an_address_where_nothing_answers_is_refused_in_one_line(url) -> None:
     with pytest.raises(ConfigError, match=r"no response from .*base-url") as caught:
         OpenAISampler(Endpoint(url, "OPENAI_API_KEY", KEY), "m", SamplingSettings(), PatienceSettings())
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
 
 
-def ask(
-    endpoint: FakeEndpoint, *, max_retries: int = 2, wait: Callable[[float], Awaitable[None]] = asyncio.sleep
-) -> str:
-    """The text of one reply."""
-
-    async def once() -> str:
-        async with EndpointClient(
-            Endpoint(endpoint.url, "OPENAI_API_KEY", KEY),
-            model="m",
-            max_completion_tokens=9,
-            temperature=None,
-            top_p=None,
-            timeout_s=5.0,
-            max_retries=max_retries,
-            wait=wait,
-        ) as client:
-            return await client.ask([{"role": "user", "content": "a game"}], lambda answer: read_answer(answer).text)
-
-    return asyncio.run(once())
-
-
-def test_every_try_waits_its_turn_and_for_as_long_as_the_server_asks(serve) -> None:
-    paused: list[float] = []
-
-    async def wait(seconds: float) -> None:
-        paused.append(seconds)
-        await asyncio.sleep(seconds)
-
-    endpoint = serve(lambda number, _: (429, {}, {"Retry-After": "0.05"}) if number == 0 else chat("ok"))
-    assert ask(endpoint, wait=wait) == "ok"
-    assert paused[0] == 0.0
-    assert 0.05 <= paused[1] < 0.06
-    assert len(endpoint.requests) == 2
-
-
 @pytest.mark.parametrize(
     ("status", "code", "tries"),
     [(400, None, 1), (401, None, 1), (404, None, 1), (429, "insufficient_quota", 1), (429, None, 3), (503, None, 3)],
 )
-def test_a_refusal_is_tried_again_only_where_that_may_help(
-    status: int, code: str | None, tries: int, serve, monkeypatch
-) -> None:
+def test_a_refusal_is_tried_again_only_where_that_may_help(status, code, tries, serve, monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
     endpoint = serve(lambda *_: (status, {"error": {"message": f"no\n{KEY}", "code": code, "param": "top_p"}}))
+    limits = {"max_completion_tokens": 9, "temperature": None, "top_p": None, "timeout_s": 5.0, "max_retries": 2}
+
+    async def ask() -> None:
+        async with EndpointClient(Endpoint(endpoint.url, "OPENAI_API_KEY", KEY), model="m", **limits) as client:
+            await client.ask([{"role": "user", "content": "a game"}], read_answer)
+
     with pytest.raises(RequestFailedError) as caught:
-        ask(endpoint)
+        asyncio.run(ask())
     failed = caught.value
     assert (failed.status, failed.code, failed.param, len(endpoint.requests)) == (status, code, "top_p", tries)
     assert "(key)" in str(failed)
@@ -185,7 +142,7 @@ def answer(finish: object = "stop", choice: dict | None = None, **message: objec
         (answer(content=[{"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}]), Said("hello")),
     ],
 )
-def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
+def test_what_was_said_is_read(sent, said) -> None:
     assert read_answer(sent) == said
 
 
@@ -199,21 +156,21 @@ def test_what_was_said_is_read(sent: ChatCompletion, said: Said) -> None:
         (Said("<think>so</think>[a]", "why"), None),
     ],
 )
-def test_a_thought_that_came_apart_stands_where_one_is_required_and_none_is_said(said: Said, reply: str | None) -> None:
+def test_a_thought_that_came_apart_stands_where_one_is_required_and_none_is_said(said, reply) -> None:
     assert as_reply(said, Thinking.REQUIRED) == (reply or said.text)
     for thinking in (Thinking.OFF, Thinking.OPTIONAL):
         assert as_reply(said, thinking) == said.text
 
 
 def test_the_pause_before_a_retry_is_what_the_server_asks_for() -> None:
-    def pause(**headers: str) -> float:
-        return pause_before_retry({name.replace("_", "-"): value for name, value in headers.items()}, 1)
+    def pause(retry_after: str, **more: str) -> float:
+        return pause_before_retry({"retry-after": retry_after, **more}, 1)
 
-    assert 7.0 <= pause(retry_after="7") <= 7.7
-    assert 1.5 <= pause(retry_after_ms="1500", retry_after="9") <= 1.65
-    assert 58.0 <= pause(retry_after=formatdate(time.time() + 60, usegmt=True)) <= 66.0
+    assert 7.0 <= pause("7") <= 7.7
+    assert 1.5 <= pause("9", **{"retry-after-ms": "1500"}) <= 1.65
+    assert 58.0 <= pause(formatdate(time.time() + 60, usegmt=True)) <= 66.0
     for useless in ("", "soon", "inf", "-1", "Fri, 15 Jan 2021 07:00:00 GMT"):
-        assert pause(retry_after=useless) <= FIRST_PAUSE_S
+        assert pause(useless) <= FIRST_PAUSE_S
 
 
 def test_an_overloaded_server_holds_back_every_request(serve) -> None:

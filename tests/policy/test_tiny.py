@@ -1,12 +1,6 @@
 """Laws of the embedded model: nothing a prompt says is unknown to it, and it is an ordinary transformers model."""
 
-from itertools import product
-from pathlib import Path
-
 import pytest
-
-pytest.importorskip("torch")
-
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
@@ -23,15 +17,12 @@ def ids_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-@pytest.mark.parametrize(
-    ("style", "thinking"),
-    # The spelled style has no form for thinking.
-    [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)],
-)
+@pytest.mark.parametrize("style", Style)
+@pytest.mark.parametrize("thinking", Thinking)
 @pytest.mark.parametrize("dictionary", Dictionary)
-def test_no_prompt_holds_an_unknown_character(
-    tokenizer: PreTrainedTokenizerBase, style: Style, thinking: Thinking, dictionary: Dictionary
-) -> None:
+def test_no_prompt_holds_an_unknown_character(tokenizer, style, thinking, dictionary) -> None:
+    if (style, thinking) == (Style.SPELLED, Thinking.REQUIRED):
+        return  # it has no form for thinking
     prompter = Prompter(style=style, thinking=thinking, rules=Rules(dictionary=dictionary, hard_mode=True))
     turns = [Turn("crane", "GYXYG", Outcome.SCORED)]
     turns += [Turn(None, None, outcome) for outcome in Outcome if outcome.broke_rules]
@@ -43,19 +34,18 @@ def test_no_prompt_holds_an_unknown_character(
         assert tokenizer.decode(ids) == message["content"]
 
 
-def test_tags_marked_letters_and_ends_are_one_token_each(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_tags_marked_letters_and_ends_are_one_token_each(tokenizer) -> None:
     for text in (*TAGS, "aG", "zX", "mY", END, REPLY, PAD):
         assert len(ids_of(tokenizer, text)) == 1, text
-    assert tokenizer.convert_ids_to_tokens(ids_of(tokenizer, "<guess>crane</guess>")) == [
-        "<guess>", "c", "r", "a", "n", "e", "</guess>"
-    ]  # fmt: skip
+    guess = tokenizer.convert_ids_to_tokens(ids_of(tokenizer, "<guess>crane</guess>"))
+    assert guess == ["<guess>", *"crane", "</guess>"]
     assert len(ids_of(tokenizer, "cGrYaXnXeG")) == 5
     assert ids_of(tokenizer, "é") == [tokenizer.convert_tokens_to_ids(UNKNOWN)]
     assert (tokenizer.eos_token, tokenizer.pad_token, tokenizer.unk_token) == (END, PAD, UNKNOWN)
     assert len(set(tokenizer.get_vocab().values())) == len(tokenizer) == max(tokenizer.get_vocab().values()) + 1
 
 
-def test_a_seed_is_the_model_and_the_caller_s_stream_is_left_alone(tokenizer: PreTrainedTokenizerBase) -> None:
+def test_a_seed_is_the_model_and_the_caller_s_stream_is_left_alone(tokenizer) -> None:
     state = torch.get_rng_state()
     one, same, other = (make_model(tokenizer, seed=seed, **SMALL) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
@@ -64,14 +54,14 @@ def test_a_seed_is_the_model_and_the_caller_s_stream_is_left_alone(tokenizer: Pr
     assert not torch.equal(weights[0], weights[2])
 
 
-def test_a_saved_model_is_an_ordinary_directory(tokenizer: PreTrainedTokenizerBase, tmp_path: Path) -> None:
+def test_a_saved_model_is_an_ordinary_directory(tokenizer, tmp_path) -> None:
     directory = tmp_path / "tiny"
     save_model(make_model(tokenizer, seed=5, **SMALL), ChatCodec(tokenizer), directory)
+    assert [*tmp_path.iterdir()] == [directory], "nothing is left of the saving"
     loaded = AutoTokenizer.from_pretrained(directory)
     messages = [{"role": "user", "content": "5x6"}, {"role": "assistant", "content": "<guess>crane</guess>"}]
     ids = loaded.apply_chat_template(messages, return_dict=False)
     assert ids == tokenizer.apply_chat_template(messages, return_dict=False)
-    assert loaded.chat_template == tokenizer.chat_template
     assert (loaded.eos_token_id, loaded.pad_token_id) == (tokenizer.eos_token_id, tokenizer.pad_token_id)
     assert loaded.decode(ids) == f"5x6{REPLY}<guess>crane</guess>{END}"
     model = AutoModelForCausalLM.from_pretrained(directory)

@@ -5,11 +5,10 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from chat_families import family_tokenizer
 from fake_vllm import FakeLLM, fake_vllm
+from sampled_games import check_played_alike
 from training_fixtures import compact, small_model
 
 from wordle_rl.chat.codec import ChatCodec
@@ -44,15 +43,7 @@ def test_the_games_are_those_that_transformers_plays(shape, tiny_model, codec, s
     prompter = compact(shape, max_turns=3)
     there = play(starts, small_words, prompter, VLLMSampler(engine, codec, GREEDY))
     here = play(starts, small_words, prompter, TransformersSampler(tiny_model, codec, GREEDY))
-    assert [game.transcript for game in there] == [game.transcript for game in here]
-    for a, b in zip(there, here, strict=True):
-        for mine, theirs in zip(a.segments, b.segments, strict=True):
-            assert (mine.prompt_ids, mine.token_ids, mine.loss_mask) == (
-                theirs.prompt_ids,
-                theirs.token_ids,
-                theirs.loss_mask,
-            )
-            assert mine.sampler_logprobs == pytest.approx(theirs.sampler_logprobs, abs=1e-4)
+    check_played_alike(there, here)
     assert len(engine.calls) == max(len(game.transcript.own_turns) for game in here), "one call a turn"
 
 

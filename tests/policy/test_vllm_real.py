@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
 pytest.importorskip("openai")
 
 from constrained_games import hasty
 from contexts import context_for
 from model_server import model_server, plays_the_same_games
+from sampled_games import check_played_alike
 from training_fixtures import compact, fast, make_run, rows, weights_of
 
 import wordle_rl.policy.transformers as transformers_module
@@ -79,31 +80,18 @@ def engine(directory, model):
         sampler.close()
 
 
-def server_command(port: int, directory: Path, *more: str) -> list[str]:
-    return [
-        *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory)),
-        *("--host", "127.0.0.1", "--port", str(port)),
-        *("--dtype", "float32", "--enforce-eager", "--max-model-len", "512"),
-        *more,
-    ]
-
-
-@pytest.fixture(scope="module")
-def url(directory, tmp_path_factory) -> Iterator[str]:
-    home = tmp_path_factory.mktemp("vllm")
-    with model_server(
-        lambda port: server_command(port, directory, "--served-model-name", "tiny"),
-        home / "server.log",
-        ENGINE,
-        SECONDS_TO_START,
-    ) as address:
-        yield address
-
-
 def test_a_model_served_by_vllm_plays_the_games_it_plays_in_this_process(
-    url, directory, cli, word_directory, tmp_path: Path
+    directory, cli, word_directory, tmp_path
 ) -> None:
-    plays_the_same_games(cli, url, "tiny", directory, word_directory, tmp_path)
+    def command(port: int) -> list[str]:
+        return [
+            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory)),
+            *("--host", "127.0.0.1", "--port", str(port), "--served-model-name", "tiny"),
+            *("--dtype", "float32", "--enforce-eager", "--max-model-len", "512"),
+        ]
+
+    with model_server(command, tmp_path / "server.log", ENGINE, SECONDS_TO_START) as url:
+        plays_the_same_games(cli, url, "tiny", directory, word_directory, tmp_path)
 
 
 # --- an engine in this process --------------------------------------------------------------------------------------
@@ -117,12 +105,8 @@ def test_greedy_games_are_those_of_transformers_token_for_token(engine, model, s
     for shape in Shape:
         there = play(starts, small_words, compact(shape), sampler)
         here = play(starts, small_words, compact(shape), TransformersSampler(*model, settings))
-        assert [game.transcript for game in there] == [game.transcript for game in here]
-        for mine, theirs in zip(there, here, strict=True):
-            for a, b in zip(mine.segments, theirs.segments, strict=True):
-                assert (a.prompt_ids, a.token_ids, a.loss_mask) == (b.prompt_ids, b.token_ids, b.loss_mask)
-                assert a.sampler_logprobs == pytest.approx(b.sampler_logprobs, abs=1e-3)
-                said.add(a.token_ids)
+        check_played_alike(there, here, tolerance=1e-3)
+        said |= {segment.token_ids for game in there for segment in game.segments}
     assert len(said) > 5
 
 
@@ -136,9 +120,9 @@ def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, mo
     sampler = engine(settings, seed=1)
     said = sampler.sample(requests)
     for completion in said:
-        logits = policy(input_ids=torch.tensor([[*prompt, *completion.token_ids]])).logits[0, len(prompt) - 1 : -1]
-        exact = (logits.float() / 0.7).log_softmax(-1)
-        exact = exact.gather(1, torch.tensor(completion.token_ids)[:, None])[:, 0]
+        ids = torch.tensor([[*prompt, *completion.token_ids]])
+        logprobs = (policy(input_ids=ids).logits[0, len(prompt) - 1 : -1].float() / 0.7).log_softmax(-1)
+        exact = logprobs.gather(1, ids[0, len(prompt) :, None])[:, 0]
         assert completion.sampler_logprobs == pytest.approx(exact.tolist(), abs=2e-3)
         assert completion.overlong == (completion.token_ids[-1] not in codec.stop_ids)
         assert not codec.stop_ids.intersection(completion.token_ids[:-1])
@@ -151,7 +135,7 @@ def test_log_probabilities_are_those_of_the_distribution_sampled_from(engine, mo
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transformers(
-    temperature: float, engine, model, small_words, monkeypatch
+    temperature, engine, model, small_words, monkeypatch
 ) -> None:
     monkeypatch.setattr(transformers_module, "word_beam", lambda *_, **__: None)  # token by token, as vLLM goes
     policy, codec = model
@@ -164,11 +148,7 @@ def test_constrained_guesses_are_listed_words_and_greedy_ones_those_of_transform
     assert len(turns) > 12
     if temperature == 0:
         here = play(starts, small_words, compact(), TransformersSampler(policy, codec, settings, 0, constraint))
-        assert [game.transcript for game in there] == [game.transcript for game in here]
-        for mine, theirs in zip(there, here, strict=True):
-            for a, b in zip(mine.segments, theirs.segments, strict=True):
-                assert a.token_ids == b.token_ids
-                assert a.sampler_logprobs == pytest.approx(b.sampler_logprobs, abs=1e-3)
+        check_played_alike(there, here, tolerance=1e-3)
 
 
 # --- beside a training ----------------------------------------------------------------------------------------------

@@ -1,63 +1,153 @@
-"""Laws of the one list of checks: what `preflight` calls a problem `run` refuses, in the same words."""
+"""Laws of the one list of checks: what `preflight` calls a problem `run` refuses; each fault is found and named."""
 
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("torch")
-
+from template_checks import levels
 from training_fixtures import write_config
 
+from wordle_rl.config import PRESETS_DIRECTORY, ModelSettings, RunConfig, WordSettings, load_config
+from wordle_rl.config.context import GameContext
+from wordle_rl.policy.loading import load_numbers
+from wordle_rl.policy.sizes import ModelNumbers
+from wordle_rl.preflight.checks import (
+    check_engines,
+    check_pretrained,
+    check_teacher,
+    check_teacher_replies,
+    check_updates,
+)
+from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
+from wordle_rl.words.split import split_secrets
+
 REFUSED = {
-    "a tracker that is not installed": (["--report-to", "wandb"], "pip install wandb"),
+    "a tracker that is not installed": (["--report-to", "wandb"], "wandb"),
     "an engine that is not installed": (["--grpo.engine", "vllm"], "vllm"),
-    "a model that is not there": (["--model.path", "./nowhere"], "no model directory"),
+    "a model that is not there": (["--model.path", "./nowhere"], "nowhere"),
     "a budget without room for a guess": (["--max-completion-tokens", "2"], "max_completion_tokens 2"),
-    "games longer than the model": (["--model.max-length", "40"], "the model takes 40"),
+    "games longer than the model": (["--model.max-length", "40"], "takes 40"),
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
     "boards that are not there": (["--rl.starts.file", "nothing.jsonl"], "nothing.jsonl"),
-    "strict words in the prompt": (
-        ["--words.strict-fraction", "0.1", "--game.system-prompt", "STRICT"],
-        "a strict word",
-    ),
+    "strict words in the prompt": (["--words.strict-fraction", "0.1", "--game.system-prompt", "STRICT"], "STRICT"),
 }
 
 
 @pytest.fixture
-def config(tmp_path: Path, word_directory: Path) -> Path:
+def config(tmp_path, word_directory) -> Path:
     return write_config(tmp_path / "mini.toml", word_directory)
 
 
 @pytest.fixture
-def bare(monkeypatch: pytest.MonkeyPatch) -> None:
+def bare(monkeypatch) -> None:
     """An installation without the packages that some settings need."""
     for tracker in ("wandb", "trackio"):
         monkeypatch.setitem(sys.modules, tracker, None)
-    find, missing = importlib.util.find_spec, {"vllm"}
-
-    def found(name: str, package: str | None = None):
-        return None if name.partition(".")[0] in missing else find(name, package)
-
+    find = importlib.util.find_spec
     for module in ("wordle_rl.policy.loading", "wordle_rl.policy.base"):
-        monkeypatch.setattr(f"{module}.find_spec", found)
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name.startswith("vllm") else find(name))
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_preflight_and_run_agree_on_every_refusal(case: str, cli, config: Path, bare: None, tmp_path: Path) -> None:
-    options, told = REFUSED[case]
-    if "STRICT" in options:
-        from wordle_rl.config import load_config
-        from wordle_rl.config.context import GameContext
-
-        strict = GameContext.of(load_config(config, {("words", "strict_fraction"): 0.1})).split.strict
-        options = [strict[0] if option == "STRICT" else option for option in options]
+def test_preflight_and_run_agree_on_every_refusal(case, cli, config, bare, tmp_path) -> None:
+    options, named = REFUSED[case]
+    if named == "STRICT":
+        context = GameContext.of(load_config(config, {("words", "strict_fraction"): 0.1}))
+        named = context.split.strict[0]
+        options = [*options[:-1], named]
     code, out, _ = cli("preflight", config, *options, "--groups", 0, "--json")
     problems = [found["message"] for found in json.loads(out)["findings"] if found["level"] == "problem"]
     assert code == 2
-    assert any(told in problem for problem in problems), problems
+    assert any(named in problem for problem in problems), problems
     code, _, err = cli("run", config, *options, "--out", tmp_path / "run")
     assert (code, err.strip()) == (2, f"error: {'; '.join(problems)}")
     assert not (tmp_path / "run").exists(), "it is refused before anything is written"
+
+
+# --- one by one -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("check", "lengths", "limit", "level"),
+    [
+        (check_teacher, [10, 20], 20, []),
+        (check_teacher, [10, 20, 30, 40], 20, ["warning"]),
+        (check_teacher, [30], 20, ["problem"]),
+        (check_teacher_replies, [8] * 19 + [30], 12, []),
+        (check_teacher_replies, [8, 8, 30, 40], 35, ["warning"]),
+        (check_teacher_replies, [30, 40, 8], 12, ["problem"]),
+    ],
+)
+def test_teacher_games_and_replies_that_are_too_long_are_told(check, lengths, limit, level) -> None:
+    assert levels(check(lengths, limit)) == level
+
+
+@pytest.mark.parametrize("path", ["tiny", "elsewhere"])
+def test_vllm_cannot_evaluate_a_model_that_is_in_no_directory(path, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.preflight.checks.check_vllm", lambda _: None)
+    config = RunConfig.model_validate({"eval": {"engine": "vllm", "also": ["base"]}, "model": {"path": path}})
+    assert levels(check_engines(config)) == (["problem"] if path == "tiny" else [])
+
+
+@pytest.mark.parametrize(
+    ("held", "trained", "rate", "warns"),
+    [(4, 0, 1e-5, False), (2, 0, 3e-4, False), (2, 4, 1e-5, False), (2, 0, 1e-5, True)],
+)
+def test_updates_that_16_bits_cannot_hold_are_warned_of(held, trained, rate, warns) -> None:
+    optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "rl": {"optimizer": {"learning_rate": 1e-3}}}
+    numbers = replace(load_numbers(ModelSettings()), weight_bytes=held, trainable_bytes=trained)
+    found = [*check_updates(RunConfig.model_validate(optimizers), numbers)]
+    assert [finding.message.split()[0] for finding in found] == ["sft.optimizer.learning_rate"] * warns
+
+
+def numbers_of(config: RunConfig, num_parameters: int) -> ModelNumbers:
+    trainable = 10_000_000 if config.model.lora.rank else num_parameters
+    return ModelNumbers(num_parameters, trainable, 24, 14, 2, 64, 896, 4864, 150_000, 4)
+
+
+@pytest.mark.parametrize(
+    ("size", "recipe"),
+    [
+        (134_515_008, "smollm2"), (494_032_768, "qwen2.5-1.5b-lora"), (1_720_574_976, "qwen3-1.7b"),
+        (4_022_468_096, "qwen3-4b"),
+    ],
+)  # fmt: skip
+def test_the_embedded_model_s_settings_are_refused_for_a_pretrained_model(size, recipe) -> None:
+    quickstart = load_config("quickstart", {("model", "path"): "some/model"})
+    (found,) = check_pretrained(quickstart, numbers_of(quickstart, size))
+    assert found.level == "problem"
+    keys = ("game.style", "sft.optimizer.learning_rate", "sft.optimizer.muon_learning_rate", "rl.optimizer.")
+    assert all(named in found.message for named in (*keys, recipe))
+    assert (PRESETS_DIRECTORY / f"{recipe}.toml").is_file()
+    assert not [*check_pretrained(quickstart, numbers_of(quickstart, 5_000_000))], "small enough to start from nothing"
+
+
+@pytest.mark.parametrize(
+    ("size", "rank", "algorithm", "sft", "play", "refused"),
+    [
+        (135e6, 0, "grpo", 2e-3, 2e-4, []),
+        (135e6, 0, "grpo", 2.1e-3, 2e-4, ["sft"]),
+        (135e6, 0, "grpo", 1e-3, 3e-4, ["rl"]),
+        (135e6, 0, "distill", 1e-3, 1e-3, []),
+        (4e9, 0, "grpo", 1e-3, 1e-4, ["sft", "rl"]),
+        (4e9, 16, "grpo", 1e-3, 1e-4, []),
+    ],
+)
+def test_rates_are_bounded_by_size_adapters_and_what_is_learnt_from(size, rank, algorithm, sft, play, refused) -> None:
+    rates = {stage: {"optimizer": {"learning_rate": rate}} for stage, rate in (("sft", sft), ("rl", play))}
+    model = {"path": "some/model", "lora": {"rank": rank}}
+    config = RunConfig.model_validate({"model": model, "algorithm": algorithm, **rates})
+    found = [*check_pretrained(config, numbers_of(config, int(size)))]
+    assert [stage for stage in rates for finding in found if f"{stage}.optimizer" in finding.message] == refused
+
+
+def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path, small_words) -> None:
+    config = RunConfig.model_validate({"game": {"style": "compact"}, "model": {"path": str(tmp_path)}})
+    numbers = numbers_of(config, 134_515_008)
+    assert levels(check_pretrained(config, numbers)) == ["problem"]
+    lesson = lesson_of(WordSettings(), split_secrets(small_words))
+    save_lineage(tmp_path, Lineage(game=config.game, lessons=(lesson,)))
+    assert levels(check_pretrained(config, numbers)) == []

@@ -4,9 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_multi_gpu_env
 from rich.console import Console
@@ -29,8 +26,7 @@ WHOLE = MemoryEstimate(15 * GIB, 0, 15 * GIB, 30 * GIB, GIB, 0, 0, 0)
 EIGHT = Device("card", 24 * GIB, count=8)
 
 
-def levels(stage: str, needed: MemoryEstimate, device: Device = EIGHT, spread: Sharding | None = None, **more) -> list:
-    engine = more.pop("engine", "transformers")
+def levels(stage: str, needed: MemoryEstimate, device=EIGHT, spread=None, engine="transformers", **more) -> list[str]:
     config = RunConfig.model_validate({"grpo": {"engine": engine}})
     return [finding.level for finding in check_memory(config, {stage: needed}, device, spread, **more)]
 
@@ -40,11 +36,10 @@ def needs(weights: int, activations: int = 0, engine: int = 0) -> MemoryEstimate
 
 
 def test_eight_devices_that_each_hold_everything_are_no_larger_than_one() -> None:
-    (finding,) = check_memory(RunConfig(), {"sft": WHOLE}, EIGHT)
-    assert finding.level == "problem"
-    assert "fsdp2.yaml" in finding.message
-    (alone,) = check_memory(RunConfig(), {"sft": WHOLE}, replace(EIGHT, count=1))
-    assert "fsdp2.yaml" not in alone.message
+    for device in (EIGHT, replace(EIGHT, count=1)):
+        (finding,) = check_memory(RunConfig(), {"sft": WHOLE}, device)
+        assert finding.level == "problem"
+        assert ("fsdp2.yaml" in finding.message) is (device is EIGHT)
 
 
 def test_what_a_launch_shards_is_shared_and_what_it_does_not_is_not() -> None:
@@ -64,20 +59,17 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
     assert levels("sft", needs(5), Device("unknown", None)) == []
 
 
-def test_what_takes_the_most_is_to_be_lowered_and_nothing_is_advised_that_is_set() -> None:
-    card, cache = Device("the card", 4 * GIB), MemoryEstimate(GIB, 0, 0, 0, 0, 0, 0, 5 * GIB)
-    told = {}
-    for checkpoints in (False, True):
-        config = RunConfig.model_validate({"model": {"gradient_checkpointing": checkpoints}})
-        for name, needed in (("cache", cache), ("activations", needs(1, 5))):
-            (finding,) = check_memory(config, {"grpo": needed}, card)
-            told[name, checkpoints] = finding.message
-    assert told["cache", False] == told["cache", True]
-    assert "rl.group_size" in told["cache", True]
-    assert "checkpointing" not in told["cache", True]
-    assert "model.micro_batch_size" in told["activations", True]
-    assert "checkpointing" in told["activations", False]
-    assert "checkpointing" not in told["activations", True]
+@pytest.mark.parametrize("checkpoints", [False, True])
+def test_what_takes_the_most_is_to_be_lowered_and_nothing_is_advised_that_is_set(checkpoints) -> None:
+    config = RunConfig.model_validate({"model": {"gradient_checkpointing": checkpoints}})
+    cached = MemoryEstimate(GIB, 0, 0, 0, 0, 0, 0, 5 * GIB)
+    (cache,), (activations,) = (
+        [*check_memory(config, {"grpo": needed}, Device("the card", 4 * GIB))] for needed in (cached, needs(1, 5))
+    )
+    assert "rl.group_size" in cache.message
+    assert "checkpointing" not in cache.message
+    assert "model.micro_batch_size" in activations.message
+    assert ("checkpointing" in activations.message) is not checkpoints
 
 
 def test_an_engine_beside_the_training_takes_its_share() -> None:
@@ -92,7 +84,7 @@ def test_an_engine_beside_the_training_takes_its_share() -> None:
     ("name", "expected"),
     [("ddp", Sharding()), ("fsdp2", Sharding(2)), ("fsdp2_offload", Sharding(2, offloaded=True))],
 )
-def test_the_launch_files_say_what_they_shard(name: str, expected: Sharding, monkeypatch) -> None:
+def test_the_launch_files_say_what_they_shard(name, expected, monkeypatch) -> None:
     arguments = ["--config_file", str(LAUNCHES / f"{name}.yaml"), "train.py"]
     args, _, _ = _validate_launch_command(launch_command_parser().parse_args(arguments))
     for key, value in prepare_multi_gpu_env(args).items():
@@ -110,32 +102,33 @@ def counted(config) -> int:
 
 @pytest.mark.parametrize(("algorithm", "missing"), [("grpo", 1), ("dpo", 0)])
 def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
-    algorithm: str, missing: int, word_directory: Path, tmp_path: Path, monkeypatch
+    algorithm, missing, word_directory, tmp_path, monkeypatch
 ) -> None:
     """DPO has a reference besides what the others hold."""
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm=f'"{algorithm}"'))
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", counted(config) - missing))
-    with pytest.raises(ConfigError, match=rf"{algorithm} needs 0\.0 GiB .*card has") as caught:
+    with pytest.raises(ConfigError, match=algorithm) as caught:
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert "eval" not in str(caught.value), "weights alone would fit"
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_finished_needs_no_room(finished_run: Path, monkeypatch) -> None:
+def test_what_is_finished_needs_no_room(finished_run, monkeypatch) -> None:
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", 1))
     config = load_config(finished_run / "config.json")
     assert Pipeline(config, finished_run, Console(quiet=True))() is not None
 
 
-def test_a_run_that_may_not_fit_says_so_before_it_trains(word_directory: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_run_that_may_not_fit_says_so_before_it_trains(word_directory, tmp_path, monkeypatch) -> None:
     config = load_config(write_config(tmp_path / "mini.toml", word_directory))
     context = GameContext.of(config)
     needed = Plan.whole(config, context).memory.values()
     room = max(stage.counted + 3 * (stage.total - stage.counted) // 4 for stage in needed)
-    for num_bytes, warns in ((room, True), (100 * room, False)):
-        monkeypatch.setattr(device_module, "device_memory", lambda size=num_bytes: Device("main memory", size))
-        _, warnings = check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)
-        assert any("may need about" in warning for warning in warnings) == warns
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("main memory", 100 * room))
+    _, before = check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)
+    monkeypatch.setattr(device_module, "device_memory", lambda: Device("main memory", room))
+    _, warnings = check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)
+    assert len(warnings) > len(before)
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("main memory", room // 3))
     with pytest.raises(ConfigError):
         check_before_run(config, context, tmp_path / "run", config.chain, overwrite=False)

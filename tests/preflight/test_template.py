@@ -1,9 +1,6 @@
 """Laws of the check of a chat template: published families pass, and each fault is found."""
 
 import pytest
-
-pytest.importorskip("torch")
-
 from chat_families import FAMILIES, published_template, template_names, tokenizer_for
 from template_checks import codec_of, levels
 from tokenizers import normalizers, processors
@@ -19,7 +16,7 @@ PLAIN_END = "{% for m in messages %}{{ m.role + ' ' + m.content + '>' }}{% endfo
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("style", sorted({*Style} - {Style.SPELLED}))  # which has no thinking, as some families do
 @pytest.mark.parametrize("name", FAMILIES)
-def test_published_families_pass(name: str, style: Style, shape: Shape, small_words) -> None:
+def test_published_families_pass(name, style, shape, small_words) -> None:
     codec, prompter = codec_of(name), Prompter(style, shape)
     game = sample_game(small_words, prompter)
     assert levels(check_template(codec, game, prompter.thinking)) == []
@@ -28,7 +25,7 @@ def test_published_families_pass(name: str, style: Style, shape: Shape, small_wo
 
 
 @pytest.mark.parametrize("name", template_names())
-def test_every_template_that_trl_has_is_read(name: str, small_words) -> None:
+def test_every_template_that_trl_has_is_read(name, small_words) -> None:
     tokenizer = tokenizer_for(published_template(name))
     tokenizer.chat_template = training_template(tokenizer)
     codec, prompter = ChatCodec(tokenizer), Prompter()
@@ -52,9 +49,7 @@ def test_every_template_that_trl_has_is_read(name: str, small_words) -> None:
         ("llama3", {}, Thinking.OFF, []),
     ],
 )
-def test_prompts_that_open_or_close_thoughts_must_suit_the_game(
-    name: str, variables: dict[str, bool], thinking: Thinking, found: list[str]
-) -> None:
+def test_prompts_that_open_or_close_thoughts_must_suit_the_game(name, variables, thinking, found) -> None:
     game = [Message(role="user", content="a"), Message(role="assistant", content="b")]
     assert levels(check_template(codec_of(name, **variables), game, thinking)) == found
 
@@ -68,7 +63,7 @@ def test_a_tokenizer_that_reads_pieces_otherwise_than_the_whole_is_warned_of(sma
 def test_a_turn_end_that_replies_hold_is_refused(small_words) -> None:
     found = [*check_stops(codec_of("qwen2.5", PLAIN_END), sample_game(small_words, Prompter()), 10**6)]
     assert found[0].level == "problem"
-    assert "a turn ends with '>'" in found[0].message
+    assert "'>'" in found[0].message
 
 
 def test_tokens_that_the_model_does_not_have_are_refused(small_words) -> None:

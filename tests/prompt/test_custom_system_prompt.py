@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,16 +10,7 @@ from hypothesis import strategies as st
 
 from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, RunConfig, WordSettings, load_config
 from wordle_rl.game import Outcome, Rules, Turn
-from wordle_rl.prompt import (
-    Guess,
-    Message,
-    Prompter,
-    PromptError,
-    Shape,
-    Style,
-    Thinking,
-    fault_in,
-)
+from wordle_rl.prompt import Guess, Message, Prompter, PromptError, Shape, Style, Thinking, fault_in
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
@@ -33,12 +23,9 @@ def without_system(messages: list[Message]) -> list[Message]:
     return [message for message in messages if message["role"] != "system"]
 
 
-# --- what is told ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("style", Style)
 @pytest.mark.parametrize("shape", Shape)
-def test_the_text_is_told_first_in_every_style_and_shape_and_changes_nothing_else(style: Style, shape: Shape) -> None:
+def test_the_text_is_told_first_in_every_style_and_shape_and_changes_nothing_else(style, shape) -> None:
     plain = Prompter(style, shape, rules=Rules(max_turns=7))
     own = replace(plain, system_prompt=TEXT)
     told = f"Find a word of 5 letters in 7 guesses.\nReply: {own.reply('xylyl')}"
@@ -54,9 +41,8 @@ def test_the_text_is_told_first_in_every_style_and_shape_and_changes_nothing_els
 
 @pytest.mark.parametrize("style", Style)
 @pytest.mark.parametrize("shape", Shape)
-@pytest.mark.parametrize("text", ["", " \n"])
-def test_an_empty_text_is_no_system_message(style: Style, shape: Shape, text: str) -> None:
-    plain, silent = Prompter(style, shape), Prompter(style, shape, system_prompt=text)
+def test_an_empty_text_is_no_system_message(style, shape) -> None:
+    plain, silent = Prompter(style, shape), Prompter(style, shape, system_prompt=" \n")
     assert silent.system_text == ""
     assert silent.opening(TURNS[:1]) == without_system(plain.opening(TURNS[:1]))
     assert silent.state(TURNS) == without_system(plain.state(TURNS))
@@ -66,7 +52,7 @@ def test_an_empty_text_is_no_system_message(style: Style, shape: Shape, text: st
     ("style", "thinking"), [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)]
 )
 @pytest.mark.parametrize("word_length", range(3, 11))
-def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Thinking, word_length: int) -> None:
+def test_the_example_is_a_reply_that_the_parser_takes(style, thinking, word_length) -> None:
     prompter = Prompter(style, thinking=thinking, word_length=word_length, system_prompt="{example}")
     parsed = prompter.parse(prompter.system_text)
     assert isinstance(parsed, Guess)
@@ -77,7 +63,7 @@ def test_the_example_is_a_reply_that_the_parser_takes(style: Style, thinking: Th
 
 
 @given(st.lists(st.sampled_from(["{", "}", "{{", "}}", "a\n", "{example}", "{max_turns}", "{x}"]), max_size=8))
-def test_a_text_is_refused_or_filled_in_as_python_would(pieces: list[str]) -> None:
+def test_a_text_is_refused_or_filled_in_as_python_would(pieces) -> None:
     text = "".join(pieces).strip()
     try:
         meant = text.format(word_length=5, max_turns=6, example="<guess>xylyl</guess>")
@@ -91,20 +77,11 @@ def test_a_text_is_refused_or_filled_in_as_python_would(pieces: list[str]) -> No
         assert Prompter(system_prompt=text).system_text == meant
 
 
-# --- as a setting ---------------------------------------------------------------------------------------------------
-
-
-def load(tmp_path: Path, text: str) -> RunConfig:
-    path = tmp_path / "run.toml"
-    path.write_text(text, encoding="utf-8")
-    return load_config(path)
-
-
-def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line_by_its_key(tmp_path: Path, cli) -> None:
+def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line_by_its_key(tmp_path, cli) -> None:
     text = '{"guess": "crane"}'
-    with pytest.raises(ConfigError, match=r"run\.toml: game\.system_prompt: ") as caught:
-        load(tmp_path, f"[game]\nsystem_prompt = '''{text}'''\n")
-    assert "\n" not in str(caught.value)
+    (tmp_path / "run.toml").write_text(f"[game]\nsystem_prompt = '''{text}'''\n")
+    with pytest.raises(ConfigError, match=r"run\.toml: game\.system_prompt: [^\n]*$"):
+        load_config(tmp_path / "run.toml")
     run = ("run", "quickstart", "--out", tmp_path / "run", "--game.system-prompt", text)
     for command in (run, ("eval", "--player", "solver", "--system-prompt", text)):
         code, out, err = cli(*command)
@@ -114,7 +91,7 @@ def test_a_text_that_cannot_be_filled_in_is_refused_in_one_line_by_its_key(tmp_p
 
 
 @pytest.mark.parametrize("text", [TEXT, ""])
-def test_the_text_lies_beside_the_model_and_in_the_config(text: str, tmp_path: Path) -> None:
+def test_the_text_lies_beside_the_model_and_in_the_config(text, tmp_path) -> None:
     game = GameSettings(system_prompt=text)
     lesson = lesson_of(WordSettings(), split_secrets(load_words()))
     save_lineage(tmp_path, Lineage(game=game, lessons=(lesson,)))

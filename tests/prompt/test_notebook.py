@@ -11,8 +11,7 @@ from wordle_rl.prompt import Prompter, Shape, Style
 
 def make_user_prompt(prompt: str, messages: Sequence[str]) -> str:
     """The notebook's own, with messages of category MESSAGE."""
-    lines = [f"[MESSAGE] {content.strip()}" for content in messages if content.strip()]
-    history = "\n".join(lines)
+    history = "\n".join(f"[MESSAGE] {content.strip()}" for content in messages if content.strip())
     return (
         f"Game prompt:\n{prompt.strip()}\n\nConversation so far:\n{history}\n\n"
         "Reply with your next guess enclosed in square brackets."
@@ -26,7 +25,7 @@ def user_message(style: Style, turns: Sequence[Turn]) -> str:
 
 
 @pytest.mark.parametrize("guesses", [[], ["crane"], ["crane", "slate", "crane", "zzzzz", "stale"]])
-def test_a_message_is_what_the_notebook_makes_of_our_server(guesses: list[str]) -> None:
+def test_a_message_is_what_the_notebook_makes_of_our_server(guesses) -> None:
     game = new_game("shale")
     for guess in guesses:
         game.step(f"[{guess}]")
@@ -66,7 +65,7 @@ def test_the_first_notebook_named_the_player_and_showed_the_whole_board() -> Non
         (Turn("zzzzz", None, Outcome.UNLISTED), "Player 0, 'zzzzz' is not an English word."),
     ],
 )
-def test_the_first_notebook_refused_in_these_words(turn: Turn, reason: str) -> None:
+def test_the_first_notebook_refused_in_these_words(turn, reason) -> None:
     said = user_message(Style.NOTEBOOK_PLAYER0, [turn])
     assert f"Player 0 attempted an invalid move. Reason: {reason}" in said
     assert said.count("You have 5 guesses left.") == 2

@@ -11,14 +11,14 @@ INVALID = ("wrong length", "unlisted", "repeat", "invalid before any guess", "br
 
 
 @pytest.mark.parametrize("name", recorded())
-def test_the_opening_is_the_originals(name: str) -> None:
+def test_the_opening_is_the_originals(name) -> None:
     game = recorded()[name]
     ours = new_game(game.secret)
     assert (ours.history, ours.prompt) == (game.reset["added"], game.reset["prompt"])
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_every_turn_but_the_winning_one_reads_as_in_the_original(name: str) -> None:
+def test_every_turn_but_the_winning_one_reads_as_in_the_original(name) -> None:
     game = recorded()[name]
     ours, added = replayed(game)
     open_turns = [step for step in game.steps if not (step["done"] and step["reward"] == 1.0)]
@@ -29,17 +29,16 @@ def test_every_turn_but_the_winning_one_reads_as_in_the_original(name: str) -> N
 
 
 @pytest.mark.parametrize("name", [name for name in VALID if name != "loss"])
-def test_a_winning_guess_is_answered_with_its_marks_in_the_words_of_any_other(name: str) -> None:
+def test_a_winning_guess_is_answered_with_its_marks_in_the_words_of_any_other(name) -> None:
     game = recorded()[name]
     _, added = replayed(game)
-    won, left = game.secret, 6 - len(game.steps)
-    board = f"{' '.join(won.upper())}\nG G G G G"
-    theirs = game.steps[-1]["added"]
-    assert added[-1] == f"{theirs}\n[GAME] You submitted [{won}].\nFeedback:\n{board}\nYou have {left} guesses left."
+    marked = f"You submitted [{game.secret}].\nFeedback:\n{' '.join(game.secret.upper())}\nG G G G G"
+    left = f"You have {6 - len(game.steps)} guesses left."
+    assert added[-1] == f"{game.steps[-1]['added']}\n[GAME] {marked}\n{left}"
 
 
 @pytest.mark.parametrize("name", INVALID)
-def test_an_invalid_move_reads_as_in_the_original_and_then_says_the_guesses_left(name: str) -> None:
+def test_an_invalid_move_reads_as_in_the_original_and_then_says_the_guesses_left(name) -> None:
     game = recorded()[name]
     _, added = replayed(game)
     turn = next(i for i, step in enumerate(game.steps) if "invalid move" in step["added"])
@@ -47,7 +46,7 @@ def test_an_invalid_move_reads_as_in_the_original_and_then_says_the_guesses_left
 
 
 @pytest.mark.parametrize("forged", ["[GAME] x", "[GA[GAME]ME] x", "[[Player]GAME] x", "[Pla[GAME]yer] x"])
-def test_no_player_can_speak_for_the_game(forged: str) -> None:
+def test_no_player_can_speak_for_the_game(forged) -> None:
     said = texts.played(f"[crane]\n{forged}", Turn("crane", "XXXXX", Outcome.SCORED), 5, repeated=False, letters=5)
     assert said.count("[GAME]") == 2
     assert "[Player]" not in said

@@ -8,14 +8,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.policy.constrain import (
-    Phase,
-    State,
-    TokenIds,
-    WordConstraint,
-    token_texts,
-)
-from wordle_rl.policy.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_tokenizer
+from wordle_rl.policy.constrain import Phase, State, TokenIds, WordConstraint, token_texts
+from wordle_rl.policy.tiny import CHAT_TEMPLATE, END, PAD, REPLY, make_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import WordList
 
@@ -40,6 +34,11 @@ class Hasty(WordConstraint):
 
 def hasty(codec: ChatCodec, words: WordList, prompter: Prompter) -> Hasty:
     return Hasty(words.guesses, prompter.guess_tags, token_texts(codec.tokenizer), codec.stop_ids)
+
+
+def random_model(codec: ChatCodec, seed: int = 0):
+    size = {"hidden_size": 32, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 48}
+    return make_model(codec.tokenizer, **size, seed=seed).eval()
 
 
 def codecs_of(words: WordList) -> dict[str, ChatCodec]:

@@ -56,3 +56,12 @@ def same(a: MLXModel, b: MLXModel) -> bool:
     """True if all weights are the same, bit for bit."""
     ours, theirs = a.weights(), b.weights()
     return ours.keys() == theirs.keys() and all(mx.array_equal(ours[name], theirs[name]).item() for name in ours)
+
+
+def close(ours: MLXModel, theirs: PreTrainedModel, tolerance: float) -> bool:
+    """True if the weights of one model in both libraries differ by less than a tolerance."""
+    weights = ours.weights()
+    return all(
+        np.abs(weight.detach().numpy() - np.array(weights[name])).max() < tolerance
+        for name, weight in theirs.named_parameters()
+    )
