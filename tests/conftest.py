@@ -3,9 +3,6 @@
 import gc
 import os
 import signal
-import socket
-import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -29,23 +26,13 @@ from wordle_rl.words import WordList, load_words
 def game_server() -> Iterator[str]:
     """Address of a server whose games are paid as `other_loops.SETTINGS` says."""
     pytest.importorskip("openenv")
-    import uvicorn
     from other_loops import SETTINGS
+    from wordle_server import wordle_server
 
-    from wordle_rl.serve.app import create_app
     from wordle_rl.serve.serve_settings import ServeSettings
 
-    listener = socket.create_server(("127.0.0.1", 0))
-    app = create_app(ServeSettings(reward_preset=SETTINGS.reward_preset))
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning"))
-    thread = threading.Thread(target=server.run, args=([listener],))
-    thread.start()
-    while thread.is_alive() and not server.started:
-        time.sleep(0.02)
-    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    server.should_exit = True
-    thread.join()
-    listener.close()
+    with wordle_server(ServeSettings(reward_preset=SETTINGS.reward_preset)) as running:
+        yield running.address
 
 
 # One thread a process, set before torch is imported: threads that wait for each other on a busy machine take a
@@ -73,31 +60,9 @@ def _imports_are_no_garbage() -> None:
 
 
 SMALL_ANSWERS = (
-    "abbey",
-    "abide",
-    "babes",
-    "civic",
-    "crane",
-    "crate",
-    "drape",
-    "eerie",
-    "fuzzy",
-    "geese",
-    "grape",
-    "graze",
-    "kudzu",
-    "lymph",
-    "mamma",
-    "nymph",
-    "pesto",
-    "speed",
-    "tests",
-    "these",
-    "think",
-    "trace",
-    "vivid",
-    "zonal",
-)
+    "abbey", "abide", "babes", "civic", "crane", "crate", "drape", "eerie", "fuzzy", "geese", "grape", "graze", "kudzu",
+    "lymph", "mamma", "nymph", "pesto", "speed", "tests", "these", "think", "trace", "vivid", "zonal",
+)  # fmt: skip
 SMALL_GUESSES = (*SMALL_ANSWERS, "aahed", "qajaq", "sassy", "eagle", "level", "xylyl")
 
 

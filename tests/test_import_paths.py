@@ -146,9 +146,6 @@ def config_of(directory: Path, text: str) -> RunConfig:
     return load_config(path)
 
 
-# Rewards
-
-
 def test_a_component_from_outside_pays_the_turns_of_a_played_game(own) -> None:
     config = config_of(own, '[rl.reward]\nweights = {win = 1.0, "my_pkg:vowels" = 0.5}\nkeep_order = false')
     found = config.rl.reward.schedule().rubric().score(play("crane", "zzzzz", "eerie", "crane"), SOLVER)
@@ -172,9 +169,6 @@ def test_a_component_that_returns_something_else_is_refused(name: str, own) -> N
         Rubric({f"my_pkg:{name}": 1.0}).score(play("crane", "zzzzz", "crane"), SOLVER)
 
 
-# Credit
-
-
 def test_an_estimator_from_outside_credits_a_scored_group(own) -> None:
     config = config_of(own, '[grpo]\ncredit = "my_pkg:best_only"')
     setup = GameSetup(context_for(WORDS, Prompter(), SOLVER), WORDS.answers)
@@ -182,9 +176,6 @@ def test_an_estimator_from_outside_credits_a_scored_group(own) -> None:
     scored = score_group(group, Rubric({"win": 1.0, "speed": 0.5}), setup, config.training)
     assert [game.advantages for game in scored.games] == [(1.0,), (0.0, 0.0)]
     assert not scored.is_constant
-
-
-# Style
 
 
 @pytest.mark.parametrize("shape", ["transcript", "state"])
@@ -204,9 +195,6 @@ def test_a_style_from_outside_words_a_played_game(shape: str, own) -> None:
     board = ["zzzzz XXXXX", "nein: malformed"]
     assert texts == ([system, "Los!", *board] if shape == "transcript" else [system, "; ".join(board)])
     assert [message["content"] for message in asked[0].messages] == [system, "Los!"]
-
-
-# Teacher
 
 
 def test_a_run_learns_from_the_won_games_of_a_teacher_from_outside(own, word_directory, sixty) -> None:
@@ -236,9 +224,6 @@ def test_the_traces_command_writes_every_game_of_a_teacher_from_outside(own, wor
     code, _, error = cli("traces", *few)
     assert (code, len(rows(out))) == (2, 30)
     assert str(out) in error
-
-
-# Player
 
 
 def test_a_player_from_outside_is_evaluated_and_its_games_are_kept(own, word_directory, cli) -> None:
@@ -281,9 +266,6 @@ def test_what_returns_something_else_is_refused(use, error: type[Exception], own
         use()
 
 
-# What cannot be had
-
-
 SETTINGS = {
     "reward": ('[rl.reward]\nweights = {{"{}" = 1.0}}', "rl.reward"),
     "credit": ('[grpo]\ncredit = "{}"', "grpo: credit"),
@@ -293,32 +275,23 @@ SETTINGS = {
 WRONG = ["no_such_module:vowels", "my_pkg:no_such", "my_pkg:NUMBER", "my_pkg:", "my_pkg.py:vowels"]
 
 
-@pytest.mark.parametrize("path", WRONG)
-@pytest.mark.parametrize(("text", "key"), SETTINGS.values(), ids=SETTINGS)
-def test_what_cannot_be_had_is_refused_by_key(path: str, text: str, key: str, own) -> None:
+UNSUITABLE = [("reward", "one_argument"), ("credit", "vowels"), ("style", "Halved"), ("style", "vowels")]
+
+
+@pytest.mark.parametrize(
+    ("setting", "path"),
+    [*((setting, path) for setting in SETTINGS for path in WRONG), *((s, f"my_pkg:{name}") for s, name in UNSUITABLE)],
+)
+def test_what_cannot_be_had_or_called_is_refused_by_key(setting: str, path: str, own) -> None:
+    text, key = SETTINGS[setting]
     with pytest.raises(ConfigError) as refused:
         config_of(own, text.format(path))
     assert key in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize(
-    ("setting", "path"),
-    [
-        ("reward", "my_pkg:one_argument"), ("credit", "my_pkg:vowels"), ("style", "my_pkg:Halved"),
-        ("style", "my_pkg:vowels"),
-    ],
-)  # fmt: skip
-def test_what_cannot_be_called_is_refused_before_a_run(setting: str, path: str, own) -> None:
-    text, key = SETTINGS[setting]
-    with pytest.raises(ConfigError, match=key):
-        config_of(own, text.format(path))
-
-
 def test_the_current_directory_is_searched_and_hides_nothing(own, tmp_path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "def vowels(transcript, solver):\n    return [0.0 for _ in transcript.own_turns]\n"
-    )
+    (tmp_path / "mine.py").write_text("vowels = lambda transcript, solver: [0.0 for _ in transcript.own_turns]")
     (tmp_path / "json.py").write_text("raise RuntimeError")
     (tmp_path / "run.toml").write_text('[rl.reward]\nweights = {"mine:vowels" = 0.5}')
     program = f"import sys; sys.path[:] = {[path for path in sys.path if path]}; from wordle_rl.cli import main; main()"
@@ -328,17 +301,8 @@ def test_the_current_directory_is_searched_and_hides_nothing(own, tmp_path) -> N
 
 
 def test_reading_a_run_imports_nothing(own) -> None:
-    text = """
-    [rl.reward]
-    weights = {"my_pkg:vowels" = 0.5}
-    [grpo]
-    credit = "my_pkg:best_only"
-    [game]
-    style = "my_pkg:German"
-    [traces.teacher]
-    name = "my_pkg:zebra"
-    """
-    config = config_of(own, text)
+    paths = {"reward": "vowels", "credit": "best_only", "style": "German", "teacher": "zebra"}
+    config = config_of(own, "\n".join(SETTINGS[kind][0].format(f"my_pkg:{name}") for kind, name in paths.items()))
     write_json(own / "config.json", config.stored())
     del sys.modules["my_pkg"]
     assert stored_config(own / "config.json") == config

@@ -37,8 +37,7 @@ def modules() -> dict[str, Path]:
     return found
 
 
-MODULES = modules()
-ROOMS = {name: path for name, path in MODULES.items() if name.split(".")[0] not in BORDERS}
+ROOMS = {name: path for name, path in modules().items() if name.split(".")[0] not in BORDERS}
 
 
 def imported(path: Path) -> set[str]:
@@ -52,23 +51,12 @@ def imported(path: Path) -> set[str]:
     return names
 
 
-def rooms_of(names: set[str]) -> set[str]:
-    """Which rooms of the package are among imported names."""
-    known = {name.split(".")[0] for name in MODULES}
-    inside = {name.split(".")[1] for name in names if name.startswith("wordle_rl.")}
-    return inside & known
-
-
 def test_a_room_imports_only_from_rooms_before_it() -> None:
     found = {}
     for name, path in ROOMS.items():
-        ahead = set(ORDER[ORDER.index(name.split(".")[0]) + 1 :]) | BORDERS
-        found[name] = rooms_of(imported(path)) & ahead
+        rooms = {other.split(".")[1] for other in imported(path) if other.startswith("wordle_rl.")}
+        found[name] = rooms & {*ORDER[ORDER.index(name.split(".")[0]) + 1 :], *BORDERS}
     assert {name: rooms for name, rooms in found.items() if rooms} == {}
-
-
-def uses_tensors(name: str) -> bool:
-    return name.split(".")[0] in TENSOR_ROOMS and name not in LIGHT_MODULES
 
 
 IMPORT_ALL = """
@@ -90,7 +78,7 @@ print(len(names))
 
 
 def test_everything_else_imports_without_torch() -> None:
-    light = [name for name in ROOMS if not uses_tensors(name)]
+    light = [name for name in ROOMS if name.split(".")[0] not in TENSOR_ROOMS or name in LIGHT_MODULES]
     code = IMPORT_ALL.format(blocked=sorted(HEAVY), names=light)
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

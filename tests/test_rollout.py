@@ -8,6 +8,8 @@ import pytest
 
 pytest.importorskip("transformers")
 
+from scripted import ScriptedSampler, say
+
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
@@ -18,10 +20,6 @@ from wordle_rl.words import WordList
 
 COMPACT = Prompter(style=Style.COMPACT)
 COMPACT_STATE = Prompter(style=Style.COMPACT, shape=Shape.STATE)
-
-
-def tag(word: str) -> str:
-    return f"<guess>{word}</guess>"
 
 
 @dataclass
@@ -85,11 +83,8 @@ def check_tokens(codec: ChatCodec, trajectory: Trajectory) -> None:
     assert told == list(range(len(own)))
 
 
-# --- the tokens -----------------------------------------------------------------------------------------------------
-
-
 def test_the_mask_marks_exactly_what_was_sampled(codec: ChatCodec, small_words: WordList) -> None:
-    sampler = TokenScript(codec, {0: [tag("crate"), "well…", tag("trace"), tag("crane")]})
+    sampler = TokenScript(codec, {0: [say("crate"), "well…", say("trace"), say("crane")]})
     [trajectory] = play([InitialState("crane")], small_words, COMPACT, sampler)
     [segment] = trajectory.segments
     assert picture(codec, segment) == (
@@ -111,7 +106,7 @@ def test_replies_without_a_closing_token_are_left_out_of_a_mask() -> None:
 
 
 def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordList) -> None:
-    sampler = TokenScript(codec, {0: [tag("trace"), tag("crane")]})
+    sampler = TokenScript(codec, {0: [say("trace"), say("crane")]})
     [trajectory] = play([InitialState("crane", ("crate",))], small_words, COMPACT, sampler)
     assert picture(codec, trajectory.segments[0]) == (
         "5x6<|reply|><guess>crate</guess><|end|>cGrGaGtXeG<|reply|>"
@@ -121,7 +116,7 @@ def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordLis
 
 
 def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words: WordList) -> None:
-    sampler = TokenScript(codec, {0: [tag("trace"), "hm…", tag("crane")]})
+    sampler = TokenScript(codec, {0: [say("trace"), "hm…", say("crane")]})
     [trajectory] = play([InitialState("crane", ("crate",))], small_words, COMPACT_STATE, sampler)
     assert [picture(codec, segment) for segment in trajectory.segments] == [
         "5x6\ncGrGaGtXeG<|reply|>⟦<guess>trace</guess><|end|>⟧",
@@ -133,9 +128,7 @@ def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words:
 
 @pytest.mark.parametrize("style", Style)
 @pytest.mark.parametrize("shape", Shape)
-def test_a_sampler_is_shown_the_tape_and_nothing_else(
-    codec: ChatCodec, small_words: WordList, style: Style, shape: Shape
-) -> None:
+def test_a_sampler_is_shown_the_tape_and_nothing_else(codec, small_words, style: Style, shape: Shape) -> None:
     prompter = Prompter(style=style, shape=shape)
     sampler = TokenScript(codec, {0: [prompter.reply("speed"), "so…", prompter.reply("crane")]})
     [trajectory] = play([InitialState("crane", ("abbey",))], small_words, prompter, sampler)
@@ -151,51 +144,35 @@ def test_a_sampler_is_shown_the_tape_and_nothing_else(
     check_tokens(codec, trajectory)
 
 
-# --- who is asked ---------------------------------------------------------------------------------------------------
-
-
 def test_solved_games_leave_the_batch_at_once(codec: ChatCodec, small_words: WordList) -> None:
-    script = {0: [tag("crane")], 1: [tag("speed")] * 6, 2: [tag("speed"), tag("abbey")]}
-    finished: list[tuple[int, Trajectory]] = []
-    sampler = TokenScript(codec, script)
-    trajectories = play(
-        [InitialState("crane"), InitialState("crane"), InitialState("abbey")],
-        small_words,
-        COMPACT,
-        sampler,
-        on_finished=lambda game_id, trajectory: finished.append((game_id, trajectory)),
-    )
-    assert sampler.asked == [[0, 1, 2], [1, 2], [1], [1], [1], [1]]
-    assert sampler.begun == 1
-    assert [game_id for game_id, _ in finished] == [0, 2, 1]
-    assert all(trajectories[game_id] is trajectory for game_id, trajectory in finished)
-    assert [t.transcript.secret for t in trajectories] == ["crane", "crane", "abbey"]
-    assert [t.transcript.won for t in trajectories] == [True, False, True]
+    script = {0: [say("crane")], 1: [say("speed")] * 6, 2: [say("speed"), say("abbey")]}
+    finished: dict[int, Trajectory] = {}
+    sampler, starts = TokenScript(codec, script), [InitialState(secret) for secret in ("crane", "crane", "abbey")]
+    trajectories = play(starts, small_words, COMPACT, sampler, on_finished=finished.__setitem__)
+    assert (sampler.asked, sampler.begun) == ([[0, 1, 2], [1, 2], [1], [1], [1], [1]], 1)
+    assert list(finished) == [0, 2, 1]
+    assert all(trajectories[game_id] is trajectory for game_id, trajectory in finished.items())
+    told = [(trajectory.transcript.secret, trajectory.transcript.won) for trajectory in trajectories]
+    assert told == [("crane", True), ("crane", False), ("abbey", True)]
     for trajectory in trajectories:
         check_tokens(codec, trajectory)
 
 
 def test_free_refusals_are_turns_of_the_tape(codec: ChatCodec, small_words: WordList) -> None:
     prompter = Prompter(style=Style.COMPACT, rules=Rules(max_turns=1, dictionary="app", max_refusals=1))
-    sampler = TokenScript(codec, {0: [tag("qqqqq"), tag("crane")]})
+    sampler = TokenScript(codec, {0: [say("qqqqq"), say("crane")]})
     [trajectory] = play([InitialState("crane")], small_words, prompter, sampler)
     assert trajectory.transcript.won
     assert [turn.turn.outcome for turn in trajectory.transcript.turns] == [Outcome.UNLISTED, Outcome.SCORED]
     check_tokens(codec, trajectory)
 
 
-# --- other ends -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
 @pytest.mark.parametrize("turns", [0, 2])
-def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(
-    codec: ChatCodec, small_words: WordList, prompter: Prompter, turns: int
-) -> None:
-    script = {0: [*[tag("speed")] * turns, "error: connection refused"], 1: [tag("speed")] * 6}
+def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(codec, small_words, prompter, turns: int) -> None:
+    script = {0: [*[say("speed")] * turns, "error: connection refused"], 1: [say("speed")] * 6}
     failed, lost = play([InitialState("crane")] * 2, small_words, prompter, TokenScript(codec, script))
-    assert failed.error == "connection refused"
-    assert failed.transcript.stop_reason is StopReason.REQUEST_FAILED
+    assert (failed.error, failed.transcript.stop_reason) == ("connection refused", StopReason.REQUEST_FAILED)
     assert (lost.error, lost.transcript.stop_reason) == (None, StopReason.OUT_OF_TURNS)
     assert len(failed.transcript.turns) == turns
     assert sum(len(segment.spans) for segment in failed.segments) == turns
@@ -203,10 +180,8 @@ def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(
 
 
 @pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
-def test_a_prompt_beyond_its_bound_truncates_the_game(
-    codec: ChatCodec, small_words: WordList, prompter: Prompter
-) -> None:
-    script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("crane")]}
+def test_a_prompt_beyond_its_bound_truncates_the_game(codec, small_words, prompter: Prompter) -> None:
+    script = {0: [say("speed"), say("abbey"), say("crane")], 1: [say("crane")]}
     free = TokenScript(codec, script)
     play([InitialState("crane")], small_words, prompter, free)
     lengths = [len(request.prompt_ids) for request in free.requests]
@@ -228,7 +203,7 @@ def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words:
         assert replies == len(board)
         return secret == "crane" and len(board) == 2
 
-    script = {0: [tag("speed"), tag("abbey"), tag("crane")], 1: [tag("speed"), tag("abbey"), tag("trace")]}
+    script = {0: [say("speed"), say("abbey"), say("crane")], 1: [say("speed"), say("abbey"), say("trace")]}
     starts = [InitialState("crane"), InitialState("trace")]
     stopped, solved = play(starts, small_words, prompter, TokenScript(codec, script), should_stop=should_stop)
     assert stopped.transcript.stop_reason is StopReason.NOT_NEEDED
@@ -240,39 +215,29 @@ def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words:
 
 
 def test_players_that_read_words_leave_no_tokens(small_words: WordList) -> None:
-    class Speaker:
-        codec = None
-
-        def begin(self) -> None:
-            pass
-
+    class Speaker(ScriptedSampler):
         def sample(self, requests: Sequence[Request]) -> list[Completion]:
             assert all(not request.prompt_ids and request.messages for request in requests)
-            return [Completion(tag("crane")) for _ in requests]
+            return super().sample(requests)
 
-    [trajectory] = play([InitialState("crane")], small_words, Prompter(), Speaker())
+    [trajectory] = play([InitialState("crane")], small_words, Prompter(), Speaker({0: [say("crane")]}))
     assert trajectory.segments == ()
     assert trajectory.transcript.turns[0].num_tokens is None
     assert trajectory.transcript.won
 
 
-# --- groups ---------------------------------------------------------------------------------------------------------
-
-
 def test_groups_share_secret_and_start_and_keep_their_order(codec: ChatCodec, small_words: WordList) -> None:
     starts = [InitialState("crane")] * 2 + [InitialState("speed")] * 2 + [InitialState("speed", ("abbey",))] * 2
-    sampler = TokenScript(codec, {i: [tag(start.secret)] for i, start in enumerate(starts)})
+    sampler = TokenScript(codec, {i: [say(start.secret)] for i, start in enumerate(starts)})
     trajectories = play(starts, small_words, COMPACT, sampler)
     assert groups_of(trajectories, 2) == [trajectories[0:2], trajectories[2:4], trajectories[4:6]]
     assert groups_of([], 4) == []
-    with pytest.raises(ValueError, match="groups of 4"):
-        groups_of(trajectories, 4)
-    with pytest.raises(ValueError, match="groups of 0"):
-        groups_of(trajectories, 0)
-    with pytest.raises(ValueError, match="share their secret"):
-        groups_of(trajectories[1:3], 2)
-    with pytest.raises(ValueError, match="prefix guesses"):
-        groups_of(trajectories[3:5], 2)
+    for games, size, named in (
+        (trajectories, 4, "groups of 4"), (trajectories, 0, "groups of 0"), (trajectories[1:3], 2, "secret"),
+        (trajectories[3:5], 2, "prefix guesses"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=named):
+            groups_of(games, size)
 
 
 @pytest.mark.parametrize("num_games", [1, 2, 5, 8])
@@ -283,5 +248,5 @@ def test_pass_at_k_is_the_share_of_all_choices_of_k_games_that_hold_a_win(num_ga
             chosen = [any(games[place] for place in places) for places in combinations(range(num_games), k)]
             assert pass_at(num_games, num_wins, k) == pytest.approx(sum(chosen) / len(chosen))
     for num_wins, k in ((-1, 1), (num_games + 1, 1), (0, 0), (0, num_games + 1)):
-        with pytest.raises(ValueError, match="give no pass@"):
+        with pytest.raises(ValueError, match="pass@"):
             pass_at(num_games, num_wins, k)

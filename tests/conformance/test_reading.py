@@ -19,13 +19,7 @@ from wordle_rl.words import load_words
 WORDS = load_words("default").guesses
 word = st.sampled_from(WORDS[::7])
 
-TEXTARENA = """
-[GAME] You submitted [crane].
-Feedback:
-C R A N E
-G Y X X X
-
-You have 4 guesses left."""
+TEXTARENA = "\n[GAME] You submitted [crane].\nFeedback:\nC R A N E\nG Y X X X\n\nYou have 4 guesses left."
 TABLE = "| Letter  | C R A N E |\n|---------|------------\n| Status  | G Y X X X |"
 
 
@@ -65,9 +59,9 @@ def test_what_marks_no_such_guess_is_not_read(text: str) -> None:
     assert read_marks(text, "crane") is None
 
 
-def test_the_last_board_counts() -> None:
-    assert read_marks("crane XXXXX\ncrane GGGGG", "crane") == "GGGGG"
-    assert read_marks(f"{TEXTARENA}\n[GAME]\nC R A N E\nG G G G G", "crane") == "GGGGG"
+@pytest.mark.parametrize("text", ["crane XXXXX\ncrane GGGGG", f"{TEXTARENA}\n[GAME]\nC R A N E\nG G G G G"])
+def test_the_last_board_counts(text: str) -> None:
+    assert read_marks(text, "crane") == "GGGGG"
 
 
 @pytest.mark.parametrize("style", Style)
@@ -120,22 +114,13 @@ def test_a_secret_is_found_in_each_form(form: str) -> None:
 
 @pytest.mark.parametrize("text", ["cranes", "scrane", "c r a n", "crone", "33, 18, 1, 14, 5"])
 def test_other_words_are_not_the_secret(text: str) -> None:
-    assert leaks_in([sample("crane", text), sample("slate", "nothing")]) == []
+    assert not leaks_in([sample("crane", text), sample("slate", "nothing")])
 
 
-def test_a_word_of_the_instructions_gives_nothing_away() -> None:
-    rules = "Your guess is marked; place counts."
-    games = [sample(secret, rules) for secret in ("guess", "place", "crane", "slate")]
-    assert leaks_in(games) == []
-    plain = [sample(secret, "Your word is marked.") for secret in ("place", "crane", "slate")]
-    assert leaks_in([*plain, sample("guess", "Your guess is marked.")]) != []
-
-
-def test_what_the_player_said_gives_nothing_away() -> None:
-    others = [sample("slate", "pilot XXXXX")]
-    assert leaks_in([sample("parts", "strap YYYYY", "strap"), *others]) == []
-    assert leaks_in([sample("parts", "strap YYYYY"), *others]) != []
-
-
-def test_a_single_game_has_no_control_and_is_searched_all_the_same() -> None:
-    assert len(leaks_in([sample("crane", "crane")])) == 1
+def test_what_all_games_say_and_what_the_player_said_give_nothing_away() -> None:
+    assert not leaks_in([sample(secret, "Your guess has its place.") for secret in ("guess", "place", "crane")])
+    assert leaks_in([sample("place", "Your word"), sample("crane", "Your word"), sample("guess", "Your guess")])
+    other = sample("slate", "pilot XXXXX")
+    assert not leaks_in([sample("parts", "strap YYYYY", "strap"), other])
+    assert leaks_in([sample("parts", "strap YYYYY"), other])
+    assert leaks_in([sample("crane", "crane")]), "a single game has no control"

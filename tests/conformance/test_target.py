@@ -37,7 +37,7 @@ def test_every_form_plays_the_same_game(form: type[RightGame]) -> None:
     session = ModuleTarget("game", form).open(3)
     assert session.opening.text == "Find the word."
     step = session.send("<guess>crane</guess>")
-    assert step.text.startswith("That is") or step.text.startswith("crane ")
+    assert step.text.startswith(("That is", "crane "))
     assert (step.done, step.refused) == (False, False)
     secret = RightGame().secret_of(3)
     last = session.send(f"<guess>{secret}</guess>")
@@ -60,7 +60,7 @@ def test_an_environment_that_opens_no_game_is_no_target() -> None:
         def reset(self, seed: int) -> str:
             raise OSError("no word list")
 
-    with pytest.raises(TargetError, match="OSError: no word list"):
+    with pytest.raises(TargetError, match="no word list"):
         ModuleTarget("broken", Broken).open(0)
 
 

@@ -6,12 +6,11 @@ from pathlib import Path
 import pytest
 from training_fixtures import compact
 
-from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.config import GameSettings, TraceSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.external import chat_trace, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.prompt import Prompter
 from wordle_rl.runs import write_jsonl
 from wordle_rl.words.split import split_secrets
 
@@ -46,32 +45,63 @@ def taken(small_words, split, tmp_path: Path):
     return run
 
 
-def test_chat_and_instructions_are_taken_word_for_word(taken, split) -> None:
+def test_conversations_are_taken_word_for_word_and_read_back(taken, split) -> None:
     a, b = split.train[:2]
-    rows = [
-        chat(b, a),
-        {"instruction": "play", "output": f"<think>hm</think><guess>{a}</guess><|im_end|>"},
-        chat(a, secret=b.upper()),
-    ]
+    given, games = taken(chat(b, a))
+    assert (given.rejected, given.num_otherwise) == ({}, 1)
+    assert [*games[0].messages] == chat(b, a)["messages"]
+    assert (games[0].secret, [turn.guess for turn in games[0].turns]) == (a, [b, a])
+    assert GameRecord.from_row(json.loads(json.dumps(games[0].to_row()))) == games[0]
+
+
+CHAT = "<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nplay<|im_end|>\n<|im_start|>assistant\n"
+
+
+def test_instructions_become_messages(taken, split) -> None:
+    guess = f"<guess>{split.train[0]}</guess>"
+    said = f"<think>hm</think>\n{guess}"
+    longer = f"{CHAT}{guess}<|im_end|>\n{CHAT[CHAT.index('<|im_start|>user') :]}"
+    instructions = {"play": f"{said}<|im_end|>\n", CHAT: said, f"{CHAT}Hm.\n<think>": f"hm</think>\n{guess}</s>"}
+    rows = [{"instruction": i, "output": o} for i, o in [*instructions.items(), (longer, said)]]
     given, games = taken(*rows)
-    assert [game.secret for game in games] == [a, a, b]
-    assert [*games[0].messages] == rows[0]["messages"]
-    assert [message["content"] for message in games[1].messages] == ["play", f"<think>hm</think><guess>{a}</guess>"]
-    assert [turn.guess for turn in games[0].turns] == [b, a]
-    assert (given.rejected, given.num_otherwise) == ({}, 3)
+    assert not given.rejected
+    plain = [{"role": "user", "content": "play"}, {"role": "assistant", "content": said}]
+    system = {"role": "system", "content": "rules"}
+    assert [[*game.messages] for game in games[:3]] == [plain, [system, *plain], [system, *plain]]
+    assert [message["role"] for message in games[3].messages] == ["system", *["user", "assistant"] * 2]
+
+
+@pytest.mark.parametrize(
+    "named", [{"secret": "S"}, {"secret": None, "answer": "s"}, {"secret": "", "answer": 7, "word": "s"}]
+)
+def test_the_first_field_that_names_a_word_is_the_secret(named: dict, taken, split) -> None:
+    first, other = split.train[:2]
+    _, [game] = taken(chat(first, **{name: {"S": other.upper(), "s": other}.get(v, v) for name, v in named.items()}))
+    assert game.secret == other
 
 
 def test_odd_rows_are_counted_by_reason_and_the_number_is_bounded(taken, split, small_words) -> None:
     a, b = split.train[:2]
-    talk = chat(a)["messages"]
+    talk, good = chat(a)["messages"], reply(a)["content"]
     odd = {
         "no_row": ["{"],
-        "missing_field": [{"text": "x"}, {"instruction": "i"}],
+        "missing_field": [
+            {"text": "x"}, {"instruction": "i"}, {"output": good}, {"instruction": "i", "output": 3},
+            {"instruction": " ", "output": good},
+        ],
+        "unreadable_instruction": [
+            {"instruction": text, "output": good}
+            for text in (
+                "<|im_start|>tool\nx<|im_end|>", "<|im_start|>tool\nx<|im_end|>\n<|im_start|>user\nplay<|im_end|>",
+                "<|im_start|>", "<|im_start|>user\nx<|endoftext|><|im_end|>",
+            )
+        ],
         "unreadable_messages": [
             {"messages": "x"}, {"messages": []}, {"messages": talk[:2]}, {"messages": [*talk, reply(b)]},
             {"messages": [{"role": "tool", "content": "x"}, *talk]}, {"messages": [{"role": "user"}, reply(a)]},
         ],
         "output_no_guess": [{"messages": [*talk[:2], {"role": "assistant", "content": a}]}],
+        "output_several_guesses": [{"instruction": "i", "output": good * 2}],
         "unlisted_guess": [chat("zzzzz", a)],
         "unlisted_secret": [chat(a, answer="zzzzz")],
         "val_secret": [chat(split.val[0]), chat(a, word=split.val[0])],
@@ -84,11 +114,6 @@ def test_odd_rows_are_counted_by_reason_and_the_number_is_bounded(taken, split, 
     assert len(taken(chat(a), chat(b), num_games=1)[1]) == 1
 
 
-def test_a_file_without_a_usable_conversation_is_refused(taken, split) -> None:
-    with pytest.raises(ConfigError, match="holds no game to learn from; left out: 2 test_secret"):
-        taken(chat(split.test[0]), chat(split.test[1]))
-
-
 def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: Path) -> None:
     split = split_secrets(small_words, strict_fraction=0.1)
     rows = [chat(split.train[0]), chat(split.train[1])]
@@ -99,11 +124,6 @@ def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: 
     assert given.rejected == {"strict_word": 1}
 
 
-def test_a_conversation_is_kept_and_read_back(small_words, split) -> None:
-    trace = chat_trace(chat(split.train[1], split.train[0]), small_words, Prompter())
-    assert GameRecord.from_row(json.loads(json.dumps(trace.to_row()))) == trace
-
-
 def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -> None:
     prompter, (a, b) = compact(), split.train[:2]
     talk = [*prompter.opening(), reply(b), {"role": "user", "content": "XXXXX"}, reply(a)]
@@ -112,14 +132,12 @@ def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -
     played = GameRecord(a, (TurnRecord(b, "XXXXX"), TurnRecord(a, "GGGGG")))
     (expected,) = encode_traces([played], prompter, codec, 1000).examples
     assert sum(example.loss_mask) == sum(expected.loss_mask) == 2 * len(codec.reply_ids(f"<guess>{a}</guess>"))
-    assert encode_traces([trace], prompter, codec, 5).rejected == {"too_long": 1}
 
 
 def test_what_the_embedded_model_has_no_tokens_for_is_counted(small_words, split, codec) -> None:
     row = chat(split.train[0])
     row["messages"][0]["content"] = "日本"
-    trace = chat_trace(row, small_words, compact())
-    found = encode_traces([trace], compact(), codec, 1000)
+    found = encode_traces([chat_trace(row, small_words, compact())], compact(), codec, 1000)
     assert (found.examples, found.rejected) == ([], {"unwritable": 1})
 
 

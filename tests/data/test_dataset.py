@@ -1,6 +1,5 @@
 """Laws of datasets: rows as trainers take them, every reject counted, masks drawn as a picture."""
 
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -34,8 +33,7 @@ STRAYED = game("crane", "crate", "pesto", "crane", untaught=(1,))
 
 
 def test_the_picture_of_a_game_is_replies_between_answers(codec) -> None:
-    encoded = encode_traces([game("crane", "crate", "crane")], compact(), codec, 1000)
-    [example] = encoded.examples
+    [example] = encode_traces([game("crane", "crate", "crane")], compact(), codec, 1000).examples
     assert mask_picture(codec, example.token_ids, example.loss_mask) == (
         "5x6<|reply|>⟦<guess>crate</guess><|end|>⟧cGrGaGtXeG<|reply|>⟦<guess>crane</guess><|end|>⟧"
     )
@@ -124,46 +122,27 @@ def test_thinking_that_is_required_must_be_there_before_every_taught_guess(small
     assert fault_of(replace(thoughtful, turns=(disowned, last)), small_words, required) is None
 
 
-def test_the_teachers_own_games_are_sound(sixty, traces) -> None:
-    faults = Counter(fault_of(trace, sixty, DatasetLimits()) for trace in traces)
-    assert set(faults) == {None}
-    assert faults[None] == sum(trace.won for trace in traces)
-
-
-def disowning(traces):
-    """The same games; of every third one the teacher disowns the first guess."""
-    return [
+def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None:
+    prompter = compact()
+    traces = [  # of two games in three the teacher disowns the first guess
         replace(trace, turns=(replace(trace.turns[0], taught=False, thinking=""), *trace.turns[1:])) if n % 3 else trace
         for n, trace in enumerate(traces)
     ]
-
-
-def test_every_file_has_its_format(sixty, split, traces, tmp_path: Path) -> None:
-    prompter, traces = compact(), disowning(traces)
     extra = [game(split.val[0], split.val[0]), game(split.test[0], split.test[0]), game("crane", "crate")]
     counts = write_dataset([*traces, *extra], sixty, split, prompter, DatasetLimits(), tmp_path / "set")
     found = {name: rows(tmp_path / f"set_{name}.jsonl") for name in counts["rows"]}
     assert {name: len(lines) for name, lines in found.items()} == counts["rows"]
     won = [trace for trace in traces if trace.won and all(turn.taught for turn in trace.turns)]
-    assert counts["rows"]["sft_train"] == len(won) > 0
+    # Whoever trains on a conversation learns all of its replies, so games with a disowned one are left out.
+    assert found["sft_train"] == [{"messages": conversation(trace, prompter)} for trace in won]
     assert counts["rows"]["sft_val"] == 1
     assert counts["rejected"]["test_secret"] == 1
     assert counts["rejected"]["untaught_turn"] > 0
     assert sum(counts["rejected"].values()) == len(traces) + 2 - len(won)
-    for row in found["sft_train"]:
-        assert set(row) == {"messages"}
-        roles = [message["role"] for message in row["messages"]]
-        assert roles == ["user", "assistant"] * (len(roles) // 2)
     for part, secrets in (("rl_train", split.train), ("rl_val", split.val)):
         assert [row["answer"] for row in found[part]] == list(secrets)
         assert all(set(row) == {"prompt", "answer"} and row["prompt"] == prompter.opening() for row in found[part])
-
-
-def test_start_states_are_boards_before_the_last_guess(sixty, split, traces, tmp_path: Path) -> None:
-    write_dataset(traces, sixty, split, compact(), DatasetLimits(), tmp_path / "set")
-    states = rows(tmp_path / "set_rl_start_states.jsonl")
-    whole = [trace for trace in traces if all(turn.taught for turn in trace.turns)]
-    longer = [trace for trace in whole if trace.won and len(trace.turns) > 1]
+    states, longer = found["rl_start_states"], [trace for trace in won if len(trace.turns) > 1]
     assert [row["secret"] for row in states] == [trace.secret for trace in longer]
     for row, trace in zip(states, longer, strict=True):
         assert set(row) == {"secret", "turns"}
@@ -181,20 +160,6 @@ def test_no_row_to_train_on_holds_a_held_out_secret_as_its_answer(sixty, split, 
     last = [row["messages"][-1]["content"] for row in rows(tmp_path / "set_sft_train.jsonl")]
     assert not {f"<guess>{secret}</guess>" for secret in held_out} & set(last)
     assert not set(split.test) & {row["answer"] for row in rows(tmp_path / "set_rl_val.jsonl")}
-
-
-def test_no_conversation_holds_a_reply_that_its_teacher_disowns(sixty, split, traces, tmp_path: Path) -> None:
-    """Whoever trains on a conversation learns all of its replies, marked or not."""
-    prompter, traces = compact(), disowning(traces)
-    texts: dict[bool, set[str]] = {True: set(), False: set()}
-    for trace in traces:
-        texts[all(turn.taught for turn in trace.turns)].add(str(conversation(trace, prompter)))
-    disowned = texts[False] - texts[True]  # by chance a stray guess is the one that another game teaches
-    write_dataset(traces, sixty, split, prompter, DatasetLimits(), tmp_path / "set")
-    written = {str(row["messages"]) for row in rows(tmp_path / "set_sft_train.jsonl")}
-    assert disowned
-    assert written
-    assert not written & disowned
 
 
 def test_summaries_count_by_hand_and_put_the_hardest_first() -> None:

@@ -8,7 +8,7 @@ from training_fixtures import rows
 
 from wordle_rl.data.dataset import instruction_rows
 from wordle_rl.data.external import chat_trace, messages_of_row
-from wordle_rl.game import violates_clues
+from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
@@ -19,8 +19,8 @@ def made(cli, word_directory, tmp_path: Path):
     """Make a data set of sixty solver games; what the command printed as JSON, and its stem."""
     traces, stem = tmp_path / "traces.jsonl", tmp_path / "set"
     common = ("--words", word_directory)
-    command = ("traces", "--out", traces, "--num-games", 60, "--outside-rate", 0, "--narrate", *common)
-    assert cli(*command, "--teacher.noise-rate", 0.2)[0] == 0
+    play = ("--num-games", 60, "--outside-rate", 0, "--narrate", "--teacher.noise-rate", 0.2)
+    assert cli("traces", "--out", traces, *play, *common)[0] == 0
 
     def run(*options: object) -> tuple[dict, Path]:
         code, out, err = cli("dataset", traces, "--out", stem, *common, *options, "--json")
@@ -32,6 +32,10 @@ def made(cli, word_directory, tmp_path: Path):
 
 def file_of(stem: Path, name: str) -> list[dict]:
     return rows(stem.with_name(f"{stem.name}_{name}.jsonl"))
+
+
+def stripped(talk: list[dict[str, str]]) -> list[tuple[str, str]]:
+    return [(message["role"], message["content"].strip()) for message in talk]
 
 
 def test_the_solver_plays_the_validation_secrets_for_rows_of_their_own(made, word_directory) -> None:
@@ -52,10 +56,8 @@ def test_an_instruction_row_is_one_reply_and_reads_back_as_its_conversation(made
     assert all(row.keys() == {"instruction", "output", "secret"} for row in found)
     replies = [m["content"] for talk in talks for m in talk if m["role"] == "assistant"]
     assert [row["output"] for row in found] == [f"{reply}<|im_end|>" for reply in replies]
-    whole = [[*map(messages_of_row, instruction_rows(talk))][-1] for talk in talks]
-    assert [[(m["role"], m["content"].strip()) for m in talk] for talk in whole] == [
-        [(m["role"], m["content"].strip()) for m in talk] for talk in talks
-    ]
+    read_back = [[*map(messages_of_row, instruction_rows(talk))][-1] for talk in talks]
+    assert [*map(stripped, read_back)] == [*map(stripped, talks)]
     assert counts["rows"]["sft_train"] == len(replies)
     assert made()[0]["rows"]["sft_train"] == len(talks), "one form replaces the other"
 
@@ -76,12 +78,6 @@ def test_start_states_may_be_drawn_by_a_player(player: str, made, word_directory
     assert [row["secret"] for row in found] == [*split_secrets(words).train]
     assert {len(row["turns"]) for row in found} == {0, 1, 2}
     for row in found:
-        board = [(turn["guess"], turn["marks"]) for turn in row["turns"]]
-        assert row["secret"] not in [guess for guess, _ in board]
-        assert not any(violates_clues(guess, turns_of(board[:place])) for place, (guess, _) in enumerate(board))
-
-
-def turns_of(board: list[tuple[str, str]]):
-    from wordle_rl.game import Outcome, Turn
-
-    return [Turn(guess, marks, Outcome.SCORED) for guess, marks in board]
+        board = [Turn(turn["guess"], turn["marks"], Outcome.SCORED) for turn in row["turns"]]
+        assert row["secret"] not in [turn.guess for turn in board]
+        assert not any(violates_clues(turn.guess, board[:place]) for place, turn in enumerate(board))

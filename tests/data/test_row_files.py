@@ -55,18 +55,12 @@ def test_every_kind_of_file_has_rows(name: str, text: str, expected: list, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "told"),
-    [
-        ("rows.jsonl", None, "no file"),
-        ("rows.xls", "x", "is none of .parquet, .jsonl"),
-        ("rows.json", "{}", "expected an array of rows"),
-        ("rows.json", "{", "is no JSON"),
-    ],
+    ("name", "text"), [("rows.jsonl", None), ("rows.xls", "x"), ("rows.json", "{}"), ("rows.json", "{")]
 )
-def test_a_file_that_cannot_be_read_is_named(name: str, text: str | None, told: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(name: str, text: str | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=name):
         [*read_rows(tmp_path / name)]
 
 
@@ -78,15 +72,10 @@ def test_a_data_set_is_read_by_name_split_and_number(data_sets) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("me/nothing", "me/nothing is neither a file here nor a data set of the hub"),
-        ("me/wordle-rows:dev", "no file of split 'dev'; its files are data/test"),
-        ("me/one-file:test", "no file of split 'test'"),
-    ],
+    ("name", "named"), [("me/nothing", "me/nothing"), ("me/wordle-rows:dev", "'dev'"), ("me/one-file:test", "'test'")]
 )
-def test_a_data_set_that_is_not_there_is_named(name: str, told: str, data_sets) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_data_set_that_is_not_there_is_named(name: str, named: str, data_sets) -> None:
+    with pytest.raises(ConfigError, match=named):
         [*read_rows(name)]
 
 

@@ -26,31 +26,24 @@ GAMES = [
 ]
 
 
-def written(path: Path, games: list[GameRecord]) -> None:
-    write_jsonl(path, (one.to_row() for one in games))
-
-
 def test_csv_files_hold_one_word_each_and_read_back_the_same(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    written(path, [*GAMES, game("civic", 0, error="down"), game("crane", 7, "crate", error="down")])
+    failed = [game("civic", 0, error="down"), game("crane", 7, "crate", error="down")]
+    write_jsonl(path, (one.to_row() for one in [*GAMES, *failed]))
     assert write_csv_files(path, tmp_path / "csv") == 2
     assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["wordle_data_ABBEY.csv", "wordle_data_CRANE.csv"]
     with (tmp_path / "csv" / "wordle_data_CRANE.csv").open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     assert tuple(rows[0]) == COLUMNS
-    assert [(r["model"], r["seed"], r["turn"], r["won"]) for r in rows] == [
-        ("m", "0", "1", "1"),
-        ("m", "0", "2", "1"),
-        ("m", "1", "1", "1"),
-        ("m", "1", "2", "1"),
-        ("other/model", "0", "1", "0"),
-    ]
+    found = [(r["model"], r["seed"], r["turn"], r["won"]) for r in rows]
+    won = [("m", seed, turn, "1") for seed in "01" for turn in "12"]
+    assert found == [*won, ("other/model", "0", "1", "0")]
     assert sorted(read_games(tmp_path / "csv"), key=lambda g: g.key) == sorted(GAMES, key=lambda g: g.key)
 
 
 @pytest.mark.parametrize("reply", ["a\rb", "\r", "a\r\nb", "\n", '"', '",', " a ", ""])
 def test_a_reply_of_any_characters_reads_back_the_same(reply: str, tmp_path: Path) -> None:
     odd = replace(GAMES[0], turns=(replace(BROKEN, reply=reply, thinking=reply), *GAMES[0].turns[1:]))
-    written(tmp_path / "t.jsonl", [odd])
+    write_jsonl(tmp_path / "t.jsonl", [odd.to_row()])
     write_csv_files(tmp_path / "t.jsonl", tmp_path)
     assert list(read_games(tmp_path)) == [odd]

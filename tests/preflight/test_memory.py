@@ -131,7 +131,7 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     def activations(micro: int, labels: str = "mistakes", model: ModelNumbers = SMALL, **more: object) -> int:
         settings = {
             "algorithm": "expert_iteration", "expert_iteration": {"labels": labels}, "game": {"thinking": "off"},
-            "model": {"micro_batch_size": micro, **more}, "rl": {"batch_size": 8},
+            "model": {"precision": "fp32", "micro_batch_size": micro, **more}, "rl": {"batch_size": 8},
         }  # fmt: skip
         return memory_of_stages(RunConfig.model_validate(settings), model, 90, 90)["expert_iteration"].activations
 
@@ -142,7 +142,8 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     whole = activations(8, "wins") + activations(4, "wins")
     assert activations(12) < whole, "boards of a game share its beginning"
     assert activations(12, model=replace(SMALL, full_attention=False)) == whole
-    assert activations(12, path="some/model", compile=True) == whole
+    compiled = {"path": "some/model", "compile": True}
+    assert activations(12, **compiled) == activations(8, "wins", **compiled) + activations(4, "wins", **compiled)
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,7 @@ from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
 from wordle_rl.reward import PRESETS, Rubric
-from wordle_rl.reward.attack import (
-    CHOICES,
-    REPLIES,
-    Effort,
-    Gameability,
-    Move,
-    Policy,
-    Search,
-    View,
-    attack,
-    worded,
-)
+from wordle_rl.reward.attack import CHOICES, REPLIES, Effort, Gameability, Move, Policy, Search, View, attack, worded
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Effort(num_secrets=2, steps=8)
@@ -76,8 +65,7 @@ def test_a_reward_that_can_be_had_is_found_out(weights: dict[str, float], floor:
 
 def test_the_search_climbs_above_the_policies_it_begins_with() -> None:
     rubric = replace(PRESETS["notebook"], keep_order=False)
-    idle = attacked(rubric, Effort(num_secrets=1, steps=0))
-    found = attacked(rubric, Effort(num_secrets=1, steps=30))
+    idle, found = (attacked(rubric, Effort(num_secrets=1, steps=steps)) for steps in (0, 30))
     assert found.floor > idle.floor
 
 

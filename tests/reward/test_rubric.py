@@ -1,24 +1,15 @@
 import math
 
 import pytest
+import reward_games as drawn
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reward_games import (
-    GUESSES,
-    SOLVER,
-    broke_rules,
-    games,
-    honest,
-    honest_losses,
-    play,
-    rule_breaking_losses,
-    value,
-    wins,
-)
+from reward_games import GUESSES, SOLVER, WORDS, broke_rules, honest, play, value
 
-from wordle_rl.env import StopReason, Transcript
+from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Dictionary, Rules
-from wordle_rl.reward import COMPONENTS, PRESETS, Rubric
+from wordle_rl.prompt import Prompter
+from wordle_rl.reward import COMPONENTS, PRESETS, Rubric, TurnRewards
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
@@ -28,11 +19,8 @@ COSTS = ("regret", "quick_regret", "repeat", "overlong", "rule_break")
 weights = st.dictionaries(st.sampled_from(sorted(COMPONENTS)), st.floats(-5, 5), min_size=1)
 
 
-# --- laws of every component and rubric ---------------------------------------------------------------------------
-
-
 @settings(max_examples=400, deadline=None)
-@given(games())
+@given(drawn.games())
 def test_every_component_keeps_its_range_and_gives_each_own_turn_one_share(transcript: Transcript) -> None:
     for name, component in COMPONENTS.items():
         shares = component.compute(transcript, SOLVER)
@@ -44,7 +32,7 @@ def test_every_component_keeps_its_range_and_gives_each_own_turn_one_share(trans
 
 
 @settings(max_examples=300, deadline=None)
-@given(games(), st.sampled_from(sorted(PRESETS)))
+@given(drawn.games(), st.sampled_from(sorted(PRESETS)))
 def test_total_is_the_sum_of_weight_times_component(transcript: Transcript, name: str) -> None:
     scored = PRESETS[name].score(transcript, SOLVER)
     expected = sum(scored.weights[part] * scored.values[part] for part in scored.components)
@@ -53,33 +41,52 @@ def test_total_is_the_sum_of_weight_times_component(transcript: Transcript, name
     assert len(scored.turn_rewards) == len(transcript.own_turns)
 
 
+rubrics = st.sampled_from([*PRESETS.values()]) | weights.map(Rubric)
+
+
 @settings(max_examples=400, deadline=None)
 @given(
-    wins("crane"),
-    honest_losses("crane"),
-    rule_breaking_losses("crane"),
-    st.one_of(st.sampled_from(sorted(PRESETS)), weights),
+    drawn.wins("crane"),
+    drawn.honest_losses("crane"),
+    drawn.rule_breaking_losses("crane"),
+    drawn.games("crane"),
+    rubrics,
 )
-def test_breaking_rules_never_beats_an_honest_loss_and_no_loss_beats_a_win(
-    win: Transcript, honest_loss: Transcript, broken_loss: Transcript, chosen: str | dict[str, float]
-) -> None:
-    assert win.won
-    assert honest(honest_loss)
-    assert broke_rules(broken_loss)
-    rubric = PRESETS[chosen] if isinstance(chosen, str) else Rubric(chosen)
-    best, middle, worst = (rubric.score(game, SOLVER).total for game in (win, honest_loss, broken_loss))
+def test_no_loss_beats_a_win_and_no_broken_rule_an_honest_loss(win, lost, broken, other, rubric: Rubric) -> None:
+    assert (win.won, honest(lost), broke_rules(broken)) == (True, True, True)
+    best, middle, worst, last = (rubric.score(game, SOLVER).total for game in (win, lost, broken, other))
     assert best > max(middle, worst)
     assert middle >= worst - TOLERANCE
+    assert other.won or best > last
 
 
-@settings(max_examples=200, deadline=None)
-@given(wins("crane"), games("crane"), st.one_of(st.sampled_from(sorted(PRESETS)), weights))
-def test_no_truncated_or_odd_loss_beats_a_win(
-    win: Transcript, other: Transcript, chosen: str | dict[str, float]
-) -> None:
-    rubric = PRESETS[chosen] if isinstance(chosen, str) else Rubric(chosen)
-    if not other.won:
-        assert rubric.score(win, SOLVER).total > rubric.score(other, SOLVER).total
+REPLIES = ("<guess>crane</guess>", "<guess>speed</guess>", "<guess>qqqqq</guess>", "crane", "<guess>tea</guess>", "")
+
+
+@given(weights, st.lists(st.sampled_from(REPLIES), min_size=1, max_size=6), st.booleans(), st.booleans(), st.booleans())
+def test_rewards_paid_turn_by_turn_add_up(chosen, replies, keep_order: bool, has_prefix: bool, truncates: bool) -> None:
+    rubric, env = Rubric(chosen, keep_order), WordleEnv("crate", WORDS, Prompter(), ("think",) * has_prefix)
+    rewards, paid = TurnRewards(rubric, SOLVER, "crate", env), []
+    for reply in replies:
+        if env.stop_reason is None:
+            env.step(reply)
+            paid.append(rewards.next())
+    if env.stop_reason is None:
+        env.truncate(StopReason.TOKEN_BUDGET if truncates else StopReason.NOT_NEEDED)
+        paid.append(rewards.rest())
+    total = rubric.score(env.transcript(), SOLVER).total
+    assert math.isclose(math.fsum(paid), total, abs_tol=1e-9)
+    assert rewards.breakdown().total == total
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_win_is_paid_on_the_turn_that_won(preset: str) -> None:
+    env = WordleEnv("crate", WORDS, Prompter())
+    rewards = TurnRewards(PRESETS[preset], SOLVER, "crate", env)
+    env.step("<guess>think</guess>")
+    before = rewards.next()
+    env.step("<guess>crate</guess>")
+    assert rewards.next() > before
 
 
 @settings(max_examples=200, deadline=None)
@@ -93,9 +100,6 @@ def test_only_win_and_rule_break_are_moved_and_only_the_safe_way(chosen: dict[st
     assert used["rule_break"] <= min(0.0, chosen.get("rule_break", 0.0))
     assert Rubric(chosen, keep_order=False).effective_weights == chosen
     assert Rubric(used).effective_weights == pytest.approx(used)
-
-
-# --- exploits -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", sorted(set(COMPONENTS) - {"format", "length"}))
@@ -119,10 +123,8 @@ def test_a_malformed_reply_never_escapes_the_overlong_penalty(reply: str) -> Non
 
 def test_overlong_rises_from_free_to_full_and_a_cut_reply_pays_in_full() -> None:
     one_turn = Rules(max_turns=1)
-    costs = [
-        value("overlong", play("crane", "crate", rules=one_turn, num_tokens=n)) for n in (20, 256, 640, 1024, 9999)
-    ]
-    assert costs == [0.0, 0.0, 0.5, 1.0, 1.0]
+    for num_tokens, cost in {20: 0.0, 256: 0.0, 640: 0.5, 1024: 1.0, 9999: 1.0}.items():
+        assert value("overlong", play("crane", "crate", rules=one_turn, num_tokens=num_tokens)) == cost
     assert value("overlong", play("crane", "crate", rules=one_turn, overlong=True)) == 1.0
     rambling = "<think>" + "hm " * 639 + "</think> <guess>crate</guess>"
     assert value("overlong", play("crane", rambling, rules=one_turn, num_tokens=None)) == pytest.approx(0.5, abs=0.01)
@@ -130,9 +132,8 @@ def test_overlong_rises_from_free_to_full_and_a_cut_reply_pays_in_full() -> None
 
 @pytest.mark.parametrize("name", [*sorted(set(PRESETS) - {"sparse"}), "repeat alone"])
 def test_one_word_six_times_loses_to_six_consistent_words(name: str) -> None:
-    family = WordList(
-        "family", tuple(f"{letter}ills" for letter in "bfhkmpt"), tuple(f"{letter}ills" for letter in "bfhkmpt")
-    )
+    rhymes = tuple(f"{letter}ills" for letter in "bfhkmpt")
+    family = WordList("family", rhymes, rhymes)
     solver = Solver(family)
     rubric = PRESETS.get(name) or Rubric({"repeat": -1.0})
     repeated = play("mills", *["bills"] * 6, words=family)
@@ -147,27 +148,16 @@ SIX_DIFFERENT = st.lists(st.sampled_from(GUESSES), min_size=7, max_size=7, uniqu
 """A secret, and six different words to lose with."""
 
 
-def repeated_and_varied(drawn: list[str], name: str) -> tuple[float, float]:
-    """Rewards of one word six times and of six different words, all listed, on the same secret."""
-    secret, *words = drawn
-    rubric = PRESETS[name]
-    games_lost = (play(secret, *[words[0]] * 6), play(secret, *words))
-    assert all(map(honest, games_lost))
-    return rubric.score(games_lost[0], SOLVER).total, rubric.score(games_lost[1], SOLVER).total
-
-
 @settings(max_examples=200, deadline=None)
-@given(SIX_DIFFERENT, st.sampled_from(["shaped", "shaped_strategy", "notebook"]))
-def test_one_word_six_times_never_reaches_any_six_different_words(drawn: list[str], name: str) -> None:
-    repeated, varied = repeated_and_varied(drawn, name)
-    assert repeated < varied - 1.0
-
-
-@settings(max_examples=200, deadline=None)
-@given(SIX_DIFFERENT, st.sampled_from(sorted(PRESETS)))
-def test_one_word_six_times_outscores_six_different_words_under_no_preset(drawn: list[str], name: str) -> None:
-    repeated, varied = repeated_and_varied(drawn, name)
-    assert repeated <= varied + 1e-9
+@given(SIX_DIFFERENT)
+def test_one_word_six_times_is_worth_no_more_than_any_six_different_words(chosen: list[str]) -> None:
+    secret, *words = chosen
+    repeated, varied = play(secret, *[words[0]] * 6), play(secret, *words)
+    assert honest(repeated)
+    assert honest(varied)
+    for name, preset in PRESETS.items():
+        margin = 1.0 if name in ("shaped", "shaped_strategy", "notebook") else -TOLERANCE
+        assert preset.score(varied, SOLVER).total - preset.score(repeated, SOLVER).total > margin, name
 
 
 def test_a_repeat_costs_one_under_the_shaped_presets() -> None:
@@ -208,10 +198,8 @@ def test_a_longer_game_of_good_form_collects_no_more_than_a_short_one(name: str)
 @given(st.lists(st.sampled_from(GUESSES[1:]), min_size=6, max_size=6), st.integers(0, 5), st.integers(1, 3))
 def test_refusals_that_cost_no_turn_still_cost_reward(words: list[str], place: int, refusals: int) -> None:
     rules = Rules(dictionary=Dictionary.APP, max_refusals=3)
-    clean, refused = (
-        play("crane", *words, rules=rules),
-        play("crane", *words[:place], *["qqqqq"] * refusals, *words[place:], rules=rules),
-    )
+    clean = play("crane", *words, rules=rules)
+    refused = play("crane", *words[:place], *["qqqqq"] * refusals, *words[place:], rules=rules)
     assert len(refused.own_turns) == len(clean.own_turns) + refusals
     for name, preset in PRESETS.items():
         cost = preset.score(clean, SOLVER).total - preset.score(refused, SOLVER).total

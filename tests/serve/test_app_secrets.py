@@ -40,9 +40,6 @@ class Player:
     def ask(self, kind: str, **data: Any) -> dict[str, Any]:
         return self.send(json.dumps({"type": kind, "data": data}))
 
-    def held(self, secret: str) -> list[str]:
-        return held(secret, self.heard)
-
 
 def forms(word: str) -> Iterator[str]:
     """A word as it might be sent: plain, spaced, reversed, encoded, hashed without a key."""
@@ -95,10 +92,10 @@ def test_nothing_before_the_end_holds_the_secret(server, caplog) -> None:
                 left = player.ask("step", message=said)["observation"]["turns_left"]
                 player.ask("state")
             assert all("reason" in player.send(odd) for odd in ODD)
-            assert player.held(secret) == [], (seed, style)
+            assert held(secret, player.heard) == [], (seed, style)
             last = player.ask("step", message=f"{wrap[0]}kudzu{wrap[1]}")
             assert (last["done"], last["observation"]["secret"]) == (True, secret)
-            assert player.held(secret)[:1] == [secret]
+            assert held(secret, player.heard)[:1] == [secret]
     assert not [record for record in caplog.records if any(secret in record.getMessage() for _, secret in games)]
 
 
@@ -113,7 +110,7 @@ def test_a_server_that_shows_no_secret_sends_none_at_the_end_either(path: str, r
                     last = player.ask("step", message=reply)
                 assert last["done"]
                 player.ask("state")
-                assert player.held(secret) == []
+                assert held(secret, player.heard) == []
 
 
 def test_the_scan_finds_what_it_looks_for() -> None:

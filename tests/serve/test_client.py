@@ -1,7 +1,5 @@
 """Laws of the clients: ours, typed, and openenv's own play the same games."""
 
-import asyncio
-
 import pytest
 from openenv.core.generic_client import GenericEnvClient
 from wordle_server import secret_of, wordle_server
@@ -37,15 +35,10 @@ def test_a_won_game_is_paid_in_full_and_shows_its_secret_at_last(server) -> None
 
 
 def test_messages_and_rewards_are_those_of_the_game_itself(server) -> None:
-    """The server's words are the prompter's, and its rewards the rubric's."""
     words, secret = load_words(), secret_of(server.service, 11)
     own = WordleEnv(secret, words, Prompter())
-    replies = [
-        "<guess>crane</guess>",
-        "prose",
-        "<think>hm</think>\n<guess>zzzzz</guess>",
-        *["<guess>mould</guess>"] * 3,
-    ]
+    unlisted = "<think>hm</think>\n<guess>zzzzz</guess>"
+    replies = ["<guess>crane</guess>", "prose", unlisted, *["<guess>mould</guess>"] * 3]
     with WordleClient(server.address).sync() as env:
         result = env.reset(seed=11, reward="notebook")
         paid = []
@@ -56,25 +49,7 @@ def test_messages_and_rewards_are_those_of_the_game_itself(server) -> None:
             paid.append(result.reward)
             assert result.observation.turns_left == own.observation.turns_left
     assert result.done
-    assert own.stop_reason is not None
-    expected = PRESETS["notebook"].score(own.transcript(), Solver(words)).total
-    assert sum(paid) == pytest.approx(expected)
-
-
-def test_a_group_shares_its_secret_and_its_start(server) -> None:
-    async def group() -> list[tuple[object, ...]]:
-        clients = [WordleClient(server.address) for _ in range(8)]
-        try:
-            begun = await asyncio.gather(*(client.reset(seed=21, max_given=3) for client in clients))
-            marked = await asyncio.gather(*(client.step(tagged("crane")) for client in clients))
-            return [
-                (tuple(message["content"] for message in start.observation.messages), mark.observation.marks)
-                for start, mark in zip(begun, marked, strict=True)
-            ]
-        finally:
-            await asyncio.gather(*(client.close() for client in clients))
-
-    assert len(set(asyncio.run(group()))) == 1
+    assert sum(paid) == pytest.approx(PRESETS["notebook"].score(own.transcript(), Solver(words)).total)
 
 
 def test_openenvs_generic_client_plays(server) -> None:
@@ -84,7 +59,7 @@ def test_openenvs_generic_client_plays(server) -> None:
         result = env.step({"message": f"<guess>{secret}</guess>"})
         assert result.done
         assert result.reward == pytest.approx(1.5)
-        with pytest.raises(RuntimeError, match="the game is over"):
+        with pytest.raises(RuntimeError, match="over"):
             env.step({"message": "<guess>crane</guess>"})
         assert env.reset().done is False
 

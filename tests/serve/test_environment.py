@@ -70,18 +70,16 @@ def test_what_is_not_offered_is_refused_and_the_game_goes_on(service, options, r
 
 
 def test_no_training_session_has_a_strict_word_on_its_board() -> None:
-    boards = []
-    for fraction in (0.0, 0.1):
+    drawn: dict[float, set[str]] = {0.0: set(), 0.1: set()}
+    for fraction, words in drawn.items():
         offering = Service.of(ServeSettings(words=WordSettings(strict_fraction=fraction)))
         environment = offering.environment()
-        drawn: set[str] = set()
         for seed in range(400):
             environment.reset(seed=seed, max_given=5)
-            drawn |= {turn["guess"] for turn in environment.state.board}
-        boards.append(drawn)
-        strict = set(offering.games.offered().context.split.strict)
-    assert strict & boards[0], "without the rule they would stand on boards"
-    assert not strict & boards[1]
+            words |= {turn["guess"] for turn in environment.state.board}
+    strict = set(offering.games.offered().context.split.strict)
+    assert strict & drawn[0.0], "without the rule they would stand on boards"
+    assert not strict & drawn[0.1]
 
 
 def test_the_secret_as_a_prefix_guess_is_refused_in_words_that_do_not_name_it(service) -> None:

@@ -17,22 +17,8 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=12), inner, max_size=4),
     max_leaves=12,
 )
-option_names = st.sampled_from(
-    (
-        "seed",
-        "episode_id",
-        "split",
-        "index",
-        "words",
-        "hard_mode",
-        "style",
-        "reward",
-        "given",
-        "max_given",
-        "self",
-        "env",
-    )
-)
+OPTIONS = "seed episode_id split index words hard_mode style reward given max_given self env"
+option_names = st.sampled_from(OPTIONS.split())
 likely = json_values | st.sampled_from(
     ["train", "val", "test", "compact", "sparse", "default", "crane", [], ["crane"], 0, 1, 3, 2**63, -1]
 )

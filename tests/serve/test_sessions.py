@@ -57,8 +57,7 @@ def test_an_idle_session_ends_with_a_reason_and_a_busy_one_stays() -> None:
         for _ in range(6):
             time.sleep(0.4)
             assert ask(busy, "state")["type"] == "state"
-        answer = json.loads(idle.recv(timeout=5))
-        assert refusal(answer) == "idle"
+        assert refusal(json.loads(idle.recv(timeout=5))) == "idle"
         with pytest.raises(ConnectionClosed) as closed:
             idle.recv()
         assert closed.value.rcvd.code == 1001
@@ -124,8 +123,7 @@ def test_a_shutdown_answers_what_was_asked_refuses_what_is_new_and_says_goodbye(
             time.sleep(0.001)
         running.server.should_exit = True
         answer = json.loads(thinking.recv(timeout=30))
-        assert answer["type"] == "observation"
-        assert answer["data"]["observation"]["guess"] == "slips"
+        assert (answer["type"], answer["data"]["observation"]["guess"]) == ("observation", "slips")
         for socket_ in (thinking, quiet):
             assert refusal(json.loads(socket_.recv(timeout=30))) == "shutting_down"
             with pytest.raises(ConnectionClosed) as closed:

@@ -37,9 +37,6 @@ def word_lists(draw: st.DrawFn) -> tuple[list[str], list[str]]:
     return words[:num_answers], words[num_answers:]
 
 
-# --- best play: an exhaustive oracle on tiny lists ----------------------------------------------------------------
-
-
 def exhaustive(solver: Solver, turns: int | None) -> tuple[int, int]:
     """(secrets not found, total guesses) of the best play, by trying everything."""
     guesses = solver.words.guesses
@@ -132,8 +129,6 @@ def test_default_list_is_solved_within_six_turns(default_solver: Solver) -> None
     assert default_solver.tree("crane").num_failed == 0
 
 
-# --- turn cap -----------------------------------------------------------------------------------------------------
-
 RHYMES = ["bight", "eight", "fight", "light", "might", "night", "right", "sight"]
 
 
@@ -154,9 +149,6 @@ def test_a_separating_guess_is_used_when_the_cap_asks_for_it() -> None:
     assert solver.best_guess(solver.candidates([]), 2) == "blfmn"
 
 
-# --- regret -------------------------------------------------------------------------------------------------------
-
-
 def test_regret_by_hand() -> None:
     solver = make_solver(["cat", "cot", "cut"], ["dog", "zzz"])
     everything = [0, 1, 2]
@@ -174,9 +166,7 @@ def test_regret_by_hand() -> None:
 
 def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarray]]:
     """(guess, candidates) pairs as a middling player meets them, after the opener."""
-    rng = np.random.default_rng(5)
-    states = []
-    words = solver.words
+    rng, states, words = np.random.default_rng(5), [], solver.words
     for secret in rng.choice(words.answers, num_games):
         candidates = solver.narrow(solver.candidates([]), "crane", score_guess(str(secret), "crane"))
         while len(candidates) > 1:
@@ -189,9 +179,7 @@ def some_states(solver: Solver, num_games: int = 12) -> list[tuple[str, np.ndarr
 
 @settings(max_examples=60, deadline=None)
 @given(word_lists(), st.sampled_from([None, 1, 2, 3, 6]))
-def test_regret_is_never_negative_and_zero_for_the_best_guess(
-    lists: tuple[list[str], list[str]], turns: int | None
-) -> None:
+def test_regret_is_never_negative_and_zero_for_the_best_guess(lists, turns: int | None) -> None:
     solver = make_solver(*lists)
     everything = solver.candidates([])
     assert solver.regret(solver.best_guess(everything, turns), everything, turns) == 0.0
@@ -215,12 +203,10 @@ def test_regret_is_not_negative_where_the_search_overlooks_the_best(monkeypatch:
 
 
 def test_a_value_does_not_depend_on_earlier_questions(default_solver: Solver) -> None:
-    fresh = Solver(default_solver.words)
-    fresh._search().beam = 2  # the narrower the beam, the more it would show
     states = some_states(default_solver)
-    asked_in_order = [(fresh.guess_value(g, c), fresh.value(c)) for g, c in states]
-    fresh = Solver(default_solver.words)
-    fresh._search().beam = 2
-    fresh.tree("crane")
-    asked_backwards = [(fresh.guess_value(g, c), fresh.value(c)) for g, c in reversed(states)]
-    assert asked_in_order == asked_backwards[::-1]
+    one, other = Solver(default_solver.words), Solver(default_solver.words)
+    for solver in (one, other):
+        solver._search().beam = 2  # the narrower the beam, the more it would show
+    other.tree("crane")
+    asked_in_order = [(one.guess_value(g, c), one.value(c)) for g, c in states]
+    assert asked_in_order == [(other.guess_value(g, c), other.value(c)) for g, c in reversed(states)][::-1]

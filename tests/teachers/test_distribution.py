@@ -8,7 +8,7 @@ import pytest
 
 from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.game import Outcome, Rules, Turn, hard_mode_fault, score_guess, violates_clues
-from wordle_rl.prompt import Prompter, Style, Thinking
+from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.distribution import SolverDistribution, SolverGuess, WordDistribution
 from wordle_rl.words import WordListError
@@ -29,7 +29,7 @@ def fitting(words, board) -> list[str]:
 
 @pytest.mark.parametrize("temperature", [0.1, 0.5])
 def test_words_are_weighed_by_the_guesses_they_give_away(temperature, small_words, small_solver) -> None:
-    """Against one regret at a time: those that may be the secret, and of the ten best those that tell something."""
+    """Words that may be the secret, and of the ten best those that tell something."""
     ask, others = SolverDistribution(small_solver, temperature, Rules()), 0
     for secret in small_words.answers[1::3]:  # none of the guesses below
         for guesses in ((), ("xylyl",), ("abbey", "crate")):
@@ -90,10 +90,10 @@ def test_words_are_drawn_by_their_chances() -> None:
 def test_the_solver_teachers_guess_is_a_distribution_of_one_word(small_words, small_solver) -> None:
     traces = TraceSettings(narrate=True, teacher=TeacherSettings(opener="eagle"))
     for thinking in (Thinking.OFF, Thinking.REQUIRED):
-        ask = SolverGuess(small_solver, traces, Prompter(Style.ENGLISH, thinking=thinking))
+        ask = SolverGuess(small_solver, traces, Prompter(thinking=thinking))
         opening = ask([])
         assert (opening.words, opening.chances, opening.entropy) == (("eagle",), (1.0,), 0.0)
         assert bool(opening.thinking) == (thinking is Thinking.REQUIRED)
         assert ask([Turn("abbey", "GGGGX", Outcome.SCORED)]) is None
     with pytest.raises(WordListError, match="qqqqq"):
-        SolverGuess(small_solver, TraceSettings(teacher=TeacherSettings(opener="qqqqq")), Prompter(Style.ENGLISH))
+        SolverGuess(small_solver, TraceSettings(teacher=TeacherSettings(opener="qqqqq")), Prompter())

@@ -8,7 +8,6 @@ import wordle_rl.teachers.games as games_module
 from wordle_rl.config import TeacherSettings, TraceSettings
 from wordle_rl.teachers.games import write_solver_traces
 
-CHUNK = 4
 PLAIN = TraceSettings(num_games=18, teacher=TeacherSettings(opener=None, noise_rate=0.5))
 LETTERS = PLAIN.model_copy(update={"pseudo_secrets": True})
 
@@ -17,14 +16,10 @@ class StoppedError(Exception):
     pass
 
 
-@pytest.fixture(autouse=True)
-def small_chunks(monkeypatch) -> None:
-    monkeypatch.setattr(games_module, "_CHUNK", CHUNK)
-
-
 @pytest.fixture
-def play(split, solver):
+def play(split, solver, monkeypatch):
     """Have the teacher write a file, stopped when so many games are done; tells of how many it knew as it went."""
+    monkeypatch.setattr(games_module, "_CHUNK", 4)
 
     def write(path: Path, settings=PLAIN, stop_at: int | None = None, seed: int = 0) -> list[int]:
         told = []

@@ -2,8 +2,6 @@
 
 import json
 import time
-from collections import Counter
-from collections.abc import Callable
 
 import pytest
 
@@ -22,13 +20,9 @@ SLOW_DOWN = {"error": {"message": f"slow down {KEY}"}}
 SECRETS = ["crane", "grape", "abbey", "civic", "pesto", "kudzu"]
 
 
-def secret_of(body: dict) -> str:
-    """Games of these tests tell their secret by the seed they send; a real teacher is never told."""
-    return SECRETS[body["seed"]]
-
-
 def winner(_number: int, body: dict):
-    return chat(f"<think>it is</think><guess>{secret_of(body)}</guess>", usage=(100, 10))
+    """Games of these tests tell their secret by the seed they send; a real teacher is never told."""
+    return chat(f"<think>it is</think><guess>{SECRETS[body['seed']]}</guess>", usage=(100, 10))
 
 
 def teacher(endpoint: FakeEndpoint, words, **settings: object) -> LLMTeacher:
@@ -72,13 +66,11 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
 
 
 def test_reasoning_sent_apart_is_thinking_and_not_repeated_to_the_model(serve, small_words) -> None:
-    endpoint = serve(
-        lambda number, _: (
-            chat("<guess>crate</guess>", reasoning_content="say <guess>abbey</guess>?")
-            if number == 0
-            else chat("<think>aloud</think><guess>crane</guess>", reasoning="silently")
-        )
-    )
+    said = [
+        chat("<guess>crate</guess>", reasoning_content="say <guess>abbey</guess>?"),
+        chat("<think>aloud</think><guess>crane</guess>", reasoning="silently"),
+    ]
+    endpoint = serve(lambda number, _: said[number])
     _, [game] = play(teacher(endpoint, small_words))
     assert [turn.thinking for turn in game.turns] == ["say <guess>abbey</guess>?", "silently\n\naloud"]
     assert "abbey" not in json.dumps(endpoint.requests[1])
@@ -131,15 +123,10 @@ def test_time_is_bounded(limit: str, serve, small_words) -> None:
     assert time.monotonic() - started < 5
 
 
-@pytest.mark.parametrize(
-    ("status", "body"),
-    [
-        (401, SLOW_DOWN),
-        (402, SLOW_DOWN),
-        (404, SLOW_DOWN),
-        (429, {"error": {"message": "pay", "code": "insufficient_quota"}}),
-    ],
-)
+UNPAID = {"error": {"message": f"pay {KEY}", "code": "insufficient_quota"}}
+
+
+@pytest.mark.parametrize(("status", "body"), [(401, SLOW_DOWN), (402, SLOW_DOWN), (404, SLOW_DOWN), (429, UNPAID)])
 def test_a_refusal_that_every_game_would_meet_ends_the_run(status: int, body: dict, serve, small_words) -> None:
     endpoint = serve(lambda number, asked: winner(number, asked) if number < 2 else (status, body))
     games: list[GameRecord] = []
@@ -154,7 +141,7 @@ def test_a_run_in_which_every_game_fails_stops(serve, small_words) -> None:
     endpoint = serve(lambda *_: (400, SLOW_DOWN))
     games: list[GameRecord] = []
     asked = teacher(endpoint, small_words, max_concurrent=1, max_failures=3)
-    with pytest.raises(ConfigError, match="3 games in a row failed"):
+    with pytest.raises(ConfigError, match="3 games"):
         asked.play([Job("crane", i) for i in range(5)], games.append)
     assert len(endpoint.requests) == len(games) == 3
 
@@ -171,16 +158,11 @@ def test_trouble_with_the_file_stops_the_run_as_it_is(serve, small_words) -> Non
 def test_the_key_is_nowhere(serve, small_words, caplog) -> None:
     caplog.set_level("DEBUG")
 
-    def answer(number: int, body: dict):
-        leak: list[Callable[[], tuple]] = [
-            lambda: chat(f"{KEY}", reasoning=f"my key is {KEY}", usage=(1, 1)),
-            lambda: (400, {"error": {"message": f"bad {KEY}"}}),
-        ]
-        return leak[number % 2]()
-
-    asked = teacher(serve(answer), small_words, max_concurrent=1)
+    leaks = [chat(KEY, reasoning=f"my key is {KEY}", usage=(1, 1)), (400, {"error": {"message": f"bad {KEY}"}})]
+    asked = teacher(serve(lambda number, _: leaks[number % 2]), small_words, max_concurrent=1)
     tally, games = play(asked, 2)
-    assert Counter("(key)" in (game.error or "") for game in games) == {True: 2}
+    assert len(games) == 2
+    assert all("(key)" in game.error for game in games)
     assert "(key)" in games[0].turns[0].reply
     for text in (repr(asked), str(tally), caplog.text, *(json.dumps(game.to_row()) for game in games)):
         assert KEY not in text
@@ -199,33 +181,22 @@ def test_a_game_the_budget_cut_short_is_neither_finished_nor_an_error(serve, sma
 def test_a_budget_counts_what_answers_without_a_reply_cost(serve, small_words, monkeypatch) -> None:
     monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
     endpoint = serve(lambda *_: (200, {"choices": []} | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
-    tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50), 1)
+    tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50))
     assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
     assert len(endpoint.requests) == 3
 
 
-UNCOUNTED = [
-    {"prompt_tokens": 10},
-    {"prompt_tokens": 10, "completion_tokens": -3},
-    {"prompt_tokens": float("nan"), "completion_tokens": 3},
-]
-
-
-@pytest.mark.parametrize("usage", [None, *UNCOUNTED])
-def test_a_budget_needs_both_counts(usage: dict | None, serve, small_words) -> None:
-    endpoint = serve(lambda *_: (200, chat("<guess>crate</guess>")[1] | {"usage": usage}))
-    with pytest.raises(ConfigError, match="no budget can be kept"):
-        play(teacher(endpoint, small_words, budget_tokens=1000))
-    assert len(endpoint.requests) == 1
-
-
-@pytest.mark.parametrize("usage", [None, *UNCOUNTED])
-def test_tokens_of_a_game_are_known_only_if_those_of_every_reply_are(usage: dict | None, serve, small_words) -> None:
+@pytest.mark.parametrize("counts", [(), (10,), (10, -3), (float("nan"), 3)])
+def test_without_both_counts_tokens_are_unknown_and_no_budget_can_be_kept(counts, serve, small_words) -> None:
+    usage = dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=False)) or None
     uncounted = (200, chat("<guess>crate</guess>")[1] | {"usage": usage})
-    endpoint = serve(lambda number, body: winner(number, body) if number else uncounted)
-    tally, [game] = play(teacher(endpoint, small_words))
+    tally, [game] = play(teacher(serve(lambda n, body: winner(n, body) if n else uncounted), small_words))
     assert (game.won, game.prompt_tokens, game.completion_tokens) == (True, 0, 0)
     assert tally.tokens >= 110
+    endpoint = serve(lambda *_: uncounted)
+    with pytest.raises(ConfigError, match="budget"):
+        play(teacher(endpoint, small_words, budget_tokens=1000))
+    assert len(endpoint.requests) == 1
 
 
 def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:

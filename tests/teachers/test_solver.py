@@ -1,19 +1,22 @@
 """Laws of the free teacher: it sees the board only, and names what may still be the secret."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from itertools import combinations
 
 import numpy as np
 import pytest
 
 from wordle_rl.config import TeacherSettings
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver, encode_marks
 from wordle_rl.teachers.solver import Advice, SolverTeacher, TeacherGames
 from wordle_rl.words import WordList
 
 PURE = TeacherSettings(random_opener_rate=0, noise_rate=0)
 WILD = TeacherSettings(random_opener_rate=0.5, noise_rate=0.3)
+PROBING = PURE.model_copy(update={"plan": "probes"})
+ANSWERS = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
+RHYMES = WordList("rhymes", ANSWERS, (*ANSWERS, "clamp", "zzzzz"))
 
 
 @pytest.fixture(scope="module")
@@ -26,9 +29,8 @@ def big_teacher(default_words: WordList) -> SolverTeacher:
     return SolverTeacher(Solver(default_words))
 
 
-def num_turns(games: TeacherGames) -> np.ndarray:
-    """Turns played per game, shape (num_games,)."""
-    return (games.guesses >= 0).sum(axis=1)
+def said(words: WordList, games: TeacherGames, game: int) -> list[str]:
+    return [words.guesses[guess] for guess in games.guesses[game] if guess >= 0]
 
 
 def won(games: TeacherGames) -> np.ndarray:
@@ -36,48 +38,24 @@ def won(games: TeacherGames) -> np.ndarray:
     return (games.codes == encode_marks("GGGGG")).any(axis=1)
 
 
-def turns_of(games: TeacherGames, game: int) -> list[int]:
-    """The turns of a game, as numbers."""
-    return list(range(int(num_turns(games)[game])))
+def scored(secret: str, *guesses: str) -> list[Turn]:
+    return [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
 
 
-def fitting(words: WordList, board: list[tuple[str, int]]) -> list[str]:
-    """The answers that would have been marked as the board was, by the rules alone."""
-    possible: Sequence[str] = words.answers
-    for guess, code in board:
-        possible = narrowed(possible, guess, code)
-    return list(possible)
+def fitting(words: WordList, board: list[Turn]) -> list[str]:
+    return [word for word in words.answers if not violates_clues(word, board)]
 
 
-def narrowed(possible: Sequence[str], guess: str, code: int) -> list[str]:
-    """The words that would have been marked as the turn was, by the rules alone."""
-    return [word for word in possible if encode_marks(score_guess(word, guess)) == code]
+def num_classes(guess: str, possible: list[str]) -> int:
+    return len({score_guess(word, guess) for word in possible})
 
 
-def check_game(words: WordList, games: TeacherGames, game: int) -> None:
-    """Replay one game by the rules."""
-    secret = games.secrets[game]
-    board: list[tuple[str, int]] = []
-    possible: Sequence[str] = words.answers
-    for turn in turns_of(games, game):
-        guess, code = words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])
-        assert code == encode_marks(score_guess(secret, guess))
-        assert games.remaining[game, turn] == len(possible) > 0
-        if games.taught[game, turn]:
-            assert guess in possible
-        if games.classes[game, turn]:
-            assert games.taught[game, turn]
-            assert games.classes[game, turn] == len({score_guess(word, guess) for word in possible})
-        assert secret not in [earlier for earlier, _ in board]
-        board.append((guess, code))
-        possible = narrowed(possible, guess, code)
-    is_won = bool(board) and board[-1][0] == secret
-    unplayed = slice(len(board), None)
-    assert (games.guesses[game, unplayed] == -1).all()
-    assert (games.codes[game, unplayed] == -1).all()
-    assert not games.taught[game, unplayed].any()
-    if not is_won:
-        assert len(board) == games.guesses.shape[1] or not possible
+def states(words: WordList, games: TeacherGames) -> Iterator[tuple[tuple[int, int], str, list[str]]]:
+    """(game, turn), guess, and the answers that the marks before it leave, by the rules alone."""
+    for game, secret in enumerate(games.secrets):
+        board = scored(secret, *said(words, games, game))
+        for turn, played in enumerate(board):
+            yield (game, turn), str(played.guess), fitting(words, board[:turn])
 
 
 def test_a_teacher_with_a_tree_plays_it_and_off_it_as_without(big_teacher: SolverTeacher) -> None:
@@ -85,29 +63,32 @@ def test_a_teacher_with_a_tree_plays_it_and_off_it_as_without(big_teacher: Solve
     tree = Solver(words).tree("salet")
     secrets = words.answers[::20]
     games = big_teacher.play(secrets, follows, seed=0)
-    for game, secret in enumerate(secrets):
-        assert tuple(words.guesses[guess] for guess in games.guesses[game] if guess >= 0) == tree.paths[secret]
-    boards = [
-        [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in path[:-1]]
-        for secret, path in ((secret, tree.paths[secret]) for secret in secrets)
-    ]
+    assert [tuple(said(words, games, game)) for game in range(len(secrets))] == [tree.paths[s] for s in secrets]
+    boards = [scored(secret, *tree.paths[secret][:-1]) for secret in secrets]
     advised = [big_teacher.advise(board, follows) for board in boards]
     assert [advice and advice.guess for advice in advised] == list(secrets)
     for advice, board in zip(advised, boards, strict=True):
-        assert advice is not None
-        possible = fitting(words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in board])
-        assert advice.remaining == len(possible)
-        assert advice.classes == len({score_guess(word, advice.guess) for word in possible})
-    off = [Turn("fuzzy", score_guess("crane", "fuzzy"), Outcome.SCORED)]
+        possible = fitting(words, board)
+        assert (advice.remaining, advice.classes) == (len(possible), num_classes(advice.guess, possible))
+    off = scored("crane", "fuzzy")
     assert big_teacher.advise(off, follows) == big_teacher.advise(off, follows.model_copy(update={"plan": "classes"}))
 
 
 def test_every_game_follows_the_rules_and_teaches_only_what_may_be_the_secret(teacher: SolverTeacher) -> None:
     words = teacher.words
     games = teacher.play(words.guesses * 10, WILD, seed=0)
-    for game in range(len(games.secrets)):
-        check_game(words, games, game)
     assert (games.taught == (games.guesses >= 0)).all()
+    assert ((games.codes < 0) == (games.guesses < 0)).all()
+    for at, guess, possible in states(words, games):
+        assert games.codes[at] == encode_marks(score_guess(games.secrets[at[0]], guess))
+        assert games.remaining[at] == len(possible)
+        assert guess in possible
+        assert games.classes[at] in (0, num_classes(guess, possible))
+    for game, secret in enumerate(games.secrets):
+        guesses = said(words, games, game)
+        assert secret not in guesses[:-1]
+        ended = secret in guesses or len(guesses) == games.guesses.shape[1]
+        assert ended or not fitting(words, scored(secret, *guesses))
 
 
 def test_secrets_that_are_marked_alike_are_played_alike(big_teacher: SolverTeacher) -> None:
@@ -127,36 +108,23 @@ def test_secrets_that_are_marked_alike_are_played_alike(big_teacher: SolverTeach
 
 
 def test_the_choice_splits_into_the_most_classes(teacher: SolverTeacher) -> None:
-    words = teacher.words
-    games = teacher.play(words.answers, PURE, seed=0)
-    for game in range(len(games.secrets)):
-        board: list[tuple[str, int]] = []
-        for turn in turns_of(games, game):
-            possible = fitting(words, board)
-            if turn:
-                most = max(len({score_guess(word, guess) for word in possible}) for guess in possible)
-                assert games.classes[game, turn] == most
-            board.append((words.guesses[games.guesses[game, turn]], int(games.codes[game, turn])))
+    games = teacher.play(teacher.words.answers, PURE, seed=0)
+    for at, _, possible in states(teacher.words, games):
+        if at[1]:
+            assert games.classes[at] == max(num_classes(word, possible) for word in possible)
 
 
 def test_a_probe_makes_so_many_classes_more_than_any_possible_word() -> None:
-    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
-    words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
-    settings = PURE.model_copy(update={"plan": "probes"})
-    games = SolverTeacher(Solver(words)).play(words.answers, settings, seed=0)
     probes = 0
-    for game in range(len(games.secrets)):
-        board: list[tuple[str, int]] = []
-        for turn in turns_of(games, game):
-            possible, guess = fitting(words, board), words.guesses[games.guesses[game, turn]]
-            classes = {word: len({score_guess(secret, word) for secret in possible}) for word in words.guesses}
-            best_possible = max(classes[word] for word in possible)
-            if turn and guess in possible:
-                assert max(classes.values()) < best_possible + 2
-            elif turn:
-                probes += 1
-                assert classes[guess] == max(classes.values()) >= best_possible + 2
-            board.append((guess, int(games.codes[game, turn])))
+    games = SolverTeacher(Solver(RHYMES)).play(RHYMES.answers, PROBING, seed=0)
+    for (_, turn), guess, possible in states(RHYMES, games):
+        classes = {word: num_classes(word, possible) for word in RHYMES.guesses}
+        best_possible = max(classes[word] for word in possible)
+        if turn and guess in possible:
+            assert max(classes.values()) < best_possible + 2
+        elif turn:
+            probes += 1
+            assert classes[guess] == max(classes.values()) >= best_possible + 2
     assert probes
 
 
@@ -164,13 +132,12 @@ def test_pure_games_of_known_secrets_are_won_and_teach_every_turn(big_teacher: S
     words = big_teacher.words
     games = big_teacher.play(words.answers[::3], PURE, seed=0)
     assert won(games).mean() > 0.97
-    assert 3.3 < num_turns(games)[won(games)].mean() < 3.9
+    assert 3.3 < (games.guesses >= 0).sum(axis=1)[won(games)].mean() < 3.9
     assert np.array_equal(games.taught, games.guesses >= 0)
 
 
 def test_the_rates_are_what_they_are_called(big_teacher: SolverTeacher) -> None:
-    words = big_teacher.words
-    games = big_teacher.play(words.answers[:1500], WILD, seed=2)
+    games = big_teacher.play(big_teacher.words.answers[:1500], WILD, seed=2)
     later = games.guesses[:, 1:] >= 0
     chosen = (games.classes[:, 1:] > 0).sum() / later.sum()
     assert chosen == pytest.approx(0.7, abs=0.03)
@@ -178,9 +145,7 @@ def test_the_rates_are_what_they_are_called(big_teacher: SolverTeacher) -> None:
     assert opener == pytest.approx(0.5, abs=0.05)
 
 
-def test_the_opener_is_the_most_telling_answer_or_the_one_asked_for(
-    teacher: SolverTeacher, small_words: WordList
-) -> None:
+def test_the_opener_is_the_most_telling_answer_or_the_one_asked_for(teacher: SolverTeacher, small_words) -> None:
     [opener] = {small_words.guesses[i] for i in teacher.play(small_words.answers, PURE, seed=0).guesses[:, 0]}
     solver = Solver(small_words)
     everything = solver.candidates([])
@@ -196,15 +161,9 @@ def test_letters_that_are_no_word_are_marked_by_the_rules_and_never_named(big_te
     games = big_teacher.play(secrets, WILD, seed=4)
     assert games.secrets == tuple(secrets)
     for game, secret in enumerate(secrets):
-        for guess, code in zip(games.guesses[game], games.codes[game], strict=True):
-            if guess >= 0:
-                assert code == encode_marks(score_guess(secret, big_teacher.words.guesses[guess]))
+        marks = [turn.marks for turn in scored(secret, *said(big_teacher.words, games, game))]
+        assert [code for code in games.codes[game] if code >= 0] == [*map(encode_marks, marks)]
     assert [bool(found) for found in won(games)] == [secret in ("crane", "slate") for secret in secrets]
-
-
-def scored(secret: str, *guesses: str) -> list[Turn]:
-    """A board."""
-    return [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
 
 
 @pytest.mark.parametrize("plan", ["classes", "probes"])
@@ -213,11 +172,11 @@ def test_advice_is_what_the_teacher_plays_without_its_noise(big_teacher: SolverT
     settings = PURE.model_copy(update={"plan": plan})
     games = big_teacher.play(words.answers[::40], settings, seed=0)
     boards, played = [], []
-    for game in range(len(games.secrets)):
-        guesses = [words.guesses[games.guesses[game, turn]] for turn in turns_of(games, game)]
-        for turn in turns_of(games, game)[:5]:  # on the last one the teacher may still probe
-            boards.append(scored(games.secrets[game], *guesses[:turn]))
-            played.append(Advice(guesses[turn], int(games.remaining[game, turn]), int(games.classes[game, turn])))
+    for game, secret in enumerate(games.secrets):
+        board = scored(secret, *said(words, games, game))
+        for turn, at in enumerate(board[:5]):  # on the last one the teacher may still probe
+            boards.append(board[:turn])
+            played.append(Advice(at.guess, int(games.remaining[game, turn]), int(games.classes[game, turn])))
     assert [big_teacher.advise(board, settings) for board in boards] == played
     assert len(boards) > 200
 
@@ -229,20 +188,16 @@ def test_unscored_turns_rule_nothing_out_and_unlisted_words_that_were_scored_do(
     assert teacher.advise(broken[:1], PURE) == teacher.advise([], PURE)
     lenient = scored("trace", "crane", "ttrrr")
     advice = teacher.advise(lenient, PURE)
-    fits = fitting(teacher.words, [(turn.guess or "", encode_marks(turn.marks or "")) for turn in lenient])
+    fits = fitting(teacher.words, lenient)
     assert "ttrrr" not in teacher.words
-    assert advice is not None
     assert (advice.guess in fits, advice.remaining) == (True, len(fits))
 
 
 def test_a_probe_is_advised_only_while_a_guess_is_left_to_make_use_of_it() -> None:
-    answers = ("batch", "catch", "hatch", "latch", "match", "patch", "watch")
-    words = WordList("rhymes", answers, (*answers, "clamp", "zzzzz"))
-    settings = PURE.model_copy(update={"plan": "probes"})
     wasted = Turn(None, None, Outcome.MALFORMED)
     refused = Turn("qqqqq", None, Outcome.UNLISTED, costs_turn=False)
     board = scored("watch", "zzzzz")
     boards = [[*board, wasted], [*board, wasted, refused], [*board, wasted, wasted], [*board, wasted, wasted, refused]]
-    teacher = SolverTeacher(Solver(words))
-    advised = [teacher.advise(board, settings, max_turns=4) for board in boards]
-    assert [advice is not None and advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]
+    teacher = SolverTeacher(Solver(RHYMES))
+    advised = [teacher.advise(board, PROBING, max_turns=4) for board in boards]
+    assert [advice.guess for advice in advised] == ["clamp", "clamp", "batch", "batch"]

@@ -9,7 +9,7 @@ pytest.importorskip("transformers")
 from chat_families import family_tokenizer
 from other_loops import GIVEN, KINDS, SETTINGS, TASK, ours, replies_of
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, WordSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
@@ -73,13 +73,11 @@ def test_a_game_without_tokens_is_a_loss_that_does_not_pay() -> None:
 
 def test_a_game_that_never_began_is_truncated_without_a_reward() -> None:
     game = game_source(SETTINGS).open(TASK)
-    assert game.truncate() == 0.0
-    assert game.over
-    assert game.breakdown is None
+    assert (game.truncate(), game.over, game.breakdown) == (0.0, True, None)
 
 
 def test_settings_that_a_growing_conversation_cannot_follow_are_refused() -> None:
-    with pytest.raises(ValueError, match='set it to "transcript"'):
+    with pytest.raises(ValueError, match=r"game\.shape"):
         LoopSettings.model_validate({"game": {"shape": "state"}})
     with pytest.raises(ValueError, match="reward_preset 'best'"):
         LoopSettings(reward_preset="best")
@@ -88,19 +86,17 @@ def test_settings_that_a_growing_conversation_cannot_follow_are_refused() -> Non
 
 
 def test_a_row_that_names_no_game_is_refused() -> None:
-    with pytest.raises(ConfigError, match="names no game"):
+    with pytest.raises(ConfigError):
         task_of({"prompt": "…"})
-    with pytest.raises(ConfigError, match=r"has tasks 0 to \d+, not 99999"):
+    with pytest.raises(ConfigError, match="99999"):
         game_source(SETTINGS).open(BoardTask(index=99_999))
-    with pytest.raises(ConfigError, match="leaves none of 6 turns"):
+    with pytest.raises(ConfigError, match="max_given"):
         game_source(SETTINGS).tasks("train", 1, max_given=6)
 
 
 def test_rules_and_wording_are_those_of_the_settings() -> None:
-    settings = {"game": {"hard_mode": True, "style": "symbols", "max_turns": 4}}
-    source = game_source(settings)
+    source = game_source({"game": {"hard_mode": True, "style": "symbols", "max_turns": 4}})
     game = source.open(BoardTask(index=0, given=("crane",)))
-    assert game.env.prompter.rules.hard_mode
     secret = source.context.split.train[0]
     assert set(secret) & set("crane"), "the first secret must share a letter for hard mode to bite"
     game.step("<guess>pulpy</guess>")
@@ -142,22 +138,11 @@ def test_tokens_mask_and_reward_are_the_rollouts(codec: ChatCodec, kind: str) ->
     assert math.isclose(total, mine.reward.total, abs_tol=1e-9)
 
 
-def test_prefix_guesses_are_not_trained() -> None:
-    codec = ChatCodec(family_tokenizer("qwen3"))
-    completions = [codec.reply_ids(reply) for reply in replies_of("won", game_source(SETTINGS))]
-    ids, mask, _ = played(codec, completions)
-    picture = mask_picture(codec, ids, mask)
-    assert "assistant\n<guess>crane</guess><|im_end|>" in picture
-    assert "assistant\n⟦<think>Try the vowels.</think><guess>house</guess><|im_end|>⟧\n<|im_start|>user" in picture
-    assert picture.count("⟦") == 2
-
-
 def test_a_completion_cut_short_is_closed_but_not_trained_to_stop(codec: ChatCodec) -> None:
     env = TokenEnv(game_source(SETTINGS).open(TASK), codec)
     cut = codec.reply_ids("<guess>house</guess>")[:-2]
-    step = env.step(cut)
-    after = list(step.next_ids[len(env.initial_ids) :])
-    assert after[: len(cut) + 1] == [*cut, codec.turn_end_ids[0]]
+    after = env.step(cut).next_ids[len(env.initial_ids) :]
+    assert [*after[: len(cut) + 1]] == [*cut, codec.turn_end_ids[0]]
     assert env.game.env.played[-1].overlong
 
 
@@ -167,8 +152,6 @@ def test_a_game_too_long_for_the_trainer_is_lost() -> None:
     opening = TokenEnv(source.open(TASK), codec).initial_ids
     env = TokenEnv(source.open(TASK), codec, max_prompt_tokens=len(opening) + 5)
     step = env.step(codec.reply_ids("<guess>house</guess>"))
-    assert step.done
-    assert step.next_ids == ()
+    assert (step.done, step.next_ids) == (True, ())
     assert env.game.env.transcript().stop_reason == "token_budget"
-    assert env.game.breakdown is not None
     assert math.isclose(step.reward, env.game.breakdown.total)

@@ -48,6 +48,11 @@ def near(found: Any, wanted: Any) -> None:
     assert found == pytest.approx(wanted, abs=TOLERANCE)
 
 
+def of_sampled(columns: list[list[float]]) -> list[float]:
+    """The values of sampled tokens, game after game."""
+    return expected().padded(columns)[expected().padded(expected().masks).bool()].tolist()
+
+
 # Ours, over transformers: needed by every trainer, and run in every environment.
 
 
@@ -120,18 +125,6 @@ def trl_trainer(tmp_path_factory):
     return lambda name: make_trl_trainer(name, tmp_path_factory.mktemp("trl"))
 
 
-def trl_logprobs(trainer: Any, table: Any) -> torch.Tensor:
-    from agreement_trl import trl_batch
-
-    batch = trl_batch("turn", table)
-    ids = torch.cat([batch["prompt_ids"], batch["completion_ids"]], dim=1)
-    attention = torch.cat([batch["prompt_mask"], batch["completion_mask"]], dim=1)
-    with torch.no_grad():
-        return trainer._get_per_token_logps_and_entropies(
-            trainer.model, ids, attention, batch["completion_ids"].shape[1]
-        )[0]
-
-
 @pytest.mark.parametrize("name", LOSSES)
 def test_trl_gives_the_losses_of_the_table(trl_trainer, name: str) -> None:
     from agreement_trl import trl_batch
@@ -143,10 +136,14 @@ def test_trl_gives_the_losses_of_the_table(trl_trainer, name: str) -> None:
 
 
 def test_trl_gives_the_log_probabilities_of_the_table(trl_trainer) -> None:
-    table = expected()
-    found = trl_logprobs(trl_trainer("dapo"), table)
-    mask = table.padded(table.masks).bool()
-    near(found[mask].tolist(), table.padded(table.policy_logprobs)[mask].tolist())
+    from agreement_trl import trl_batch
+
+    trainer, batch = trl_trainer("dapo"), trl_batch("turn", expected())
+    ids, attention = (torch.cat([batch[f"prompt_{n}"], batch[f"completion_{n}"]], dim=1) for n in ("ids", "mask"))
+    length = batch["completion_ids"].shape[1]
+    with torch.no_grad():
+        found = trainer._get_per_token_logps_and_entropies(trainer.model, ids, attention, length)[0]
+    near(found[batch["tool_mask"].bool()].tolist(), of_sampled(expected().policy_logprobs))
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 2, len(GAMES)])
@@ -220,13 +217,7 @@ def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
     table = expected()
     batch = MLXBatch.of(examples(), [1.0] * len(GAMES), embedded_codec().pad_id)
     for network, columns in zip(on_mlx, (table.policy_logprobs, table.reference_logprobs), strict=True):
-        wanted = [
-            value
-            for row, mask in zip(columns, table.masks, strict=True)
-            for value, m in zip(row, mask, strict=True)
-            if m
-        ]
-        near(score(network, batch).logprobs.tolist(), wanted)
+        near(score(network, batch).logprobs.tolist(), of_sampled(columns))
 
 
 def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:

@@ -49,10 +49,8 @@ class Wire:
         body = json if isinstance(json, dict) else json.model_dump(mode="json")
         if server_name == "model":
             return Reply(response(self.replies.pop(0)), {})
-        transport = httpx.ASGITransport(self.app)
-        async with httpx.AsyncClient(
-            transport=transport, base_url="http://wordle", cookies=dict(cookies or {})
-        ) as http:
+        given = {"base_url": "http://wordle", "cookies": dict(cookies or {})}
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(self.app), **given) as http:
             answer = await http.post(url_path, json=body)
         assert answer.status_code == 200, answer.text
         self.seen += answer.content
@@ -83,17 +81,6 @@ async def played(wire: Wire):
     return await agent.run(asked, GymnasiumAgentRunRequest.model_validate(row)), opening
 
 
-def messages_of(result, opening) -> list[dict[str, str]]:
-    """The conversation as NeMo Gym hands it to a trainer; what its model said is of the type `message` with an id."""
-    found = []
-    for item in result.response.output:
-        if item.role == "assistant":
-            found.append({"role": "assistant", "content": item.content[0].text})
-        else:
-            found.append({"role": "user", "content": item.content})
-    return [*opening, *found]
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_reward_and_conversation_are_the_rollouts(kind: str) -> None:
     """Its tokens are the model server's; here the conversation is encoded as ours, and the mask is of what was said."""
@@ -107,7 +94,8 @@ def test_reward_and_conversation_are_the_rollouts(kind: str) -> None:
     assert result.info["won"] == float(kind == "won")
     secret = game_source(SETTINGS).context.split.train[TASK.index]
     assert kind == "won" or secret.encode() not in wire.seen
-    ids, mask = codec.encode_game(messages_of(result, opening))
+    texts = [(m.role, m.content[0].text if m.role == "assistant" else m.content) for m in result.response.output]
+    ids, mask = codec.encode_game([*opening, *({"role": role, "content": text} for role, text in texts)])
     assert ids == mine.ids
     given = len(codec.prompt_ids(opening))
     assert [0] * given + mask[given:] == mine.mask

@@ -11,25 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_endpoint import FakeEndpoint
 
-from wordle_rl.chat.codec import ChatCodec
-
-vf = pytest.importorskip("verifiers.v1")
+pytest.importorskip("verifiers.v1")
 
 from chat_families import family_tokenizer
-from fake_endpoint import streamed_chat
+from fake_endpoint import FakeEndpoint, streamed_chat
 from other_loops import SETTINGS, TASK, ours, replies_of
 
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.trainers.games import BoardTask, game_source
 from wordle_rl.trainers.verifiers import WordleTaskset, WordleTasksetConfig
 
-Say = Callable[[list[int]], str]
-"""Tokens of a prompt -> the reply."""
 
-
-def token_engine(codec: ChatCodec, say: Say) -> FakeEndpoint:
-    """Serve replies in the tokens of a codec; log-probabilities are -1."""
+def token_engine(codec: ChatCodec, say: Callable[[list[int]], str]) -> FakeEndpoint:
+    """Serve what is said to the tokens of a prompt, in the tokens of a codec; log-probabilities are -1."""
 
     def generate(_number: int, body: dict[str, Any]) -> tuple[int, object]:
         ids = codec.reply_ids(say(body["token_ids"]))
@@ -76,13 +71,11 @@ def evaluate(out: Path, url: str, client: dict, group_size: int) -> list[dict]:
 
 
 def test_tasks_name_games_without_their_secrets() -> None:
-    taskset = WordleTaskset(WordleTasksetConfig(id="wordle-rl-taskset", **TASKSET))
-    source = game_source(SETTINGS)
-    tasks = list(taskset.take(30))
+    config = WordleTasksetConfig(id="wordle-rl-taskset", **TASKSET)
+    tasks, again = (list(WordleTaskset(config).take(30)) for _ in range(2))
     for task in tasks:
-        secret = source.context.split.train[task.data.index]
+        secret = game_source(SETTINGS).context.split.train[task.data.index]
         assert secret not in task.data.model_dump_json()
-    again = list(WordleTaskset(WordleTasksetConfig(id="wordle-rl-taskset", **TASKSET)).take(30))
     assert [task.hash for task in tasks] == [task.hash for task in again]
     assert len({task.key for task in tasks}) == 30
 
@@ -109,8 +102,7 @@ def test_a_group_over_a_chat_endpoint_shares_its_game_and_gets_the_rubrics_rewar
         assert trace["metrics"]["won"] == 1.0
     shortest = min(len(body["messages"]) for body in endpoint.requests)
     openings = [body["messages"] for body in endpoint.requests if len(body["messages"]) == shortest]
-    assert len(openings) == 2
-    assert openings[0] == openings[1]
+    assert openings == [openings[0]] * 2
     assert mine.trajectory.transcript.secret not in json.dumps(openings)
 
 

@@ -4,7 +4,9 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import replace
+from itertools import islice, product
 from pathlib import Path
+from string import ascii_lowercase
 
 import pytest
 from hypothesis import given
@@ -29,21 +31,6 @@ def write_pair(directory: Path, answers: str | bytes, guesses: str | bytes) -> P
     return directory
 
 
-def lines(*words: str) -> str:
-    return "".join(f"{word}\n" for word in words)
-
-
-def refusal(answers: str | bytes, guesses: str | bytes, directory: Path) -> str:
-    with pytest.raises(WordListError) as caught:
-        read_word_list(write_pair(directory, answers, guesses))
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
-
-
-# The embedded list
-
-
 def test_default_list_has_its_pinned_size_and_fingerprint() -> None:
     words = load_words()
     assert (words.name, words.word_length) == ("default", 5)
@@ -65,45 +52,36 @@ def test_build_script_reproduces_the_embedded_files(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "out").iterdir()} == {path.name for path in DATA.glob("*.txt")}
 
 
-# Values
-
-
 @given(st.data(), st.lists(five_letters, unique=True, min_size=2))
 def test_fingerprint_ignores_order_and_sees_every_move_between_lists(data: st.DataObject, words: list[str]) -> None:
     split = data.draw(st.integers(1, len(words) - 1))
     base = WordList("a", tuple(words[:split]), tuple(words))
     shuffled = WordList("b", tuple(data.draw(st.permutations(words[:split]))), tuple(data.draw(st.permutations(words))))
     promoted = WordList("a", tuple(words[: split + 1]), tuple(words))
-    assert base == shuffled
+    assert base == shuffled != promoted
     assert hash(base) == hash(shuffled)
-    assert base != promoted
 
 
 @pytest.mark.parametrize(
-    ("answers", "guesses", "expected"),
+    ("answers", "guesses", "named"),
     [
-        ((), ("crane",), "has no answers"),
-        (("crane",), ("crane", "cranes"), "'cranes' has 6 letters, the list has 5"),
-        (("crane",), ("crane", "crane"), "'crane' appears twice"),
-        (("Crane",), ("Crane",), "'Crane' is not in lower case"),
-        (("cra-e",), ("cra-e",), "other than the letters"),
-        (("crane", "speed"), ("crane",), "add to the guesses the answers ['speed']"),
-        (("ab",), ("ab",), "has 2 letters, supported are 3 to 10"),
+        ((), ("crane",), ""),
+        (("crane",), ("crane", "cranes"), "'cranes'"),
+        (("crane",), ("crane", "crane"), "'crane'"),
+        (("Crane",), ("Crane",), "'Crane'"),
+        (("cra-e",), ("cra-e",), "'cra-e'"),
+        (("crane", "speed"), ("crane",), "'speed'"),
+        (("ab",), ("ab",), "'ab'"),
     ],
 )
-def test_faulty_values_are_refused(answers: tuple[str, ...], guesses: tuple[str, ...], expected: str) -> None:
-    with pytest.raises(WordListError) as caught:
+def test_faulty_values_are_refused(answers: tuple[str, ...], guesses: tuple[str, ...], named: str) -> None:
+    with pytest.raises(WordListError, match=f"'toy'.*{named}"):
         WordList("toy", answers, guesses)
-    assert expected in str(caught.value)
-    assert "'toy'" in str(caught.value)
-
-
-# Reading files
 
 
 @given(st.integers(3, 10), st.data())
 def test_any_pair_of_any_length_reads_back(length: int, data: st.DataObject) -> None:
-    word = st.text(alphabet="abcdefghijklmnopqrstuvwxyz", min_size=length, max_size=length)
+    word = st.text(alphabet=ascii_lowercase, min_size=length, max_size=length)
     guesses = data.draw(st.lists(word, unique=True, min_size=1, max_size=20))
     answers = data.draw(st.lists(st.sampled_from(guesses), unique=True, min_size=1))
     newline = data.draw(st.sampled_from(["\n", "\r\n"]))
@@ -117,35 +95,33 @@ def test_any_pair_of_any_length_reads_back(length: int, data: st.DataObject) -> 
 
 
 def test_directory_name_or_given_name_names_the_list(tmp_path: Path) -> None:
-    assert read_word_list(write_pair(tmp_path / "mine", lines(*ANSWERS), lines(*ANSWERS))).name == "mine"
+    assert read_word_list(write_pair(tmp_path / "mine", "crane\nspeed", "crane\nspeed")).name == "mine"
     assert read_word_list(tmp_path / "mine", "given").name == "given"
     assert load_words(str(tmp_path / "mine")) == read_word_list(tmp_path / "mine")
 
 
 @pytest.mark.parametrize(
-    ("answers", "guesses", "expected"),
+    ("answers", "guesses", "place"),
     [
-        (lines("crane", "abide", "cranes"), lines("crane", "abide"), "answers.txt:3: 'cranes' has 6 letters"),
-        (lines("crane"), lines("crane", "cat"), "guesses.txt:2: 'cat' has 3 letters, the list has 5"),
-        (lines("crane", "speed", "crane"), lines("crane", "speed"), "answers.txt:3: 'crane' repeats line 1"),
-        (lines("crane", "cr4ne"), lines("crane"), "answers.txt:2: 'cr4ne' has characters other than"),
-        (lines("crane", "", "speed"), lines("crane", "speed"), "answers.txt:2: '' is a blank line"),
-        (lines("crane"), "\ufeff\r\n\r\n", "guesses.txt:1: the file is empty"),
-        (b"crane\nspeed\ncaf\xe9s\n", lines("crane"), "answers.txt:3: not UTF-8"),
-        (lines("ab"), lines("ab"), "answers.txt:1: 'ab' has 2 letters, supported are 3 to 10"),
+        ("crane\nabide\ncranes", "crane\nabide", "answers.txt:3: 'cranes'"),
+        ("crane", "crane\ncat", "guesses.txt:2: 'cat'"),
+        ("crane\nspeed\ncrane", "crane\nspeed", "answers.txt:3: 'crane' repeats line 1"),
+        ("crane\ncr4ne", "crane", "answers.txt:2: 'cr4ne'"),
+        ("crane\n\nspeed", "crane\nspeed", "answers.txt:2: ''"),
+        ("crane", "\ufeff\r\n\r\n", "guesses.txt:1: "),
+        (b"crane\nspeed\ncaf\xe9s\n", "crane", "answers.txt:3: "),
+        ("ab", "ab", "answers.txt:1: 'ab'"),
     ],
 )
-def test_errors_name_file_and_line(answers: str | bytes, guesses: str | bytes, expected: str, tmp_path: Path) -> None:
-    assert f"{tmp_path / 'bad'}/{expected}" in refusal(answers, guesses, tmp_path / "bad")
-
-
-# Splits
+def test_errors_name_file_and_line(answers: str | bytes, guesses: str, place: str, tmp_path: Path) -> None:
+    with pytest.raises(WordListError) as refused:
+        read_word_list(write_pair(tmp_path / "bad", answers, guesses))
+    assert f"{tmp_path / 'bad'}/{place}" in str(refused.value)
+    assert "\n" not in str(refused.value)
 
 
 def assert_deals_all(split: Split, words: WordList) -> None:
-    dealt = split.train + split.val + split.test
-    assert len(dealt) == len(set(dealt)) == len(words.answers)
-    assert set(dealt) == set(words.answers)
+    assert sorted(split.train + split.val + split.test) == sorted(words.answers)
     assert min(len(split.train), len(split.val), len(split.test)) >= 1
 
 
@@ -180,11 +156,8 @@ def test_test_secrets_do_not_depend_on_val_size() -> None:
 
 
 @pytest.mark.parametrize(("total", "test_size"), [(3, 1), (100, 11), (1499, 164), (1500, 300), (4000, 440)])
-def test_default_test_size_is_proportional_below_1500_answers_and_at_least_300_above(
-    total: int, test_size: int
-) -> None:
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    words = tuple(f"{letters[n // 676]}{letters[n // 26 % 26]}{letters[n % 26]}" for n in range(total))
+def test_default_test_size_is_a_share_below_1500_answers_and_at_least_300_above(total: int, test_size: int) -> None:
+    words = tuple(map("".join, islice(product(ascii_lowercase, repeat=3), total)))
     assert len(split_secrets(WordList("toy", words, words)).test) == test_size
 
 

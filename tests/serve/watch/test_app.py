@@ -50,41 +50,34 @@ def test_a_run_is_sent_once_until_it_changes(client: TestClient, tmp_path: Path)
     assert games["next"] == now
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("api/runs/none", 404),
-        ("api/runs/%2e%2e", 404),
-        ("api/runs/one/games?source=../config", 404),
-        ("api/runs/one/games?after=x", 400),
-        ("api/runs/one/games?after=99999999999999999999", 400),
-        ("api/review?board=xx", 400),
-        ("api/review?run=/nowhere", 404),
-        ("runs/none/report.html", 404),
+WRONG = {
+    400: ["api/runs/one/games?after=x", "api/runs/one/games?after=99999999999999999999", "api/review?board=xx"],
+    404: [
+        "api/runs/none", "api/runs/%2e%2e", "api/runs/one/games?source=../config", "api/review?run=/nowhere",
+        "runs/none/report.html",
     ],
-)
-def test_a_wrong_address_has_a_defined_answer(client: TestClient, path: str, status: int) -> None:
-    response = client.get(f"/watch/{path}")
-    assert response.status_code == status
-    assert status == 404 or response.json()["error"]
+}  # fmt: skip
 
 
-def test_the_page_is_sent_with_its_policy(client: TestClient) -> None:
+@pytest.mark.parametrize("status", WRONG)
+def test_a_wrong_address_has_a_defined_answer(client: TestClient, status: int) -> None:
+    for path in WRONG[status]:
+        response = client.get(f"/watch/{path}")
+        assert response.status_code == status, path
+        assert status == 404 or response.json()["error"]
+
+
+def test_the_page_is_sent_with_its_policy_and_no_form_of_another_site_begins_a_game(client: TestClient) -> None:
     assert "default-src 'none'" in client.get("/watch/").headers["content-security-policy"]
-
-
-def test_another_sites_form_cannot_begin_a_game(client: TestClient) -> None:
-    response = client.post("/watch/api/play", content=b"{}", headers={"content-type": "text/plain"})
-    assert response.status_code == 400
-    assert response.json()["error"]
+    form = client.post("/watch/api/play", content=b"{}", headers={"content-type": "text/plain"})
+    assert form.status_code == 400
 
 
 def test_a_game_is_told_turn_by_turn(client: TestClient, sixty) -> None:
     start, *turns, end = events(client, player="solver", secret=sixty.answers[5])
     assert (start["event"], start["candidates"], start["has_probabilities"]) == ("start", 60, False)
-    assert [turn["turn"] for turn in turns] == list(range(1, len(turns) + 1))
-    for turn in turns:
-        assert turn["marks"] == score_guess(sixty.answers[5], turn["guess"])
+    for number, turn in enumerate(turns, start=1):
+        assert (turn["turn"], turn["marks"]) == (number, score_guess(sixty.answers[5], turn["guess"]))
         assert turn["left"] <= turn["candidates"]
         assert turn["guess"] in turn["reply"]
     assert (end["event"], end["won"], end["secret"]) == ("end", True, sixty.answers[5])
@@ -123,12 +116,8 @@ def test_a_game_by_hand_says_nothing_of_its_secret_before_the_end(client: TestCl
 
 
 def test_only_parts_that_the_owner_allows_are_drawn_from(word_directory: Path, tmp_path: Path, split) -> None:
-    settings = ServeSettings(
-        words=WordSettings(source=str(word_directory)),
-        runs=tmp_path,
-        allow_held_out=("test",),
-        game=GameSettings(max_turns=3),
-    )
+    words, game = WordSettings(source=str(word_directory)), GameSettings(max_turns=3)
+    settings = ServeSettings(words=words, runs=tmp_path, allow_held_out=("test",), game=game)
     client = TestClient(create_watch_app(settings))
     assert client.get("/api/about").json()["parts"] == ["train", "test"]
     with client.stream("POST", "/api/watch", json={"player": "random", "part": "test", "seed": 4}) as response:

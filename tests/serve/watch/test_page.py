@@ -14,13 +14,9 @@ from report_runs import make_run
 from wordle_rl.serve.watch.watch_page import export_run, render_page
 
 
-def script_of(html: str) -> str:
-    return parse_page(html).scripts[1]
-
-
 def test_the_policy_allows_this_script_and_no_other() -> None:
     page = render_page()
-    digest = base64.b64encode(hashlib.sha256(script_of(page.html).encode()).digest()).decode()
+    digest = base64.b64encode(hashlib.sha256(parse_page(page.html).scripts[1].encode()).digest()).decode()
     assert f"script-src 'sha256-{digest}'" in page.policy
     assert "'unsafe-eval'" not in page.policy
     assert "connect-src 'self'" in page.policy
@@ -45,19 +41,16 @@ def test_an_export_holds_every_game_and_the_review_of_its_boards(run: Path, tmp_
     assert [len(found["games"][name]["games"]) for name in ("games", "eval/sft", "eval/grpo")] == [3, 5, 5]
     for source in found["games"].values():
         for game in source["games"]:
-            board = ""
-            for turn in game["turns"]:
-                board += ("," if board else "") + f"{turn['guess']}.{turn['marks']}"
-                assert len(found["reviews"][board]) == 5
+            played = [f"{turn['guess']}.{turn['marks']}" for turn in game["turns"]]
+            for count in range(1, len(played) + 1):
+                assert len(found["reviews"][",".join(played[:count])]) == 5
     assert len(found["words"]["answers"]) == 60
 
 
-def test_the_command_writes_the_page(run: Path, tmp_path: Path, capsys) -> None:
-    from wordle_rl.cli import main
-
+def test_the_command_writes_the_page(run: Path, tmp_path: Path, cli) -> None:
     path = tmp_path / "page.html"
-    assert main(["watch", str(run), "--export", str(path), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"page": str(path)}
+    code, out, _ = cli("watch", run, "--export", path, "--json")
+    assert (code, json.loads(out)) == (0, {"page": str(path)})
     assert unpacked(path.read_text(encoding="utf-8"))["run"]["name"] == "run"
 
 

@@ -19,7 +19,7 @@ from starlette.routing import Mount
 from wordle_rl.config import WordSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
-from wordle_rl.game import score_guess
+from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.watch.watch_app import create_watch_app
 from wordle_rl.serve.watch.watch_page import export_run
@@ -28,6 +28,7 @@ from wordle_rl.words import load_words
 pytestmark = [pytest.mark.slow, needs_chromium]
 
 ENTER, BACKSPACE, RIGHT, LEFT = "\ue007", "\ue003", "\ue014", "\ue012"
+EMPTY_BOARD = "return document.querySelectorAll('#play-board .empty').length === 30"
 HOSTILE = "</pre><img src=x onerror='document.title=1'><script>document.title = 2</script>"
 
 
@@ -94,41 +95,37 @@ def type_word(browser: Browser, word: str) -> None:
     browser.until(f"return document.getElementById('play-told').innerText.toUpperCase().includes('{word.upper()}')")
 
 
-def narrowed(words, board: list[tuple[str, str]]) -> list[str]:
-    return [word for word in words.answers if all(score_guess(word, guess) == marks for guess, marks in board)]
-
-
 def play_by_keys(browser: Browser, words) -> str:
     """Play any answer that fits, reading the marks from what a screen reader says; what the page says at the end."""
     said = {"right place": "G", "elsewhere": "Y", "no copy left": "X"}
-    board: list[tuple[str, str]] = []
+    board: list[Turn] = []
     for _ in range(6):
-        guess = narrowed(words, board)[0]
+        guess = next(word for word in words.answers if not violates_clues(word, board))
         type_word(browser, guess)
         told = browser.text("#play-told")
         if "found in" in told or "Not found" in told:
             return told
         places = told.split(": ", 1)[1].split(", ")
-        board.append((guess, "".join(said[place[2:]] for place in places)))
+        board.append(Turn(guess, "".join(said[place[2:]] for place in places), Outcome.SCORED))
     raise AssertionError("six turns and no end")
 
 
 def test_a_win_and_a_loss_by_keys_alone(browser: Browser, address: str, word_directory: Path) -> None:
     words = load_words(str(word_directory))
     browser.open(address + "#view=play")
-    browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+    browser.until(EMPTY_BOARD)
     ends = []
     for _ in range(8):
         ends.append(play_by_keys(browser, words))
         if "found in" in ends[-1]:
             break
         browser.click("#play-new")
-        browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+        browser.until(EMPTY_BOARD)
     assert "found in" in ends[-1]
     browser.until("return document.querySelector('#play-board .review')")
     assert "bits" in browser.text("#play-board .review")
     browser.click("#play-new")
-    browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+    browser.until(EMPTY_BOARD)
     wrong = [word for word in words.guesses if word not in words.answer_index][:6]  # no secret is one of these
     for word in wrong[:5]:
         type_word(browser, word)
@@ -139,7 +136,7 @@ def test_a_win_and_a_loss_by_keys_alone(browser: Browser, address: str, word_dir
 
 def test_an_unlisted_word_is_refused_or_costs_the_turn(browser: Browser, address: str) -> None:
     browser.open(address + "#view=play")
-    browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+    browser.until(EMPTY_BOARD)
     type_word(browser, "zzzzz")
     assert browser.text("#play-told") == "ZZZZZ is not in the word list."
     assert browser.run("return document.querySelectorAll('#play-board li').length") == 6
@@ -148,7 +145,7 @@ def test_an_unlisted_word_is_refused_or_costs_the_turn(browser: Browser, address
     assert browser.run("return document.querySelectorAll('#play-board .typed').length") == 0
     browser.click("#play-strict")
     browser.click("#play-new")
-    browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+    browser.until(EMPTY_BOARD)
     type_word(browser, "zzzzz")
     assert "costs the turn" in browser.text("#play-told")
     assert browser.run("return document.querySelectorAll('#play-board .empty').length") == 25
@@ -157,7 +154,7 @@ def test_an_unlisted_word_is_refused_or_costs_the_turn(browser: Browser, address
 def test_keys_on_the_screen_play_too(browser: Browser, address: str, word_directory: Path) -> None:
     guess = load_words(str(word_directory)).guesses[0]
     browser.open(address + "#view=play", PHONE)
-    browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+    browser.until(EMPTY_BOARD)
     for key in (*guess, "Enter"):
         browser.click(f"#keys [data-key={key}]")
     browser.until("return document.querySelector('#play-board .tile.g, #play-board .tile.y, #play-board .tile.x')")
@@ -290,7 +287,7 @@ def test_an_export_works_from_a_file_and_asks_nobody(browser: Browser, word_dire
     browser.until("return document.querySelector('#viewer .review')")
     assert browser.run("return [...document.querySelectorAll('#views a')].filter((link) => !link.hidden).length") == 4
     browser.run("location.hash = 'view=play'")
-    browser.until("return document.querySelectorAll('#play-board .empty').length === 30")
+    browser.until(EMPTY_BOARD)
     end = play_by_keys(browser, load_words(str(word_directory)))
     assert "found in" in end or end.startswith("Not found: the word was ")
     assert {address.partition(":")[0] for address in browser.requests()} <= {"file", "data", "about", "blob"}
@@ -298,9 +295,7 @@ def test_an_export_works_from_a_file_and_asks_nobody(browser: Browser, word_dire
     assert parse_page(page.read_text(encoding="utf-8")).scripts
 
 
-def test_the_rules_of_an_exported_page_are_the_packages_own(
-    browser: Browser, address: str, word_directory: Path
-) -> None:
+def test_the_rules_of_an_exported_page_are_ours(browser: Browser, address: str, word_directory: Path) -> None:
     words = load_words(str(word_directory))
     pairs = [(secret, guess) for secret in words.answers for guess in (*words.guesses, "eerie", "geese", "abbey")]
     browser.open(address + "#view=play")
@@ -323,9 +318,8 @@ def test_every_view_is_accessible_and_fits(browser: Browser, address: str, size:
         browser.until(f"return document.querySelector('{selector}')")
         assert browser.violations() == [], fragment
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), fragment
-    assert {request.split("/")[2] for request in browser.requests() if request.startswith("http")} <= {
-        address.split("/")[2]
-    }
+    hosts = {request.split("/")[2] for request in browser.requests() if request.startswith("http")}
+    assert hosts <= {address.split("/")[2]}
 
 
 def test_colours_for_colour_blindness_are_kept(browser: Browser, address: str) -> None:

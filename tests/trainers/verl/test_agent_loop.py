@@ -52,25 +52,18 @@ def games_secret(run, number: int) -> str:
     return run_games(run, str(run / "sft")).context.split.val[number % 3]
 
 
+@pytest.mark.parametrize("num_given", [0, 2])
 @pytest.mark.parametrize("game_id", range(5))
-def test_tokens_and_masks_are_those_of_our_rollout(run, game_id) -> None:
-    ours, output, _, _ = both(run, games_secret(run, game_id), game_id)
+def test_tokens_and_masks_are_those_of_our_rollout(run, game_id: int, num_given: int) -> None:
+    """Prefix guesses of a board stand in the prompt of both, untrained."""
+    board = run_games(run, str(run / "sft")).context.words.answers[30 : 30 + num_given]
+    ours, output, _, _ = both(run, games_secret(run, game_id), game_id, board)
     [segment] = ours.segments
     assert tuple(output.prompt_ids) == segment.prompt_ids
     assert tuple(output.response_ids) == segment.token_ids
     assert tuple(output.response_mask) == segment.loss_mask
     assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript == ours.transcript
     assert all((value < 0) == bool(m) for value, m in zip(output.response_logprobs, segment.loss_mask, strict=True))
-
-
-def test_a_board_of_a_file_is_played_on_and_its_guesses_are_not_trained(run) -> None:
-    words = run_games(run, str(run / "sft")).context.words.answers
-    ours, output, _, _ = both(run, games_secret(run, 0), board=words[30:32])
-    [segment] = ours.segments
-    assert tuple(output.response_ids) == segment.token_ids
-    assert tuple(output.response_mask) == segment.loss_mask
-    assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript == ours.transcript
-    assert not output.response_mask[0]
 
 
 def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_reward_of_the_game(run) -> None:

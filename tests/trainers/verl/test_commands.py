@@ -9,16 +9,12 @@ import pytest
 
 pytest.importorskip("verl")
 
-from datasets import Dataset
 from lora_training import save_base
 from training_fixtures import write_config
 from verl_games import verl_run
 
-from wordle_rl.config import load_config
-from wordle_rl.config.context import GameContext
 from wordle_rl.trainers.verl.__main__ import main
-from wordle_rl.trainers.verl.launch import write_data
-from wordle_rl.trainers.verl.settings import VerlSettings, data_file
+from wordle_rl.trainers.verl.settings import VerlSettings
 
 SCRIPTS = Path(__file__).parents[3] / "scripts" / "verl"
 RECORDING = '#!/usr/bin/env bash\necho "$(basename "$0") $* [${RAY_AUTH_MODE-}|${RAY_AUTH_TOKEN_PATH-}]" >> "$CALLS"\n'
@@ -53,21 +49,6 @@ def test_a_missing_server_is_found_before_ray_starts(tmp_path, word_directory, c
     config = write_config(tmp_path / "mini.toml", word_directory, grpo__groups_per_step="8")
     assert main([str(config), "--out", str(tmp_path / "run"), "--rollout", "sglang"]) == 2
     assert "sglang" in capsys.readouterr().err
-
-
-def test_the_data_files_hold_each_secret_once_in_an_order_of_the_seed(tmp_path, word_directory) -> None:
-    def secrets(seed: int, split: str = "train") -> list[str]:
-        config = load_config(write_config(tmp_path / "mini.toml", word_directory)).model_copy(update={"seed": seed})
-        context = GameContext.of(config)
-        write_data(config, context, tmp_path)
-        found = Dataset.from_parquet(str(data_file(tmp_path, split)))
-        assert len({json.dumps(prompt) for prompt in found["prompt"]}) == 1, "no prompt tells its secret"
-        assert sorted(found["secret"]) == sorted(context.split.named(split))
-        return list(found["secret"])
-
-    assert secrets(1) == secrets(1)
-    assert secrets(1) != secrets(2)
-    assert secrets(1, "val") == secrets(2, "val")
 
 
 @pytest.fixture
