@@ -10,13 +10,13 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.env import Transcript, WordleEnv
+from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS, Rubric
@@ -41,7 +41,6 @@ REWARDS = {
     "shaped": PRESETS["shaped"],
     "regret": Rubric({"regret": -6.0}, keep_order=False),
 }
-PAID_AT_ONCE = pytest.mark.parametrize("reward", ["wins", "regret"])
 REWARDED = pytest.mark.parametrize("reward", REWARDS)
 
 Board = tuple[tuple[str, str], ...]
@@ -58,27 +57,15 @@ class Play:
     choices: tuple[tuple[Board, str], ...]
 
 
-def logit(board: Board, word: str) -> float:
-    """A fixed logit that differs from board to board and from word to word."""
-    text = f"{board}{word}"
-    return 1.5 * math.sin(sum(place * ord(character) for place, character in enumerate(text, start=1)))
-
-
 @cache
 def policy(board: Board) -> dict[str, float]:
-    weights = {word: math.exp(logit(board, word)) for word in WORDS.guesses}
+    """The softmax of fixed logits that differ from board to board and from word to word."""
+
+    def logit(word: str) -> float:
+        return 1.5 * math.sin(sum(place * ord(char) for place, char in enumerate(f"{board}{word}", start=1)))
+
+    weights = {word: math.exp(logit(word)) for word in WORDS.guesses}
     return {word: weight / math.fsum(weights.values()) for word, weight in weights.items()}
-
-
-def board_of(env: WordleEnv) -> Board:
-    return tuple((str(turn.guess), str(turn.marks)) for turn in env.turns)
-
-
-def played(secret: str, guesses: tuple[str, ...]) -> WordleEnv:
-    env = WordleEnv(secret, WORDS, PROMPTER)
-    for guess in guesses:
-        env.step(PROMPTER.reply(guess))
-    return env
 
 
 @cache
@@ -86,34 +73,28 @@ def plays(secret: str, reward: str) -> list[Play]:
     """Every trajectory of a secret."""
 
     def grown(guesses: tuple[str, ...], probability: float, choices: tuple[tuple[Board, str], ...]) -> Iterator[Play]:
-        env = played(secret, guesses)
+        env = WordleEnv(secret, WORDS, PROMPTER)
+        for guess in guesses:
+            env.step(PROMPTER.reply(guess))
         if env.stop_reason is not None:
-            transcript: Transcript = env.transcript()
-            yield Play(probability, REWARDS[reward].score(transcript, SOLVER).turn_rewards, choices)
+            yield Play(probability, REWARDS[reward].score(env.transcript(), SOLVER).turn_rewards, choices)
             return
-        board = board_of(env)
+        board = tuple((str(turn.guess), str(turn.marks)) for turn in env.turns)
         for word, chance in policy(board).items():
             yield from grown((*guesses, word), probability * chance, (*choices, (board, word)))
 
     return list(grown((), 1.0, ()))
 
 
-def score(play: Play, turn: int) -> Iterator[tuple[tuple[Board, str], float]]:
-    """The gradient of the log-probability of one guess by the logits of its board."""
-    board, chosen = play.choices[turn]
-    for word, chance in policy(board).items():
-        yield (board, word), float(word == chosen) - chance
-
-
 def weighted(terms: Iterable[tuple[Play, int, float]]) -> Vector:
-    """Sum of weight times score."""
-    weights: dict[tuple[Play, int], float] = defaultdict(float)
+    """Sum of weight times score: the gradient of the log-probability of one guess by the logits of its board."""
+    weights: dict[tuple[Board, str], float] = defaultdict(float)
     for play, turn, weight in terms:
-        weights[play, turn] += weight
+        weights[play.choices[turn]] += weight
     found: dict[tuple[Board, str], float] = defaultdict(float)
-    for (play, turn), weight in weights.items():
-        for place, value in score(play, turn):
-            found[place] += weight * value
+    for (board, chosen), weight in weights.items():
+        for word, chance in policy(board).items():
+            found[board, word] += weight * (float(word == chosen) - chance)
     return found
 
 
@@ -148,16 +129,14 @@ def true_gradient(reward: str) -> Vector:
 
 def expected_reward(reward: str, shifted: tuple[Board, str], by: float) -> float:
     """The expected reward with one logit moved."""
+    norm = 1.0 + policy(shifted[0])[shifted[1]] * (math.exp(by) - 1.0)
     total = 0.0
-    for secret in WORDS.answers:
-        for play in plays(secret, reward):
-            probability = play.probability
-            for board, word in play.choices:
-                if board == shifted[0]:
-                    chances = policy(board)
-                    norm = 1.0 + chances[shifted[1]] * (math.exp(by) - 1.0)
-                    probability *= (math.exp(by) if word == shifted[1] else 1.0) / norm
-            total += probability * math.fsum(play.rewards)
+    for play in (play for secret in WORDS.answers for play in plays(secret, reward)):
+        probability = play.probability
+        for board, word in play.choices:
+            if board == shifted[0]:
+                probability *= (math.exp(by) if word == shifted[1] else 1.0) / norm
+        total += probability * math.fsum(play.rewards)
     return total
 
 
@@ -205,9 +184,6 @@ def same(found: Vector, expected: Vector, factor: float = 1.0) -> bool:
     return all(found[place] == pytest.approx(factor * expected[place], abs=1e-9) for place in found)
 
 
-# --- the game and its gradient ------------------------------------------------------------------------------------
-
-
 @REWARDED
 def test_all_trajectories_are_there_and_the_gradient_is_that_of_the_expected_reward(reward: str) -> None:
     for secret in WORDS.answers:
@@ -220,9 +196,6 @@ def test_all_trajectories_are_there_and_the_gradient_is_that_of_the_expected_rew
         assert gradient[place] == pytest.approx(slope, abs=1e-6)
 
 
-# --- game credit ---------------------------------------------------------------------------------------------------
-
-
 @SIZES
 @REWARDED
 def test_the_mean_of_game_credit_is_the_gradient_times_one_less_one_over_the_group(
@@ -231,20 +204,18 @@ def test_the_mean_of_game_credit_is_the_gradient_times_one_less_one_over_the_gro
     assert same(mean_estimate(reward, group_size, CREDITS["game"]), true_gradient(reward), 1 - 1 / group_size)
 
 
-# --- turn credit ---------------------------------------------------------------------------------------------------
-
-
 @SIZES
 @REWARDED
-def test_turn_credit_takes_from_each_return_only_the_part_of_the_baseline_that_is_its_own(
-    reward: str, group_size: int
+@pytest.mark.parametrize(("credit", "values"), [("turn", returns_to_go), ("guess", tuple)])
+def test_turn_and_guess_credit_take_from_each_value_only_the_part_of_the_baseline_that_is_its_own(
+    credit: str, values: Callable[[TurnValues], TurnValues], reward: str, group_size: int
 ) -> None:
-    found = mean_estimate(reward, group_size, CREDITS["turn"])
-    assert same(found, compared_with_itself(reward, group_size, returns_to_go))
+    found = mean_estimate(reward, group_size, CREDITS[credit])
+    assert same(found, compared_with_itself(reward, group_size, values))
 
 
 @SIZES
-@PAID_AT_ONCE
+@pytest.mark.parametrize("reward", ["wins", "regret"])  # which are paid at once
 def test_the_mean_of_turn_credit_is_each_turns_part_of_the_gradient_shrunk_by_less_than_one(
     reward: str, group_size: int
 ) -> None:
@@ -262,77 +233,50 @@ def test_the_mean_of_turn_credit_is_each_turns_part_of_the_gradient_shrunk_by_le
     assert all(math.fsum(parts[secret, 0].values()) == pytest.approx(1 / group_size) for secret in WORDS.answers)
 
 
-# --- guess credit --------------------------------------------------------------------------------------------------
-
-
-@SIZES
 @REWARDED
-def test_guess_credit_takes_from_each_reward_only_the_part_of_the_baseline_that_is_its_own(
-    reward: str, group_size: int
-) -> None:
-    found = mean_estimate(reward, group_size, CREDITS["guess"])
-    assert same(found, compared_with_itself(reward, group_size, lambda rewards: rewards))
-
-
-@REWARDED
-def test_every_credit_points_up(reward: str) -> None:
-    gradient = true_gradient(reward)
-
-    def cosine(credit: Callable[[list[TurnValues]], list[TurnValues]]) -> float:
-        found = mean_estimate(reward, 3, credit)
-        return math.fsum(found[place] * gradient[place] for place in found) / (length(found) * length(gradient))
-
-    def length(vector: Vector) -> float:
-        return math.sqrt(math.fsum(value**2 for value in vector.values()))
-
-    assert cosine(CREDITS["turn"]) > 0.9
-    assert 0.75 < cosine(CREDITS["guess"]) < 0.95
-    assert 0.35 < cosine(lambda rewards: game_advantages(rewards, scale=True)) < 0.999
+@pytest.mark.parametrize(
+    ("credit", "least", "most"),
+    [
+        (turn_advantages, 0.9, 1.0),
+        (guess_advantages, 0.75, 0.95),
+        (partial(game_advantages, scale=True), 0.35, 0.999),
+    ],
+)
+def test_every_credit_points_up(credit, least: float, most: float, reward: str) -> None:
+    gradient, found = true_gradient(reward), mean_estimate(reward, 3, credit)
+    product = math.fsum(found[place] * gradient[place] for place in found)
+    assert least < product / (math.hypot(*found.values()) * math.hypot(*gradient.values())) < most
 
 
 # --- hand arithmetic ---
 
 
-AMOUNTS = st.floats(-2, 2, allow_nan=False).map(lambda x: round(x, 3))
+ROOT = math.sqrt(8)
+BY_HAND = {
+    # Totals 4, 0, 2: the mean is 2, the deviation sqrt((4 + 4 + 0) / 2) = 2.
+    "game, scaled": (partial(game_advantages, scale=True), [(4,), (0,), (2,)], [(1,), (-1,), (0,)]),
+    # Returns to go: (4, 4, 1), (2, 2). The third turn has only the first game; the second turn's mean is 3.
+    "turn that one game alone reached": (turn_advantages, [(0, 3, 1), (0, 2)], [(1, 1, -2), (-1, -1)]),
+    # Totals 4 and 0: the deviation is sqrt(8); the means are 2 at both turns.
+    "turn, scaled": (partial(turn_advantages, scale=True), [(0, 4), (0, 0)], [(2 / ROOT,) * 2, (-2 / ROOT,) * 2]),
+}
 BOTH = pytest.mark.parametrize("credit", [game_advantages, turn_advantages, guess_advantages])
 SCALES = pytest.mark.parametrize("scale", [False, True])
 
 
-def test_game_credit_is_the_reward_above_the_mean() -> None:
-    # Totals 3, 1, 2: the mean is 2.
-    assert game_advantages([(1.0, 2.0), (1.0,), (0.0, 0.0, 2.0)]) == [(1.0, 1.0), (-1.0,), (0.0, 0.0, 0.0)]
-
-
-def test_scaled_game_credit_is_divided_by_the_sample_deviation() -> None:
-    # Totals 4, 0, 2: the mean is 2, the deviation sqrt((4 + 4 + 0) / 2) = 2.
-    assert game_advantages([(4.0,), (0.0,), (2.0,)], scale=True) == [(1.0,), (-1.0,), (0.0,)]
-
-
-def test_turn_credit_compares_what_is_still_to_come() -> None:
-    # Returns to go: (3, 2), (1, 0), (2,). Means 2 at the first turn and 1 at the second.
-    assert turn_advantages([(1.0, 2.0), (1.0, 0.0), (2.0,)]) == [(1.0, 1.0), (-1.0, -1.0), (0.0,)]
-
-
-def test_guess_credit_looks_at_one_turn_alone() -> None:
-    # Means of the turns: (1 + 0 + 2) / 3 = 1, then (5 + 1) / 2 = 3.
-    assert guess_advantages([(1.0, 5.0), (0.0, 1.0), (2.0,)]) == [(0.0, 2.0), (-1.0, -2.0), (1.0,)]
-
-
-def test_a_turn_that_one_game_alone_reached_is_measured_by_the_turn_before() -> None:
-    # Returns to go: (4, 4, 1), (2, 2). The third turn has only the first game; the second turn's mean is 3.
-    assert turn_advantages([(0.0, 3.0, 1.0), (0.0, 2.0)]) == [(1.0, 1.0, -2.0), (-1.0, -1.0)]
-
-
-def test_scaled_turn_credit_is_divided_by_the_deviation_of_the_totals() -> None:
-    # Totals 4 and 0: the deviation is sqrt(8); the means are 2 at both turns.
-    found = turn_advantages([(0.0, 4.0), (0.0, 0.0)], scale=True)
-    assert found[0] == pytest.approx((2 / math.sqrt(8),) * 2)
-    assert found[1] == pytest.approx((-2 / math.sqrt(8),) * 2)
+@pytest.mark.parametrize("name", BY_HAND)
+def test_credit_by_hand(name: str) -> None:
+    credit, rewards, expected = BY_HAND[name]
+    for found, wanted in zip(credit([tuple(map(float, game)) for game in rewards]), expected, strict=True):
+        assert found == pytest.approx(wanted, abs=1e-12)
 
 
 @BOTH
 @SCALES
-@given(rewards=st.lists(AMOUNTS, min_size=1, max_size=6).map(tuple), size=st.integers(2, 9))
+@given(
+    rewards=st.lists(st.floats(-2, 2).map(lambda x: round(x, 3)), min_size=1, max_size=6).map(tuple),
+    size=st.integers(2, 9),
+)
 def test_a_constant_group_gets_exactly_zero(credit, scale, rewards, size) -> None:
     found = credit([rewards] * size, scale=scale)
     assert found == [(0.0,) * len(rewards)] * size
@@ -352,9 +296,7 @@ def test_a_group_of_one_is_refused(credit, games) -> None:
         credit(games)
 
 
-def test_a_group_is_constant_only_if_no_turn_is_credited() -> None:
-    assert is_constant([(0.0, 0.0), (0.0,)])
-    assert not is_constant([(0.0, 0.0), (1e-3,)])
+def test_a_group_in_which_one_turn_is_credited_is_not_constant() -> None:
     # Returns to go (1, 0) and (1,): what the turn that one game alone reached is short of stands in no other game.
     assert turn_advantages([(1.0, 0.0), (1.0,)]) == [(0.0, -1.0), (0.0,)]
     assert not is_constant([(0.0, -1.0), (0.0,)])

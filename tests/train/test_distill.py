@@ -1,36 +1,28 @@
 """Laws of distillation: every board the policy comes to gets what the teacher says there, whatever the secret."""
 
 import math
-import re
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from algorithm_settings import DISTILL, PURE, train_by
-from contexts import context_for
-from hypothesis import given
-from hypothesis import strategies as st
-from round_training import fitted, gradient_norm, learner_of, playing, token_logprobs
-from scripted import say, scripted
+from round_training import gradient_norm, learner_of, playing, token_logprobs
+from scripted import say
+from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, fast, make_run, rows, small_model
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, DistillTraining, SamplingSettings, TeacherSettings
 from wordle_rl.data.dataset import Example, encode_traces
-from wordle_rl.game import Rules, score_guess, violates_clues
+from wordle_rl.game import Rules, violates_clues
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.reward import PRESETS
-from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.runs.lineage import Lineage, lineage_of
-from wordle_rl.solver import Solver
-from wordle_rl.teachers.distribution import SolverDistribution
+from wordle_rl.teachers.distribution import SolverDistribution, SolverGuess
 from wordle_rl.teachers.games import solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.distill import (
@@ -45,8 +37,7 @@ from wordle_rl.train.distill import (
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.micro_batches import Batch
-from wordle_rl.train.scored_games import Scored, boards_of
-from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.scored_games import boards_of
 from wordle_rl.words import WordListError
 
 
@@ -54,26 +45,15 @@ def change(**changes: object) -> DistillTraining:
     return DISTILL.model_copy(update=changes)
 
 
-class Stumbling:
+def stumbling(words):
     """A listed word, then a reply that cannot be read, an unlisted word, and another listed word ever after."""
-
-    def __init__(self, words) -> None:
-        self.first, self.last = words.answers[3], words.answers[4]
-
-    def __call__(self, _game_id: int, turns: tuple) -> str:
-        return [say(self.first), "zz", say("zzzzz"), *[say(self.last)] * 3][len(turns)]
-
-
-def games_of(words, codec, secrets, script, prompter=None) -> list[Scored]:
-    """Games of a policy that replies by the script."""
-    sampler = scripted(script)(None, codec)
-    played = play([InitialState(secret) for secret in secrets], words, prompter or compact(), sampler)
-    return [Scored(t, PRESETS["sparse"].score(t.transcript, Solver(words)), ()) for t in played]
+    first, last = map(say, words.answers[3:5])
+    return lambda _game_id, turns: [first, "zz", say("zzzzz"), last, last, last][len(turns)]
 
 
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500, seed=0, **changes):
     """What is to be said at the boards of these games, by prompt, the labels, their record, and the numbers to log."""
-    setup = GameSetup(context_for(words, prompter or compact(), Solver(words)), words.answers)
+    setup = setup_for(words, prompter or compact())
     settings = change(sampling=SamplingSettings(max_completion_tokens=limit), **changes)
     labels, record, numbers = Labeller(codec, setup, settings, traces).label(games, seed)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, record, numbers
@@ -81,8 +61,8 @@ def labelled(words, codec, games, prompter=None, traces=PURE, limit=500, seed=0,
 
 def train(model, codec, words, directory, settings=DISTILL, *, traces=PURE):
     """Train on the games of a policy that stumbles."""
-    setup = GameSetup(context_for(words, compact(), Solver(words)), words.answers)
-    player = playing(Stumbling(words), codec)
+    setup = setup_for(words, compact())
+    player = playing(stumbling(words), codec)
     train_by(settings, learner_of(model, codec), setup, make_run(directory, words), traces=traces, open_policy=player)
     return model
 
@@ -100,33 +80,16 @@ def as_teacher(teacher):
 
 @pytest.mark.parametrize("shape", Shape)
 def test_every_board_is_labelled_by_its_scored_turns_broken_rules_or_not(shape, sixty, codec, teacher) -> None:
-    stumbling, prompter = Stumbling(sixty), compact(shape)
-    [game] = games_of(sixty, codec, [sixty.answers[40]], stumbling, prompter)
+    prompter = compact(shape)
+    [game] = games_of(sixty, codec, [sixty.answers[40]], stumbling(sixty), prompter)
     texts, _, _, numbers = labelled(sixty, codec, [game], prompter)
     boards = [board for board, _, _ in boards_of(game)]
     assert [len(board.turns) for board in boards] == [0, 1, 2, 3, 4, 5]
     assert list(texts) == [board.prompt_ids for board in boards]
     said = list(texts.values())
-    marks = score_guess(sixty.answers[40], stumbling.first)
-    fitting = [say(word) for word in sixty.answers if score_guess(word, stumbling.first) == marks]
-    assert said[1] == said[2] == said[3] in fitting
-    assert said[4] == said[5] in fitting
-    assert said[4] != say(stumbling.last)
     assert said == [say(teacher.advise(board.turns, PURE.teacher).guess) for board in boards]
+    assert said[1] == said[2] == said[3], "a turn that is not scored changes nothing"
     assert numbers == {"boards": 6.0, "labels": 6.0, "agreement_rate": 0.0}
-
-
-def test_games_with_the_same_board_and_different_secrets_get_the_same_label(sixty, codec) -> None:
-    opener, prompter = sixty.answers[0], compact(max_turns=2)
-    alike: dict[str, list[str]] = {}
-    for word in sixty.guesses[1:]:
-        alike.setdefault(score_guess(word, opener), []).append(word)
-    shared = [secrets for secrets in alike.values() if len(secrets) > 1]
-    assert len(shared) > 5
-    for secrets in shared:
-        games = games_of(sixty, codec, secrets, lambda *_: say(opener), prompter)
-        first, *others = [labelled(sixty, codec, [game], prompter)[0] for game in games]
-        assert all(labels == first for labels in others)
 
 
 def test_a_board_that_fits_no_answer_gets_no_label(sixty, codec, as_teacher) -> None:
@@ -136,23 +99,13 @@ def test_a_board_that_fits_no_answer_gets_no_label(sixty, codec, as_teacher) -> 
         fits = [a for a in sixty.answers if not violates_clues(a, turns)]
         return as_teacher(game_id, turns) if fits else say(sixty.answers[0])
 
-    games = games_of(sixty, codec, outside, script)
+    games = games_of(sixty, codec, outside, script, compact())
     texts, _, _, numbers = labelled(sixty, codec, games)
     assert 0 < numbers["labels"] < numbers["boards"]
     for game in games:
         for board, _, _ in boards_of(game):
             fits = [a for a in sixty.answers if not violates_clues(a, board.turns)]
             assert (board.prompt_ids in texts) == bool(fits)
-
-
-def test_the_same_board_is_labelled_once_and_counts_towards_agreement_each_time(sixty, codec, as_teacher) -> None:
-    secret = sixty.answers[40]
-    games = games_of(sixty, codec, [secret] * 3, lambda i, turns: as_teacher(i, turns) if i else say(sixty.answers[3]))
-    texts, _, _, numbers = labelled(sixty, codec, games)
-    own = len(games[1].trajectory.transcript.turns)
-    assert len(texts) == numbers["labels"] == own + 5
-    assert numbers["boards"] == 2 * own + 6
-    assert numbers["agreement_rate"] == 2 * own / (2 * own + 6)
 
 
 @pytest.mark.parametrize("shape", Shape)
@@ -174,44 +127,32 @@ def test_a_game_played_as_the_teacher_plays_is_learnt_as_the_teacher_game_is(sha
         assert all(example in taught for example in learnt)
 
 
-def test_thinking_is_narrated_and_true_also_after_broken_rules(sixty, codec) -> None:
+def test_thinking_is_the_teachers_also_after_broken_rules(sixty, solver, codec) -> None:
     prompter = Prompter(Style.ENGLISH, Shape.TRANSCRIPT, Thinking.REQUIRED)
-    aloud = PURE.model_copy(update={"narrate": True})
-    aloud = aloud.model_copy(update={"teacher": PURE.teacher.model_copy(update={"plan": "probes"})})
-    replies = [f"<think>a</think><guess>{word}</guess>" for word in (sixty.answers[3], "zzzzz", sixty.answers[4])]
-    games = games_of(
-        sixty, codec, sixty.answers[::7], lambda _, turns: [*replies, "hm", "hm", "hm"][len(turns)], prompter
-    )
+    aloud = PURE.model_copy(update={"narrate": True, "teacher": PURE.teacher.model_copy(update={"plan": "probes"})})
+    replies = [f"<think>a</think>{say(word)}" for word in (sixty.answers[3], "zzzzz", sixty.answers[4])]
+    script = lambda _, turns: [*replies, "hm", "hm", "hm"][len(turns)]  # noqa: E731
+    games = games_of(sixty, codec, sixty.answers[::7], script, prompter)
     texts, *_ = labelled(sixty, codec, games, prompter, aloud)
-    counted = 0
-    for game in games:
-        for board, _, _ in boards_of(game):
-            if board.prompt_ids not in texts:
-                continue
-            said = prompter.parse(texts[board.prompt_ids])
-            fits = [a for a in sixty.answers if not violates_clues(a, board.turns)]
-            assert len(fits) > 1 or said.thinking.endswith(f"Only {fits[0]} fits.")
-            assert not re.search(r"\d+ (word|group|answer)", said.thinking), "no count that a player cannot know"
-            assert (said.word in fits) or f"{said.word} is none of them" in said.thinking
-            counted += 1
-    assert counted > 20
+    teacher = SolverGuess(solver, aloud, prompter)
+    told = [board for game in games for board, _, _ in boards_of(game) if board.prompt_ids in texts]
+    assert len(told) > 20
+    for board in told:
+        said, expected = prompter.parse(texts[board.prompt_ids]), teacher(board.turns)
+        assert (said.word, said.thinking) == (expected.words[0], expected.thinking.strip())
+        fits = [a for a in sixty.answers if not violates_clues(a, board.turns)]
+        assert len(fits) > 1 or fits[0] in said.thinking
     silent, *_ = labelled(sixty, codec, games, Prompter(Style.ENGLISH, thinking=Thinking.OFF), aloud)
     assert not any("think" in text for text in silent.values())
 
 
 def test_a_label_too_long_to_be_said_is_left_out_and_counted(sixty, codec, as_teacher) -> None:
-    games = games_of(sixty, codec, sixty.answers[:1], as_teacher)
+    games = games_of(sixty, codec, sixty.answers[:1], as_teacher, compact())
     texts, _, _, numbers = labelled(sixty, codec, games, limit=7)
     assert not texts
     assert numbers["labels"] == 0.0
     assert numbers["overlong_labels"] == numbers["boards"]
     assert len(labelled(sixty, codec, games, limit=8)[0]) == numbers["boards"]
-
-
-@pytest.fixture
-def seen(monkeypatch) -> list:
-    """The items of each round, which are not trained on."""
-    return fitted(monkeypatch)
 
 
 def taught(items) -> set[tuple[int, ...]]:
@@ -222,9 +163,9 @@ def taught(items) -> set[tuple[int, ...]]:
 def test_the_boards_of_the_last_round_are_learnt_again(sixty, codec, tokenizer, tmp_path, seen) -> None:
     train(small_model(tokenizer), codec, sixty, tmp_path, change(rounds=3))
     first, second, third = map(taught, seen)
-    alone = second - first, third - second
     assert first < second
-    assert all(alone)
+    assert second - first
+    assert third - second
     assert not first <= third, "the last round alone"
     assert all(len(examples) == len(taught(examples)) for examples in seen)
     new = [row["labels"] - row["new_boards"] for row in rows(tmp_path / "metrics.jsonl")]
@@ -234,13 +175,7 @@ def test_the_boards_of_the_last_round_are_learnt_again(sixty, codec, tokenizer, 
 def test_teacher_games_make_up_their_share_of_all_games(sixty, codec, tokenizer, plain_traces, tmp_path, seen) -> None:
     make_run(tmp_path, sixty)
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() for trace in plain_traces])
-    train(
-        small_model(tokenizer),
-        codec,
-        sixty,
-        tmp_path,
-        change(rounds=3, replay_fraction=0.5),
-    )
+    train(small_model(tokenizer), codec, sixty, tmp_path, change(rounds=3, replay_fraction=0.5))
     found = rows(tmp_path / "metrics.jsonl")
     assert [row["all_examples"] - row["own_examples"] for row in found] == [6.0, 12.0, 12.0]
     teacher_games = taught([encode_traces(plain_traces, compact(), codec, 10**6).examples])
@@ -258,29 +193,6 @@ def test_what_cannot_work_is_refused_before_a_game_is_played(sixty, codec, token
 
 # --- soft targets ---
 
-END = 9
-
-
-@st.composite
-def tries(draw: st.DrawFn) -> tuple[list[list[int]], list[float]]:
-    """Different replies of few tokens, of different lengths, and their chances."""
-    bodies = draw(st.lists(st.lists(st.integers(1, 3), max_size=4), min_size=1, max_size=8, unique_by=tuple))
-    weights = draw(st.lists(st.floats(0.01, 1), min_size=len(bodies), max_size=len(bodies)))
-    return [[*body, END] for body in bodies], [weight / sum(weights) for weight in weights]
-
-
-@given(tries())
-def test_at_every_node_chances_sum_to_1_and_along_a_reply_they_multiply_to_its_own(trie) -> None:
-    replies, chances = trie
-    for drawn, reply in enumerate(replies):
-        targets = next_token_targets(replies, chances, drawn)
-        assert [sum(chance for _, chance in target) for target in targets] == pytest.approx([1.0] * len(reply))
-        along = math.prod(dict(target)[token] for token, target in zip(reply, targets, strict=True))
-        assert along == pytest.approx(chances[drawn])
-        for place, target in enumerate(targets):
-            begun = [other for other in replies if other[:place] == reply[:place]]
-            assert {token for token, _ in target} == {other[place] for other in begun}
-
 
 def test_on_average_over_drawn_words_the_gradient_is_that_of_the_cross_entropy_over_words(codec, tokenizer) -> None:
     """Every word is drawn once and counts by its chance; the other side knows neither trie nor soft targets."""
@@ -289,27 +201,20 @@ def test_on_average_over_drawn_words_the_gradient_is_that_of_the_cross_entropy_o
     replies = [codec.reply_ids(say(word)) for word in words]
     scorer, weights = Scorer(model), [*model.parameters()]
 
-    expected_loss, expected = 0.0, [torch.zeros_like(weight) for weight in weights]
-    for drawn, chance in enumerate(chances):
-        label = Label(prompt, tuple(replies[drawn]), next_token_targets(replies, chances, drawn))
+    mean, whole = 0.0, 0.0
+    for drawn, (chance, reply) in enumerate(zip(chances, replies, strict=True)):
+        label = Label(prompt, tuple(reply), next_token_targets(replies, chances, drawn))
         batch = Batch.of(examples_of([label]), [1.0], codec.pad_id)
-        loss, _ = CrossEntropy()(Scores(*scorer(batch)), batch)
-        expected_loss += chance * loss.item()
-        for total, gradient in zip(expected, torch.autograd.grad(loss, weights), strict=True):
-            total += chance * gradient
-
-    whole = -sum(
-        chance * token_logprobs(model, prompt, reply).sum() for chance, reply in zip(chances, replies, strict=True)
-    )
-    assert expected_loss == pytest.approx(whole.item(), rel=1e-5)
+        mean = mean + chance * CrossEntropy()(Scores(*scorer(batch)), batch)[0]
+        whole = whole - chance * token_logprobs(model, prompt, reply).sum()
+    assert mean.item() == pytest.approx(whole.item(), rel=1e-5)
     by_words = torch.autograd.grad(whole, weights)
-    for one, other in zip(expected, by_words, strict=True):
+    for one, other in zip(torch.autograd.grad(mean, weights), by_words, strict=True):
         assert torch.allclose(one, other, atol=1e-5)
     assert max(float(gradient.abs().max()) for gradient in by_words) > 1e-2
 
 
-def test_rows_with_distributions_and_rows_without_share_a_batch(sixty, codec, tokenizer) -> None:
-    """As labels and teacher games do; against hand arithmetic, token by token."""
+def test_rows_with_distributions_and_rows_without_share_a_batch(codec, tokenizer) -> None:
     model, learner = small_model(tokenizer), learner_of(small_model(tokenizer), codec)
     hard = Example([5, 6, 7, 8], [0, 1, 0, 1])
     soft = Example([5, 9, 10], [0, 1, 1], soft_targets=[[(9, 0.25), (11, 0.75)], [(10, 1.0)]])
@@ -326,30 +231,22 @@ def test_rows_with_distributions_and_rows_without_share_a_batch(sixty, codec, to
 @pytest.mark.parametrize("shape", Shape)
 def test_each_label_is_learnt_once_with_its_own_distributions(shape, sixty, codec) -> None:
     prompter = compact(shape)
-
-    def script(game_id: int, turns: tuple) -> str:
-        return say(sixty.answers[(7 * game_id + 11 * len(turns)) % 60])
-
+    script = lambda game_id, turns: say(sixty.answers[(7 * game_id + 11 * len(turns)) % 60])  # noqa: E731
     games = games_of(sixty, codec, sixty.answers[:30], script, prompter)
     _, labels, *_ = labelled(sixty, codec, games, prompter, targets="distribution")
-    learnt = []
+    learnt, expected = [], []
     for example in examples_of([*labels.values()]):
-        places = [place for place, m in enumerate(example.loss_mask) if m]
-        learnt += [
-            (tuple(example.token_ids[:place]), example.token_ids[place], target)
-            for place, target in zip(places, example.soft_targets, strict=True)
-        ]
-    expected = [
-        (label.token_ids[: len(label.prompt_ids) + place], token, label.targets[place])
-        for label in labels.values()
-        for place, token in enumerate(label.reply_ids)
-    ]
+        places = [place for place, m in enumerate(example.loss_mask, start=1) if m]
+        learnt += [(tuple(example.token_ids[:p]), t) for p, t in zip(places, example.soft_targets, strict=True)]
+    for label in labels.values():
+        places = range(len(label.prompt_ids) + 1, len(label.token_ids) + 1)
+        expected += [(label.token_ids[:p], t) for p, t in zip(places, label.targets, strict=True)]
     assert sorted(learnt) == sorted(expected)
 
 
 def test_words_are_drawn_by_their_chances_from_seed_and_board_alone(sixty, codec, solver) -> None:
-    game = games_of(sixty, codec, sixty.answers[40:41], Stumbling(sixty))
-    others = games_of(sixty, codec, sixty.answers[41:42], Stumbling(sixty))
+    game = games_of(sixty, codec, sixty.answers[40:41], stumbling(sixty), compact())
+    others = games_of(sixty, codec, sixty.answers[41:42], stumbling(sixty), compact())
     said: Counter[str] = Counter()
     for seed in range(100):
         texts, *_ = labelled(sixty, codec, game, targets="distribution", temperature=0.3, seed=seed)
@@ -366,13 +263,12 @@ def test_words_are_drawn_by_their_chances_from_seed_and_board_alone(sixty, codec
 def test_agreement_entropy_and_record_are_those_of_the_distribution(sixty, codec, solver) -> None:
     ask = SolverDistribution(solver, 0.1, Rules())
 
-    def likeliest(turns) -> str:
+    def script(game_id: int, turns: tuple) -> str:
         said = ask(turns)
-        return said.words[said.chances.index(max(said.chances))]
+        likeliest = said.words[said.chances.index(max(said.chances))]
+        return say(sixty.answers[30 + game_id] if len(turns) == 1 else likeliest)
 
-    games = games_of(
-        sixty, codec, sixty.answers[:10], lambda i, t: say(likeliest(t)) if len(t) != 1 else say(sixty.answers[30 + i])
-    )
+    games = games_of(sixty, codec, sixty.answers[:10], script, compact())
     _, labels, record, numbers = labelled(sixty, codec, games, targets="distribution")
     boards = [board for game in games for board, _, _ in boards_of(game)]
     guesses = [turn.turn.guess for game in games for turn in game.trajectory.transcript.turns]
@@ -388,13 +284,13 @@ def test_agreement_entropy_and_record_are_those_of_the_distribution(sixty, codec
         assert sorted([named["guess"], *named.get("others", ())]) == sorted(ask(board.turns).words)
 
 
-# --- another model as the teacher --------------------------------------------------------------------------------
+# --- another model as the teacher ---
 
 
 def test_a_teachers_targets_are_its_own_next_tokens_at_every_token_of_the_replies(sixty, codec, tokenizer, tmp_path):
     teacher = small_model(tokenizer, seed=5)
     save_model(teacher, codec, tmp_path / "teacher")
-    [game] = games_of(sixty, codec, [sixty.answers[7]], Stumbling(sixty))
+    [game] = games_of(sixty, codec, [sixty.answers[7]], stumbling(sixty), compact())
     rows = [row for row in rows_up_to(game, 2) if any(row.loss_mask)]
     [taught], agreement = ModelTeacher(tmp_path / "teacher", codec)(rows)
     ids = torch.tensor([taught.token_ids])
@@ -406,18 +302,16 @@ def test_a_teachers_targets_are_its_own_next_tokens_at_every_token_of_the_replie
         exact = wanted[place - 1, kept] / wanted[place - 1, kept].sum()
         torch.testing.assert_close(torch.tensor([chance for _, chance in pairs]), exact, atol=1e-5, rtol=1e-4)
         assert kept[0] == int(wanted[place - 1].argmax())
-    assert agreement == sum(
-        p[0][0] == taught.token_ids[i] for i, p in zip(places, taught.soft_targets, strict=True)
-    ) / len(places)
-    replies = codec.text_of([taught.token_ids[place] for place in places])
-    assert replies.count(sixty.answers[4]) == 0, "the third reply is not learnt"
+    learnt = [taught.token_ids[place] for place in places]
+    likeliest = [pairs[0][0] for pairs in taught.soft_targets]
+    assert agreement == sum(a == b for a, b in zip(learnt, likeliest, strict=True)) / len(places)
+    assert learnt == [*codec.reply_ids(say(sixty.answers[3])), *codec.reply_ids("zz")], "the first two replies"
 
 
 def test_a_policy_comes_to_play_as_its_teacher_model(sixty, codec, tokenizer, tmp_path) -> None:
     settings = change(rounds=6, groups_per_round=32, targets="bundled", batch_size=16, optimizer=fast())
-    setup = GameSetup(context_for(sixty, compact(), Solver(sixty)), sixty.answers)
     learner = learner_of(small_model(tokenizer), codec)
-    train_by(settings, learner, setup, make_run(tmp_path, sixty), traces=PURE)
+    train_by(settings, learner, setup_for(sixty, compact()), make_run(tmp_path, sixty), traces=PURE)
     found = rows(tmp_path / "metrics.jsonl")
     assert found[-1]["loss"] < found[0]["loss"] - 1, "nats a token, on replies of its own each time"
     assert found[-1]["agreement_rate"] > 2 * found[0]["agreement_rate"]
@@ -426,12 +320,12 @@ def test_a_policy_comes_to_play_as_its_teacher_model(sixty, codec, tokenizer, tm
 def test_a_teacher_model_is_refused_if_it_is_not_there_or_has_other_tokens(tmp_path, codec, tokenizer) -> None:
     with pytest.raises(ValueError, match="targets"):
         DistillTraining(targets=str(tmp_path / "missing"))
-    with pytest.raises(ConfigError, match="no trained model"):
+    with pytest.raises(ConfigError, match=r"distill\.targets"):
         ModelTeacher(tmp_path, codec)
     other = ChatCodec(make_tokenizer())
     other.tokenizer.add_tokens(["crane"])
     save_model(small_model(other.tokenizer), other, tmp_path / "other")
-    with pytest.raises(ConfigError, match="other tokens"):
+    with pytest.raises(ConfigError, match=r"distill\.targets"):
         ModelTeacher(tmp_path / "other", codec)
 
 

@@ -7,28 +7,24 @@ import signal
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, GRPO, SFT, Settings, train_by
-from contexts import context_for
 from grpo_by_hand import Player
 from grpo_training import Training
 from lora_training import LORA, save_base
 from round_training import playing
 from scripted import say
+from scripted_rounds import setup_for
 from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import ModelSettings, RoundTraining, SFTTraining
 from wordle_rl.policy.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError, read_object
-from wordle_rl.solver import Solver
 from wordle_rl.train import loop
 from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
-from wordle_rl.train.starts import GameSetup
 
 UNLIKE = ("seconds", "step_time", "resident_memory_gib")
 """Numbers that may differ: times and memory."""
@@ -72,15 +68,13 @@ class Scene:
         self.examples, self.tokenizer, self.codec, self.words = examples[:60], tokenizer, codec, words
         self.directory = directory
         self.whole: dict[str, dict] = {}
-        self.told: dict[str, list[tuple[int, int, str]]] = {}
-        """Progress of the unbroken trainings."""
+        self.told: dict[str, list[tuple[int, int, str]]] = {}  # progress of the unbroken trainings
 
     def __call__(self, case: str, name: str, seed: int = 0, prepare=None, **options) -> dict:
         """The weights it ends with, from a model of this seed, to which `prepare` did something."""
         settings, _ = CASES[case]
         model = self.adapted(seed) if "adapters" in case else small_model(self.tokenizer, seed)
-        # Few secrets, so that by `says` some games are won.
-        setup = GameSetup(context_for(self.words, compact(max_turns=3), Solver(self.words)), self.words.answers[:9])
+        setup = setup_for(self.words, compact(max_turns=3), self.words.answers[:9])  # few, so that `says` wins some
         if "dropout" in case:
             model.config.attention_dropout = model.model.layers[0].self_attn.attention_dropout = 0.3
         if isinstance(settings, RoundTraining):
@@ -137,6 +131,17 @@ def contents(run: Path) -> dict[str, bytes]:
     return {path.relative_to(run).as_posix(): path.read_bytes() for path in found}
 
 
+def saved_weights(directory: Path) -> dict:
+    return weights_of(load_model(ModelSettings(path=str(directory)), 0)[0])
+
+
+def newest(directory: Path) -> Path:
+    """The newest checkpoint of a stage."""
+    found = last_checkpoint(directory / "checkpoints")
+    assert found is not None
+    return found
+
+
 @pytest.fixture(scope="module")
 def scene(examples, tokenizer, codec, sixty, tmp_path_factory) -> Scene:
     return Scene(examples, tokenizer, codec, sixty, tmp_path_factory.mktemp("broken"))
@@ -158,8 +163,7 @@ LINES = {
 def test_a_training_leaves_its_model_and_a_line_for_every_step_or_round(case, scene) -> None:
     weights, stage = scene.unbroken(case), case.partition(",")[0]
     place, (settings, _) = scene.place(case, "whole"), CASES[case]
-    saved, _ = load_model(ModelSettings(path=str(place / stage)), 0)
-    assert same_bits(weights, weights_of(saved))
+    assert same_bits(weights, saved_weights(place / stage))
     assert not (place / stage / "checkpoints").exists()
     count = {"sft": 8, "grpo": 4}.get(stage, 2)
     lines = rows(place / "metrics.jsonl")
@@ -182,9 +186,7 @@ def test_stopped_and_resumed_has_the_bits_of_unbroken(case, scene) -> None:
     stage = scene.place(case, "stopped") / case.partition(",")[0]
     assert not [*stage.glob("*.safetensors")]
     if isinstance(moment, int):
-        checkpoint = last_checkpoint(stage / "checkpoints")
-        assert checkpoint is not None
-        assert checkpoint.name == f"checkpoint-{moment}"
+        assert newest(stage).name == f"checkpoint-{moment}"
     # With another seed every weight must come from the checkpoint. The start is no part of one: it is given again.
     other = 0 if "adapters" in case or "penalty" in case or case == "dpo" else 5
     scene.check(case, "stopped", scene(case, "stopped", seed=other))
@@ -208,9 +210,7 @@ def test_killed_and_resumed_has_the_bits_of_unbroken(case, scene) -> None:
     changes = {"save_steps": every}
     with pytest.raises(Killed):
         scene(case, "killed", progress=kill, changes=changes)
-    checkpoint = last_checkpoint(scene.place(case, "killed") / case.partition(",")[0] / "checkpoints")
-    assert checkpoint is not None
-    assert checkpoint.name == f"checkpoint-{every}"
+    assert newest(scene.place(case, "killed") / case.partition(",")[0]).name == f"checkpoint-{every}"
     scene.check(case, "killed", scene(case, "killed", changes=changes))
 
 
@@ -219,36 +219,17 @@ def test_a_training_stopped_at_its_last_step_is_only_saved(scene) -> None:
     with pytest.raises(KeyboardInterrupt):
         scene(case, "last", progress=StopAt(6), changes=changes)
     place = scene.place(case, "last")
-    checkpoint = last_checkpoint(place / "sft" / "checkpoints")
-    assert checkpoint is not None
-    stopped = weights_of(load_model(ModelSettings(path=str(checkpoint)), 0)[0])
+    stopped = saved_weights(newest(place / "sft"))
     assert same_bits(stopped, scene(case, "last", seed=5, changes=changes))
     assert [row["step"] for row in rows(place / "metrics.jsonl")] == list(range(1, 7))
 
 
 def test_a_second_interrupt_is_not_held_back(scene) -> None:
-    def twice(done: int, total: int, note: str) -> None:
-        StopAt(1)(done, total, note)
-        StopAt(1)(done, total, note)
-
     case = "sft, at its end"
     with pytest.raises(KeyboardInterrupt):
-        scene(case, "twice", progress=twice)
+        scene(case, "twice", progress=lambda *now: [StopAt(1)(*now), StopAt(1)(*now)])
     assert last_checkpoint(scene.place(case, "twice") / "sft" / "checkpoints") is None
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_the_start_stays_the_start_after_a_resume(scene) -> None:
-    case = "grpo, a penalty to the start"
-    with pytest.raises(KeyboardInterrupt):
-        scene(case, "start", progress=StopAt(2))
-    scene(case, "start")
-    scene.unbroken(case)
-    whole, resumed = (
-        [row["kl"] for row in rows(scene.place(case, each) / "metrics.jsonl")] for each in ("whole", "start")
-    )
-    assert resumed == whole
-    assert whole[0] == pytest.approx(0, abs=1e-7) != whole[2] > 1e-5
 
 
 def test_the_state_of_a_checkpoint_is_taken_over(scene) -> None:
@@ -256,12 +237,11 @@ def test_the_state_of_a_checkpoint_is_taken_over(scene) -> None:
     with pytest.raises(KeyboardInterrupt):
         scene("grpo", "state", progress=StopAt(2))
     place = scene.place("grpo", "state")
-    checkpoint = last_checkpoint(place / "grpo" / "checkpoints")
-    assert checkpoint is not None
-    state = read_object(checkpoint / STATE_FILE)
+    file = newest(place / "grpo") / STATE_FILE
+    state = read_object(file)
     assert len(state["compliance"]) == 2
     assert state["priorities"]
-    (checkpoint / STATE_FILE).write_text(json.dumps(state | {"cumulative_wins": 41}))
+    file.write_text(json.dumps(state | {"cumulative_wins": 41}))
     scene("grpo", "state")
     assert rows(place / "metrics.jsonl")[-1]["cumulative_wins"] == 41
 
@@ -297,52 +277,35 @@ def poisoned(examples, tokenizer, codec, sixty, tmp_path, monkeypatch) -> Poison
     return Poisoned(Scene(examples, tokenizer, codec, sixty, tmp_path), monkeypatch)
 
 
-def finite(weights: dict) -> bool:
-    return all(bool(weight.isfinite().all()) for weight in weights.values())
-
-
-def saved_weights(directory: Path) -> dict:
-    return weights_of(load_model(ModelSettings(path=str(directory)), 0)[0])
-
-
 ONE_BATCH_A_STEP = pytest.mark.parametrize("case", ["sft, at its end", "grpo"])
 
 
 @ONE_BATCH_A_STEP
-def test_a_bad_step_changes_no_weight_and_is_counted(case, poisoned) -> None:
-    poisoned(case, bad={2})
+def test_a_bad_step_changes_no_weight_and_is_counted_anew_after_a_good_one(case, poisoned) -> None:
+    poisoned(case, bad={2, 4}, limit=2)
     place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
     after = poisoned.after
-    assert not same_bits(after[0], after[1])
-    assert same_bits(after[1], after[2])
-    assert not same_bits(after[2], after[3])
-    assert finite(after[4])
+    assert [same_bits(after[step], after[step + 1]) for step in range(4)] == [False, True, False, True]
     found = rows(place / "metrics.jsonl")
     assert [row["step"] for row in found] == [1, 2, 3, 4]
-    assert [row.get("skipped_steps", 0) for row in found] == [0, 1, 0, 0]
+    assert [row.get("skipped_steps", 0) for row in found] == [0, 1, 0, 1]
     assert "grad_norm" in found[1]["not_finite"]
     assert "grad_norm" not in found[1]
     assert "not_finite" not in found[2]
-    assert [stage_curves({stage: some}, stage).num_skipped for some in (found, found[2:])] == [1, 0]
-    assert finite(saved_weights(place / stage))
+    assert [stage_curves({stage: some}, stage).num_skipped for some in (found, found[:1])] == [2, 0]
+    assert all(weight.isfinite().all() for weight in saved_weights(place / stage).values())
 
 
 @ONE_BATCH_A_STEP
 def test_too_many_in_a_row_stop_training_and_keep_the_last_good_checkpoint(case, poisoned) -> None:
     place, stage = poisoned.scene.place(case, "run"), case.partition(",")[0]
-    with pytest.raises(RunError, match=rf"{stage} stopped at step 3: .*checkpoint-1;"):
+    with pytest.raises(RunError, match=rf"\b{stage}\b.*\bcheckpoint-1\b"):
         poisoned(case, bad={2, 3, 4}, limit=2, save_steps=1)
     [kept] = (place / stage / "checkpoints").glob("checkpoint-*")
     assert kept.name == "checkpoint-1"
     assert same_bits(saved_weights(kept), poisoned.after[1])
     assert not (place / stage / "model.safetensors").exists()
     assert sum(row.get("skipped_steps", 0) for row in rows(place / "metrics.jsonl")) == 2
-
-
-def test_good_steps_between_bad_ones_begin_the_count_anew(poisoned) -> None:
-    poisoned("sft, at its end", bad={1, 3}, limit=2)
-    assert same_bits(poisoned.after[0], poisoned.after[1])
-    assert not same_bits(poisoned.after[3], poisoned.after[4])
 
 
 def test_a_loss_that_is_not_finite_is_bad_though_its_gradient_is_finite(poisoned, monkeypatch) -> None:
@@ -371,4 +334,4 @@ def test_a_game_whose_reward_is_not_finite_is_no_sample(amount, tokenizer, codec
     assert [row["step"] for row in found] == [1, 2]
     assert sum(row.get("failed_games", 0) for row in found) == 1
     assert not any(row.get("skipped_steps") or row.get("not_finite") for row in found)
-    assert finite(weights_of(model))
+    assert all(weight.isfinite().all() for weight in weights_of(model).values())

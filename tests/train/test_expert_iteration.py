@@ -1,28 +1,24 @@
 """Laws of expert iteration: the best games are kept as they were sampled, and learning makes them likelier."""
 
+from dataclasses import replace
+
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from algorithm_settings import EXPERT_ITERATION as SETTINGS
-from contexts import context_for
-from round_training import fitted, learner_of, playing, token_logprobs
-from scripted import say, scripted
+from group_games import turns_of
+from round_training import learner_of, playing, token_logprobs
+from scripted import say
+from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, make_run, rows, small_model
 
 from wordle_rl.chat.codec import mask_picture
 from wordle_rl.config import ConfigError, ExpertIterationTraining
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Shape
 from wordle_rl.report.curves import stage_curves
-from wordle_rl.reward import PRESETS
-from wordle_rl.rollout import InitialState, play
-from wordle_rl.solver import Solver
 from wordle_rl.train.expert_iteration import best_games, examples_of, train_expert_iteration
 from wordle_rl.train.scored_games import Scored
-from wordle_rl.train.starts import GameSetup
 from wordle_rl.words.split import split_secrets
 
 
@@ -39,11 +35,8 @@ class Group:
     def __call__(self, game_id: int, turns: tuple) -> str:
         return say(self.lines[game_id % 5][len(turns)])
 
-    def games(self, words, codec, shape=Shape.TRANSCRIPT, script=None) -> list[Scored]:
-        sampler = scripted(script or self)(None, codec)
-        starts = [InitialState(self.secret)] * 5
-        played = play(starts, words, compact(shape, max_turns=3), sampler)
-        return [Scored(t, PRESETS["strict_xml"].score(t.transcript, Solver(words)), ()) for t in played]
+    def games(self, words, codec, shape=Shape.TRANSCRIPT) -> list[Scored]:
+        return games_of(words, codec, [self.secret] * 5, self, compact(shape, max_turns=3), "strict_xml")
 
 
 @pytest.fixture(scope="session")
@@ -62,47 +55,46 @@ def test_the_won_games_with_the_fewest_guesses_are_kept_each_once(group, sixty, 
 
 def test_a_game_is_learnt_as_sampled_but_for_the_reply_that_broke_a_rule(group, sixty, codec) -> None:
     games = group.games(sixty, codec)
-    secret = group.secret
-    [clean], [broken] = list(examples_of(games[1])), list(examples_of(games[2]))
+    [clean], [broken] = examples_of(games[1]), examples_of(games[2])
     [segment] = games[1].trajectory.segments
     assert clean.token_ids == [*segment.prompt_ids, *segment.token_ids]
     assert clean.loss_mask == [*[0] * len(segment.prompt_ids), *segment.loss_mask]
-    assert mask_picture(codec, clean.token_ids, clean.loss_mask).count("⟦") == 2
     picture = mask_picture(codec, broken.token_ids, broken.loss_mask)
     assert picture.count("⟦") == 1
-    assert f"⟦<guess>{secret}</guess>" in picture
-    assert "⟦<guess>zzzzz" not in picture
-    assert "zzzzz" in picture
+    assert f"⟦{say(group.secret)}" in picture
+    assert say("zzzzz") in picture
 
 
-def test_a_reply_cut_at_its_limit_is_not_learnt(group, sixty, codec) -> None:
-    cut = group.games(sixty, codec, script=lambda game_id, turns: group(game_id, turns) if turns else None)
-    [example] = list(examples_of(cut[1]))
-    assert cut[1].trajectory.transcript.won
+def test_a_reply_cut_at_its_limit_is_not_learnt_though_its_guess_was_read(group, sixty, codec) -> None:
+    game = group.games(sixty, codec)[1]
+    first, *others = game.trajectory.transcript.turns
+    cut = replace(game.trajectory.transcript, turns=(first._replace(overlong=True), *others))
+    [example] = examples_of(replace(game, trajectory=replace(game.trajectory, transcript=cut)))
     assert mask_picture(codec, example.token_ids, example.loss_mask).count("⟦") == 1
 
 
-def train(model, codec, words, directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, *, says, progress=None):
+def train(model, codec, words, directory, says, settings=SETTINGS, shape=Shape.TRANSCRIPT):
     """Train on games in which the policy says what `says` has it say."""
-    setup = GameSetup(context_for(words, compact(shape, max_turns=3), Solver(words)), words.answers[:1])
-    run = make_run(directory, words)
+    setup = setup_for(words, compact(shape, max_turns=3), words.answers[:1])
     learner, player = learner_of(model, codec), playing(says, codec)
-    train_expert_iteration(learner, setup, settings, run, progress=progress, open_policy=player)
+    train_expert_iteration(learner, setup, settings, make_run(directory, words), open_policy=player)
     return model
 
 
+@torch.no_grad()
 def logprob(model, examples) -> float:
     """Log-probability of the trained tokens."""
-    with torch.no_grad():
-        scores = [token_logprobs(model, e.token_ids[:1], e.token_ids[1:]) for e in examples]
-    return float(sum(s @ torch.tensor(e.loss_mask[1:], dtype=s.dtype) for s, e in zip(scores, examples, strict=True)))
+    return sum(
+        float(token_logprobs(model, e.token_ids[:1], e.token_ids[1:]) @ torch.tensor(e.loss_mask[1:]).float())
+        for e in examples
+    )
 
 
 @pytest.mark.parametrize("shape", Shape)
 def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, codec, tokenizer, tmp_path) -> None:
     kept = [*examples_of(group.games(sixty, codec, shape)[1])]
     before = logprob(small_model(tokenizer), kept)
-    after = logprob(train(small_model(tokenizer), codec, sixty, tmp_path, shape=shape, says=group), kept)
+    after = logprob(train(small_model(tokenizer), codec, sixty, tmp_path, group, shape=shape), kept)
     assert after > before + 0.1
     [row] = rows(tmp_path / "metrics.jsonl")
     assert (row["stage"], row["step"], row["kept_games"], row["win_rate"]) == ("expert_iteration", 1, 1.0, 0.8)
@@ -119,7 +111,7 @@ def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, toke
         return gradient if len(calls) == 2 else torch.full_like(gradient, float("nan"))
 
     model.model.layers[0].mlp.up_proj.weight.register_hook(poison)
-    train(model, codec, sixty, tmp_path, SETTINGS.model_copy(update={"epochs": 4}), says=group)
+    train(model, codec, sixty, tmp_path, group, SETTINGS.model_copy(update={"epochs": 4}))
     assert len(calls) == 4
     [row] = rows(tmp_path / "metrics.jsonl")
     assert row["skipped_steps"] == 3
@@ -136,22 +128,19 @@ MISTAKES = SECRETS.model_copy(update={"labels": "mistakes"})
 
 
 class Scene:
-    """One group of two games of three turns: one is won in the third, one is lost."""
+    """One group of two games of three turns: one is won in the third turn, one is lost."""
 
-    def __init__(self, words, codec, tokenizer, directory, shape=Shape.TRANSCRIPT, strict_fraction=0.0) -> None:
+    def __init__(self, words, codec, tokenizer, directory, shape=Shape.TRANSCRIPT) -> None:
         self.words, self.codec, self.directory = words, codec, directory
         self.model, self.run = small_model(tokenizer), make_run(directory, words)
-        self.split = split_secrets(words, strict_fraction=strict_fraction)
-        self.secret, self.first, self.second, self.third = self.split.train[:4]
+        self.secret, self.first, second, third = split_secrets(words).train[:4]
+        self.games = [[self.first, second, self.secret], [self.first, third, second]]
         self.prompter = compact(shape, max_turns=3)
-        self.setup = GameSetup(context_for(words, self.prompter, Solver(words), self.split), [self.secret])
+        self.setup = setup_for(words, self.prompter, [self.secret])
 
-    def script(self, game_id: int, turns: tuple) -> str:
-        return say([[self.first, self.second, self.secret], [self.first, self.third, self.second]][game_id][len(turns)])
-
-    def train(self, settings=SECRETS, says=None) -> None:
-        learner, player = learner_of(self.model, self.codec), playing(says or self.script, self.codec)
-        train_expert_iteration(learner, self.setup, settings, self.run, open_policy=player)
+    def train(self, settings=SECRETS) -> None:
+        player = playing(lambda game_id, turns: say(self.games[game_id][len(turns)]), self.codec)
+        train_expert_iteration(learner_of(self.model, self.codec), self.setup, settings, self.run, open_policy=player)
 
     def prompt(self, *guesses: str) -> list[int]:
         """The prompt after these guesses."""
@@ -162,55 +151,32 @@ class Scene:
 
 
 @pytest.mark.parametrize("shape", Shape)
-def test_every_board_but_the_empty_one_is_labelled_with_the_secret(
-    shape, sixty, codec, tokenizer, tmp_path, seen
+@pytest.mark.parametrize("settings", [SECRETS, MISTAKES], ids=["secret", "mistakes"])
+def test_every_board_is_labelled_with_the_secret_or_with_its_guess_if_that_is_no_mistake(
+    settings, shape, sixty, codec, tokenizer, tmp_path, seen
 ) -> None:
+    """The empty board, which contradicts no word, is labelled with its guess alone."""
     scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
-    scene.train()
+    scene.train(settings)
+    places = [(game[turn], game[:turn]) for game in scene.games for turn in range(3)]
+    kept = [place for place in places if settings is MISTAKES and fits(*place, scene)]
+    taught = [(scene.secret, board) for guess, board in places if board and (guess, board) not in kept]
+    if settings is MISTAKES:
+        assert [guess for guess, board in kept if not board] == [scene.first] * 2
+        assert scene.secret in [guess for guess, _ in kept]
+        assert len(taught) > 0
     [items] = seen
-    assert [len(item) for item in items] == ([2, 2] if shape is Shape.TRANSCRIPT else [1] * 4), "a game shares a batch"
-    reply = list(codec.reply_ids(say(scene.secret)))
-    assert [learnt_in(example) for item in items for example in item] == [reply] * 4
-    prompts = {tuple(example.token_ids[: -len(reply)]) for item in items for example in item}
-    boards = [(scene.first,), (scene.first, scene.second), (scene.first, scene.third)]
-    assert prompts == {tuple(scene.prompt(*board)) for board in boards}
+    learnt = [turn for item in items for example in item for turn in turns_of(example)]
+    expected = [(tuple(scene.prompt(*board)), tuple(codec.reply_ids(say(word)))) for word, board in kept + taught]
+    assert sorted(learnt) == sorted(expected)
+    if shape is Shape.TRANSCRIPT:
+        assert len(items) == 2, "a game shares a batch"
     [row] = rows(tmp_path / "metrics.jsonl")
-    assert (row["labels"], row["win_rate"], row["own_examples"]) == (4.0, 0.5, float(len(items)))
-
-
-@pytest.mark.parametrize("shape", Shape)
-def test_with_mistakes_each_board_has_one_label_its_guess_if_the_marks_allow_it_else_the_secret(
-    shape, sixty, codec, tokenizer, tmp_path, seen
-) -> None:
-    scene = Scene(sixty, codec, tokenizer, tmp_path, shape)
-    scene.train(MISTAKES)
-    games = [[scene.first, scene.second, scene.secret], [scene.first, scene.third, scene.second]]
-    expected, kept = [], []
-    for game in games:
-        for turn in range(3):
-            allowed = fits(game[turn], game[:turn], scene)
-            expected.append(game[turn] if allowed else scene.secret)
-            kept += [game[turn]] if allowed else []
-    assert scene.secret in kept
-    assert kept.count(scene.first) == 2, "an opener contradicts nothing"
-    assert len(kept) < 6, "one of the guesses that could not be the secret is among these games"
-    [items] = seen
-    learnt = [token for item in items for example in item for token in learnt_in(example)]
-    size = len(learnt) // 6
-    found = [learnt[start : start + size] for start in range(0, len(learnt), size)]
-    assert sorted(found) == sorted(list(codec.reply_ids(say(word))) for word in expected)
-    [row] = rows(tmp_path / "metrics.jsonl")
-    assert (row["labels"], row["own_guesses"]) == (float(6 - len(kept)), float(len(kept)))
+    assert (row["labels"], row.get("own_guesses", 0.0)) == (len(taught), len(kept))
     record = rows(tmp_path / "labels.jsonl")
-    assert sorted(turn["guess"] for game in record for turn in game["turns"] if turn.get("taught", True)) == sorted(
-        kept
-    )
-    assert sum(len(game["boards_taught"]) for game in record) == 6 - len(kept)
-
-
-def learnt_in(example) -> list[int]:
-    """The tokens of an example that are trained on."""
-    return [token for token, m in zip(example.token_ids, example.loss_mask, strict=True) if m]
+    on_record = [turn["guess"] for game in record for turn in game["turns"] if turn.get("taught", True)]
+    assert settings is SECRETS or sorted(on_record) == sorted(guess for guess, _ in kept)
+    assert sum(len(game["boards_taught"]) for game in record) == len(taught)
 
 
 def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
@@ -218,28 +184,8 @@ def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
     return all(score_guess(guess, word) == score_guess(scene.secret, word) for word in earlier)
 
 
-def test_boards_with_a_strict_word_are_left_out_and_the_record_says_what_was_trained(
-    sixty, codec, tokenizer, tmp_path, seen
-) -> None:
-    scene = Scene(sixty, codec, tokenizer, tmp_path, strict_fraction=0.05)
-    strict = scene.split.strict[0]
-    lines = [[scene.first, strict, scene.second], [strict, scene.first, scene.secret]]
-    scene.train(says=lambda game_id, turns: say(lines[game_id][len(turns)]))
-    [[[example]]] = seen
-    assert sum(example.loss_mask) == len(list(codec.reply_ids(say(scene.secret))))
-    assert strict not in codec.tokenizer.decode(example.token_ids)
-    labels = shown_in(rows(tmp_path / "labels.jsonl"), {scene.secret}).labels
-    assert {(tuple(guess for guess, _ in board), word) for board, word in labels} == {((scene.first,), scene.secret)}
-
-
 def test_a_label_that_the_policy_could_not_say_is_refused(sixty, codec, tokenizer, tmp_path) -> None:
     scene = Scene(sixty, codec, tokenizer, tmp_path)
     sampling = SECRETS.sampling.model_copy(update={"max_completion_tokens": 4})
     with pytest.raises(ConfigError, match="max_completion_tokens"):
         scene.train(SECRETS.model_copy(update={"sampling": sampling}))
-
-
-@pytest.fixture
-def seen(monkeypatch) -> list:
-    """The items that each round would train on."""
-    return fitted(monkeypatch)

@@ -1,32 +1,29 @@
-"""Laws of the games of a step: fair starts, redraws of constant groups, metrics and sample games."""
+"""Laws of the games of a step: starts, redraws of constant groups, figures, sample games, and the rows they become."""
 
 import statistics
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
 from failing_games import REASON, fail
-from group_games import SETTINGS, Roll
-from grpo_training import (  # noqa: F401  # fixtures
-    outside_fixture,
-    roll_fixture,
-    train_fixture,  # fixtures
-)
-from reward_games import WORDS
-from scripted import say
+from group_games import SETTINGS, Roll, turns_of
+from grpo_by_hand import Player
+from grpo_training import update
+from reward_games import SOLVER, WORDS, play
+from scripted import say, scripted
 from training_fixtures import compact, rows
 
 from wordle_rl.config import GRPOTraining, StartSettings
-from wordle_rl.env import WordleEnv
+from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import score_guess
+from wordle_rl.policy.base import Completion
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
-from wordle_rl.reward import CURRICULA
+from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
+from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, open_game
 from wordle_rl.runs import RunError
-from wordle_rl.runs.trackers import GameLog
-from wordle_rl.train.grpo_rollouts import GroupRollouts, _pass_at, merged_metrics
+from wordle_rl.train.grpo_rollouts import merged_metrics
+from wordle_rl.train.scored_games import Scored, measured, rows_of
+from wordle_rl.train.turn_candidates import play_branching, reward_judge
 
 
 def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
@@ -44,36 +41,25 @@ def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixt
     assert not should_stop(sixty.answers[0], ())
 
 
-def test_a_group_shares_its_secret_and_its_start_and_differs_from_the_next(roll) -> None:
-    played = roll(settings=SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=2)}))
-    played()
-    starts = [
-        (
-            game.trajectory.transcript.secret,
-            tuple(t.turn.guess for t in game.trajectory.transcript.turns if t.is_prefix),
-        )
-        for game in played.games[0]
-    ]
-    groups = [starts[i : i + 4] for i in range(0, 12, 4)]
-    assert all(len(set(group)) == 1 for group in groups)
-    assert len({group[0][0] for group in groups}) == 3
-
-
-def test_only_training_secrets_are_played(split, roll) -> None:
-    played = roll(secrets=split.train)
+def test_a_group_shares_its_secret_and_its_start_and_only_training_secrets_are_played(split, roll) -> None:
+    settings = update(SETTINGS, starts=StartSettings(max_prefix_guesses=2))
+    played = roll(settings=settings, secrets=split.train)
     for step in range(4):
         played(step)
+        games = [game.trajectory.transcript for game in played.games[-1]]
+        starts = [(game.secret, *(t.turn.guess for t in game.turns if t.is_prefix)) for game in games]
+        groups = [set(starts[first : first + 4]) for first in range(0, 12, 4)]
+        assert [len(group) for group in groups] == [1, 1, 1]
+        assert len({game.secret for game in games}) == 3
     record = rows(played.run.directory / "secrets.jsonl")
     assert [row["step"] for row in record] == [0, 1, 2, 3]
     drawn = {secret for row in record for secret in row["secrets"]}
-    assert drawn <= set(split.train)
-    assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games}
+    assert drawn == {game.trajectory.transcript.secret for games in played.games for game in games} <= {*split.train}
 
 
 def test_without_priorities_every_secret_is_played_once_a_pass(split, roll) -> None:
     """Six secrets, three groups a step: two steps are a pass. Passes differ in their order."""
-    settings = SETTINGS.model_copy(update={"prioritized_fraction": 0.0, "max_refills": 0, "groups_per_step": 3})
-    played = roll(secrets=split.train[:6], settings=settings)
+    played = roll(secrets=split.train[:6], settings=update(SETTINGS, prioritized_fraction=0.0))
     for step in range(8):
         played(step)
     drawn = [row["secrets"] for row in rows(played.run.directory / "secrets.jsonl")]
@@ -109,35 +95,26 @@ def test_a_switch_waits_for_compliance(roll) -> None:
     assert [dict(games[0].reward.weights) for games in played.games] == [curriculum.start, curriculum.end]
 
 
-def refilling(**changes) -> GRPOTraining:
-    return SETTINGS.model_copy(update={"max_refills": 1} | changes)
-
-
-def test_constant_groups_are_refilled_with_other_secrets(roll) -> None:
+def test_constant_groups_are_refilled_with_other_secrets_so_many_times(roll) -> None:
     seen: list[str] = []
 
     def pay(transcript, turn) -> float:
         seen.append(transcript.secret)
         return len(turn.reply) % 7 if len({*seen}) > 3 else 1.0  # the first three secrets teach nothing
 
-    played = roll(settings=refilling(), pay=pay)
-    found = played()
+    played = roll(settings=update(SETTINGS, max_refills=1), pay=pay)
+    assert len(played()) == 12
     metrics = played.metrics
     assert metrics["zero_variance_share"] == 1.0
-    assert metrics["refilled_groups"] + metrics["skipped_groups"] == 3
-    assert metrics["refilled_groups"] > 0
-    assert len(found) == 12
-    drawn = [row["secrets"] for row in rows(played.run.directory / "secrets.jsonl")]
-    assert [len(secrets) for secrets in drawn] == [3, 3]
-    assert drawn[0] != drawn[1]
-    assert {game.trajectory.transcript.secret for game in played.games[0]} == {*drawn[1]}
-
-
-def test_refills_stop_after_so_many_rounds(roll) -> None:
-    played = roll(settings=refilling(max_refills=3), pay=lambda *_: 1.0)
-    played()
-    assert len(rows(played.run.directory / "secrets.jsonl")) == 4
-    assert played.metrics["skipped_groups"] == 3
+    assert metrics["refilled_groups"] == 3 - metrics["skipped_groups"] > 0
+    first, again = (row["secrets"] for row in rows(played.run.directory / "secrets.jsonl"))
+    assert len(first) == 3
+    assert first != again
+    assert {game.trajectory.transcript.secret for game in played.games[0]} == {*again}
+    constant = roll(settings=update(SETTINGS, max_refills=3), pay=lambda *_: 1.0)
+    constant()
+    assert len(rows(constant.run.directory / "secrets.jsonl")) == 4
+    assert constant.metrics["skipped_groups"] == 3
 
 
 def test_outside_secrets_are_no_answers_and_count_in_no_win_rate(outside) -> None:
@@ -160,80 +137,54 @@ def test_a_sample_game_names_its_group_and_the_advantage_of_every_turn(roll) -> 
         assert row["secret"] == game.trajectory.transcript.secret
         assert row["reward"] == pytest.approx(game.reward.total, abs=1e-3)
         assert [turn["advantage"] for turn in row["turns"]] == [round(value, 4) for value in game.advantages]
-        assert [turn.get("reply", "") for turn in row["turns"]] == [
-            turn.reply for turn in game.trajectory.transcript.turns
-        ]
+        said = [turn.reply for turn in game.trajectory.transcript.turns]
+        assert [turn.get("reply", "") for turn in row["turns"]] == said
 
 
 def test_every_tenth_step_a_whole_group_that_teaches_is_among_the_sample_games(roll, sixty) -> None:
-    secrets = sixty.answers[:2]
-    played = roll(
-        secrets=secrets, pay=lambda transcript, turn: float(transcript.secret == secrets[0]) * len(turn.reply)
-    )
+    teaching, other = sixty.answers[:2]
+    pay = lambda transcript, turn: (transcript.secret == teaching) * len(turn.reply)  # noqa: E731
+    played = roll(secrets=(teaching, other), pay=pay)
     for step in (10, 11):
         played(step)
     found = rows(played.run.directory / "games.jsonl")
-    whole = [row for row in found if row["step"] == 10]
-    groups = [[row for row in whole if row["group"] == number] for number in range(3)]
-    (complete,) = [group for group in groups if len(group) == SETTINGS.group_size]
-    assert [row["game"] for row in complete] == list(range(SETTINGS.group_size))
-    assert len({row["secret"] for row in complete}) == 1
-    assert any(turn["advantage"] for row in complete for turn in row["turns"])
+    groups = [[row for row in found if (row["step"], row["group"]) == (10, number)] for number in range(3)]
+    [whole] = [group for group in groups if len(group) == SETTINGS.group_size]
+    assert [row["game"] for row in whole] == list(range(SETTINGS.group_size))
+    assert {row["secret"] for row in whole} == {teaching}
     assert sum(row["step"] == 11 for row in found) == SETTINGS.sample_games
 
 
-def test_pass_at_k_is_logged_over_the_groups_of_secrets_that_can_be_won(roll) -> None:
-    played = roll(pay=lambda *_: 1.0)
-    played(0)
-    assert {name: value for name, value in played.metrics.items() if name.startswith("pass_at/")} == {
-        f"pass_at/{k}": 0.0 for k in (2, SETTINGS.group_size)
-    }
-
-    def group(secret: str, *won: bool) -> SimpleNamespace:
-        transcripts = [SimpleNamespace(secret=secret, won=each) for each in won]
-        return SimpleNamespace(games=[SimpleNamespace(trajectory=SimpleNamespace(transcript=t)) for t in transcripts])
-
-    answer, other = WORDS.answers[:2]
-    groups = [group(answer, True, False, False, False), group(other, False, False, False, False), group("zzzzz", True)]
-    assert _pass_at(groups, WORDS) == pytest.approx({"pass_at/2": 0.25, "pass_at/4": 0.5})
-    assert _pass_at([group(answer, True)], WORDS) == _pass_at([], WORDS) == {}
+def test_pass_at_k_is_the_mean_over_groups(tokenizer, codec, tmp_path) -> None:
+    """Of four games for `crane` two are won, so one of six pairs holds no win; of those for `grape` three."""
+    says = [("crane", "grape", ""), ("grape", "crane", ""), ("drape", "grape", ""), ("these", "speed", "drape")]
+    settings = update(SETTINGS, groups_per_step=2)
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, settings, secrets=("crane", "grape"))
+    roll.open_policy = Player(codec, says).policy
+    roll()
+    assert roll.metrics["pass_at/2"] == pytest.approx((5 / 6 + 1) / 2)
+    assert roll.metrics["pass_at/4"] == 1.0
 
 
 def test_metrics_of_processes_come_together_by_what_they_are() -> None:
     one = {"win_rate": 1.0, "refilled_groups": 2.0, "reward": 1.0}
-    other = {"win_rate": 0.0, "refilled_groups": 3.0, "reward": 1.2}
-    alone = {"mean_guesses": 4.0}
-    assert merged_metrics(
-        [(one, {"win_rate": 8}), (other | alone, {"win_rate": 16, "mean_guesses": 3})]
-    ) == pytest.approx(
-        {
-            "win_rate": 1 / 3,
-            "refilled_groups": 5.0,
-            "reward": 1.1,
-            "mean_guesses": 4.0,
-        }
-    )
+    other = {"win_rate": 0.0, "refilled_groups": 3.0, "reward": 1.2, "mean_guesses": 4.0}
+    merged = merged_metrics([(one, {"win_rate": 8}), (other, {"win_rate": 16, "mean_guesses": 3})])
+    assert merged == pytest.approx({"win_rate": 1 / 3, "refilled_groups": 5.0, "reward": 1.1, "mean_guesses": 4.0})
 
 
 def test_the_states_of_processes_count_alike(roll, monkeypatch) -> None:
     """After probes every process knows every secret; a group of one of them must not be lost."""
-    made = roll()
-    first, second = made.setup.secrets[:2]
-    theirs = ({first: 1.0, second: 2.0}, 3)
     monkeypatch.setenv("RANK", "1")
+    made = roll()
+    rollouts, (first, second) = made.rollouts, made.setup.secrets[:2]
+    theirs = ({first: 1.0, second: 2.0}, 3)
     monkeypatch.setattr("wordle_rl.train.grpo_rollouts.gather", lambda mine: [theirs, mine])
-    rollouts = GroupRollouts(made.setup, SETTINGS, GameLog(made.run), 0)
     rollouts.starts.picker.update(first, 3.0)
     rollouts.cumulative_wins = 4
-    for compliance in (0.25, 0.5):
-        rollouts.note_compliance(compliance)
     state = rollouts.state()
-    assert state == {
-        "priorities": {first: 2.0, second: 2.0},
-        "best_compliance": None,
-        "compliance": [0.25, 0.5],
-        "cumulative_wins": 7,
-    }
+    assert state["priorities"] == {first: 2.0, second: 2.0}
+    assert state["cumulative_wins"] == 7
     rollouts.load_state(state)
     assert rollouts.cumulative_wins == 0, "the first process alone takes over the games won"
     assert rollouts.starts.picker.state() == state["priorities"]
@@ -242,20 +193,15 @@ def test_the_states_of_processes_count_alike(roll, monkeypatch) -> None:
 def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty) -> None:
     lost = {secret for secret in sixty.answers if secret < "g"}
     pay = lambda transcript, _: -1.0 * (transcript.secret in lost)  # noqa: E731
-    settings = SETTINGS.model_copy(update={"probe_every_steps": 2, "prioritized_fraction": 1.0, "max_refills": 0})
-    played = roll(settings=settings, pay=pay)
+    played = roll(settings=update(SETTINGS, probe_every_steps=2, prioritized_fraction=1.0), pay=pay)
     for step in (0, 1, 2):
         played(step)
         assert ("scouted_win_rate" in played.metrics) == (step % 2 == 0)
         if step == 0:
             state = played.rollouts.starts.picker.state()
     drawn = rows(played.run.directory / "secrets.jsonl")
-    assert [(row["stage"], row["step"]) for row in drawn] == [
-        ("scout", 0),
-        *[("grpo", n) for n in (0, 1)],
-        ("scout", 2),
-        ("grpo", 2),
-    ]
+    expected = [("scout", 0), ("grpo", 0), ("grpo", 1), ("scout", 2), ("grpo", 2)]
+    assert [(row["stage"], row["step"]) for row in drawn] == expected
     assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "scout")
     in_groups = {*drawn[1]["secrets"]}
     assert in_groups <= lost
@@ -265,10 +211,8 @@ def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty
         assert state[secret] == priority / (2 if secret in in_groups else 1)
 
 
-def test_probes_leave_the_samplers_random_stream_alone(roll, sixty) -> None:
-    plain, probing = (
-        roll(settings=SETTINGS.model_copy(update={"probe_every_steps": n, "prioritized_fraction": 0.0})) for n in (0, 1)
-    )
+def test_probes_leave_the_samplers_random_stream_alone(roll) -> None:
+    plain, probing = (roll(settings=update(SETTINGS, probe_every_steps=n, prioritized_fraction=0.0)) for n in (0, 1))
     probing.model.load_state_dict(plain.model.state_dict())
     for step in (0, 1):
         assert plain(step) == probing(step)
@@ -284,7 +228,7 @@ def test_a_step_trains_on_what_was_sampled_and_on_nothing_of_a_failed_game(
 ) -> None:
     """Three groups of four places; requests of the first group's second game fail, in its second turn."""
     changes = {"turn_candidates": candidates, "credit": "guess"} if candidates > 1 else {}
-    roll = Roll(tokenizer, codec, WORDS, tmp_path, SETTINGS.model_copy(update=changes), compact(shape, max_turns=3))
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, update(SETTINGS, **changes), compact(shape, max_turns=3))
     failed = fail(monkeypatch, lambda request: request.game_id // candidates == 1 and len(request.turns) == 1)
     found = roll()
     games = roll.games[0]
@@ -294,8 +238,7 @@ def test_a_step_trains_on_what_was_sampled_and_on_nothing_of_a_failed_game(
     assert all(game.trajectory.error is None for game in games)
     tokens = sum(sum(segment.loss_mask) for game in games for segment in game.trajectory.segments)
     assert sum(sum(row.loss_mask) for row in found) == tokens
-    mean = statistics.fmean(game.reward.total for game in games)
-    assert roll.metrics["reward"] == pytest.approx(mean)
+    assert roll.metrics["reward"] == pytest.approx(statistics.fmean(game.reward.total for game in games))
     assert roll.metrics["failed_games"] == 1
 
 
@@ -307,8 +250,7 @@ def test_a_step_without_a_game_is_an_error_and_no_step(tokenizer, codec, tmp_pat
 
 
 def test_candidates_that_fail_are_left_out_of_their_turns_mean(tokenizer, codec, tmp_path, monkeypatch) -> None:
-    settings = SETTINGS.model_copy(update={"turn_candidates": 4, "credit": "guess"})
-    roll = Roll(tokenizer, codec, WORDS, tmp_path, settings, compact(max_turns=3))
+    roll = Roll(tokenizer, codec, WORDS, tmp_path, update(SETTINGS, turn_candidates=4, credit="guess"))
     fail(monkeypatch, lambda request: request.game_id % 4 == 2)
     roll()
     for game in roll.games[0]:
@@ -319,9 +261,103 @@ def test_candidates_that_fail_are_left_out_of_their_turns_mean(tokenizer, codec,
 
 
 def test_a_failed_probe_sets_no_priority(roll, monkeypatch) -> None:
-    changes = {"probe_every_steps": 1, "prioritized_fraction": 1.0}
-    made = roll(settings=SETTINGS.model_copy(update=changes))
+    made = roll(settings=update(SETTINGS, probe_every_steps=1, prioritized_fraction=1.0))
     unlucky = made.setup.secrets[3]
     fail(monkeypatch, lambda request: request.game_id == 3)
     made.rollouts._probe(0, made.open_policy)
     assert set(made.rollouts.starts.picker.state()) == {*made.setup.secrets} - {unlucky}
+
+
+# --- games as training sees them ---
+
+
+def test_games_of_words_outside_the_answers_are_neither_won_nor_lost() -> None:
+    said = [("crane", "crane"), ("crane", "these", "crane"), ("crane", *["these"] * 6), ("zzzzz", "zzzzz")]
+    games = [play(*line) for line in said]
+    found = measured([Scored(Trajectory(game), PRESETS["sparse"].score(game, SOLVER), ()) for game in games], WORDS)
+    assert (found.num_wins, found.means["win_rate"], found.means["mean_guesses"]) == (2, 2 / 3, 1.5)
+    by_turn = [name for name in found.means if name.startswith("win_rate_by_turn/")]
+    assert [found.means[name] for name in by_turn] == sorted(found.means[name] for name in by_turn)
+    assert found.means[by_turn[-1]] == found.means["win_rate"]
+    counts = dict.fromkeys(("win_rate", *by_turn), 3)
+    assert found.denominators == {**counts, "mean_guesses": 2, "format_compliance": 10}
+
+
+@pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("max_prefix_guesses", [0, 2])
+def test_every_sampled_token_is_trained_once_under_its_own_prompt(shape, max_prefix_guesses, roll, monkeypatch) -> None:
+    spoken = []
+    sample = TransformersSampler.sample
+
+    def listen(self, requests):
+        completions = sample(self, requests)
+        spoken.extend((tuple(r.prompt_ids), c.token_ids) for r, c in zip(requests, completions, strict=True))
+        return completions
+
+    monkeypatch.setattr(TransformersSampler, "sample", listen)
+    settings = SETTINGS.model_copy(update={"starts": StartSettings(max_prefix_guesses=max_prefix_guesses)})
+    found = roll(settings=settings, prompter=compact(shape, max_turns=3))()
+    assert sorted(turn for row in found for turn in turns_of(row)) == sorted(spoken)
+
+
+def test_a_game_as_a_row_drawn_by_hand(codec) -> None:
+    """Two replies of two tokens, the second of which was cut: `s` ends a reply, `e` is the environment's."""
+    s = next(iter(codec.stop_ids))
+    #         prompt     x  s  e  x  x
+    tokens = ((91, 92), (5, s, 7, 5, 6))
+    segment = Segment(*tokens, (1, 1, 0, 1, 1), (-1.0, -2.0, 0.0, -3.0, -4.0), ((0, 0, 2), (1, 3, 5)))
+    reward = RewardBreakdown({}, {}, (0.0, 0.0), 0.0)
+    game = lambda live=None: Scored(Trajectory(play("crane"), (segment,)), reward, (0.5, -2.0), live)  # noqa: E731
+    [row] = rows_of(game(), codec)
+    assert row.token_ids == [91, 92, 5, s, 7, 5, 6]
+    assert row.loss_mask == [0, 0, 1, 1, 0, 1, 1]
+    assert row.advantages == [0, 0, 0.5, 0.5, 0.0, -2.0, -2.0]
+    assert row.sampler_logprobs == [0, 0, -1.0, -2.0, 0.0, -3.0, -4.0]
+    [without_cut], [without_dead] = rows_of(game(), codec, mask_overlong=True), rows_of(game(1), codec)
+    assert without_cut.loss_mask == without_dead.loss_mask == [0, 0, 1, 1, 0, 0, 0]
+    assert without_cut.token_ids == without_dead.token_ids == row.token_ids
+
+
+# --- several guesses weighed a turn ---
+
+
+def by_greens(game, reply) -> float:
+    return float((game.env.preview(reply.text).marks or "").count("G"))
+
+
+@pytest.mark.parametrize("shape", Shape)
+def test_the_best_candidate_goes_on_and_all_are_kept(shape, codec, sixty) -> None:
+    secret, *others = sixty.answers
+    greens = {word: score_guess(secret, word).count("G") for word in others}
+    near, far = next(word for word in others if greens[word]), next(word for word in others if not greens[word])
+    said = [[far, near], [near, far], [far, secret]]
+    sampler = scripted(lambda candidate, turns: say(said[len(turns)][candidate]))(None, codec)
+    [(game, values)] = play_branching([InitialState(secret)], sixty, compact(shape, max_turns=3), sampler, 2, by_greens)
+    assert [played.turn.guess for played in game.transcript.turns] == [near, near, secret]
+    assert game.transcript.won
+    assert [a < b for a, b in values] == [True, False, True]
+    assert [codec.text_of(segment.token_ids) for segment in game.segments] == [
+        say(word) for turn in said for word in turn
+    ]
+
+
+@pytest.fixture
+def running() -> ActiveGame:
+    """A game of `crane` with two guesses on its board."""
+    game = open_game(0, InitialState("crane"), WORDS, compact(), None)
+    for word in ("mamma", "these"):
+        game.env.step(say(word))
+    return game
+
+
+@pytest.mark.parametrize("preset", [*PRESETS])
+@pytest.mark.parametrize("reply", [say("crane"), say("grape"), say("zzzzz"), "no word"])
+def test_a_judge_by_reward_pays_what_the_turn_earns_where_the_game_ends(running, preset: str, reply: str) -> None:
+    rubric = Rubric(PRESETS[preset].weights)
+    judged = reward_judge(rubric, SOLVER)(running, Completion(reply))
+    board = running.env.turns
+    running.env.step(reply)
+    if running.env.stop_reason is None:
+        running.env.stop_reason = StopReason.OUT_OF_TURNS
+    assert len(running.env.turns) == len(board) + 1
+    assert judged == pytest.approx(rubric.score(running.env.transcript(), SOLVER).turn_rewards[-1])

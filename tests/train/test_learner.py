@@ -5,41 +5,28 @@ import shutil
 import weakref
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from lora_training import LORA
+import torch
 from small_models import small_config
-from training_fixtures import close, fast, same_bits, small_model, weights_of
+from training_fixtures import close, fast, small_model, weights_of
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.policy.base import Request
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss
 
 
-def llama(codec, **changes):
+def llama(codec):
     torch.manual_seed(0)
-    return LlamaForCausalLM(LlamaConfig(**small_config(codec) | changes)).eval()
+    return LlamaForCausalLM(LlamaConfig(**small_config(codec))).eval()
 
 
-def started(model, codec, seed: int = 0, **options) -> TorchLearner:
-    learner = TorchLearner(model, codec, precision="fp32", seed=seed, **options)
+def started(model, codec, precision: str = "fp32", **options) -> TorchLearner:
+    learner = TorchLearner(model, codec, precision=precision, **options)
     learner.start(fast(max_grad_norm=1e9), 10)
-    learner.remember_start()
     return learner
-
-
-def with_advantages(examples: list[Example]) -> list[Example]:
-    """The same rows with advantages of both signs, drawn with a probability of exp(-2)."""
-    return [
-        Example(e.token_ids, e.loss_mask, [(1.0 - i) * m for m in e.loss_mask], [-2.0 * m for m in e.loss_mask])
-        for i, e in enumerate(examples)
-    ]
 
 
 def test_a_long_gradient_is_shortened_and_keeps_its_direction(tokenizer, codec, examples, monkeypatch) -> None:
@@ -86,62 +73,26 @@ def test_the_steps_of_a_large_model_give_memory_back_once_gaps_have_grown(
     assert released == ([4, 8] if is_large else [])
 
 
-# --- dropout ---
-
-
-def dropping(kind: str, codec):
-    """A model with adapters, or with dropout in its attention, which is no module there."""
-    if kind == "attention":
-        return llama(codec, attention_dropout=0.4)
-    model = add_adapters(llama(codec), LORA, "base")
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if "lora" in name:
-                weight.normal_(std=0.3, generator=generator)
-    return model
-
-
-# --- weights ---
-
-
 def test_bfloat16_is_how_it_computes_not_what_it_keeps(tokenizer, codec, examples) -> None:
     found = {}
     for precision in ("fp32", "bf16"):
-        model = small_model(tokenizer)
-        learner = TorchLearner(model, codec, precision=precision)
-        learner.start(fast(), 10)
+        learner = started(small_model(tokenizer), codec, precision)
         found[precision] = learner.update([examples[:8]], CrossEntropy(), 1)
-        assert {weight.dtype for weight in model.parameters()} == {torch.float32}
+        assert {weight.dtype for weight in learner.model.parameters()} == {torch.float32}
     assert found["bf16"].loss != found["fp32"].loss
     assert found["bf16"].loss == pytest.approx(found["fp32"].loss, rel=0.01)
     assert found["bf16"].grad_norm == pytest.approx(found["fp32"].grad_norm, rel=0.05)
-
-
-@pytest.mark.parametrize("kind", ["whole", "adapters"])
-def test_trained_weights_are_kept_and_interpolated(kind, codec, examples, tmp_path) -> None:
-    model = llama(codec) if kind == "whole" else dropping("adapters", codec)
-    learner = started(model, codec)
-    learner.save_weights(tmp_path / "start", {})
-    start = weights_of(model)
-    learner.update([examples[:4]], CrossEntropy(), 1)
-    learner.save_weights(tmp_path / "end", {"of": "step 1"})
-    end = weights_of(model)
-    learner.interpolate(tmp_path / "start", tmp_path / "end", 0.25)
-    between = {name: torch.lerp(start[name], end[name], 0.25) for name in start}
-    assert close(weights_of(model), between, 1e-7)
-    learner.load_weights(tmp_path / "end")
-    assert same_bits(weights_of(model), end)
-    assert any(not torch.equal(start[name], end[name]) for name in start)
-    learner.load_weights(tmp_path / "start")
-    assert same_bits(weights_of(model), start)
 
 
 @pytest.mark.slow  # the compiler takes most of a minute
 @pytest.mark.filterwarnings("default")  # the compiler warns of itself
 @pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler")
 def test_compiled_layers_learn_the_same_and_play_uncompiled(codec, examples) -> None:
-    rows = with_advantages(examples[:6])
+    masks = [example.loss_mask for example in examples[:6]]
+    rows = [  # advantages of both signs, drawn with a probability of exp(-2)
+        Example(e.token_ids, mask, [(1.0 - i) * m for m in mask], [-2.0 * m for m in mask])
+        for i, (e, mask) in enumerate(zip(examples, masks, strict=False))
+    ]
     found = []
     for compiled in (False, True):
         model = llama(codec)

@@ -4,91 +4,131 @@ import copy
 from itertools import pairwise
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from lora_training import LORA
-from small_models import small_config
+from round_training import token_logprobs
+from small_models import SLIDING, small_config
 from training_fixtures import small_model
-from transformers import (
-    CohereConfig,
-    CohereForCausalLM,
-    Gemma2Config,
-    Gemma2ForCausalLM,
-    GraniteConfig,
-    GraniteForCausalLM,
-    LlamaConfig,
-    LlamaForCausalLM,
-)
+from transformers import AutoConfig, AutoModelForCausalLM
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config import GRPOTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.adapters import add_adapters
+from wordle_rl.policy.tiny import make_model
 from wordle_rl.train.grpo import rows_per_pass
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.micro_batches import Batch, micro_batches
+from wordle_rl.train.prefix_sharing import share_prefixes, short_attention, takes_shared_prefixes
+
+SMALL_EXPERTS = {
+    "num_key_value_heads": 2, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
+    "v_head_dim": 12, "head_dim": 8, "n_routed_experts": 2, "num_experts_per_tok": 1, "n_group": 1, "topk_group": 1,
+    "moe_intermediate_size": 16, "first_k_dense_replace": 1,
+}  # fmt: skip
+WHOLE = {"head_dim": 16, "layer_types": ["full_attention"] * 2}
+SHARING = {
+    "llama": ("llama", {"tie_word_embeddings": False}),
+    "llama, tied": ("llama", {"tie_word_embeddings": True, "num_key_value_heads": 2}),
+    "gemma": ("gemma", {"head_dim": 16, "tie_word_embeddings": True}),
+    "gemma, untied": ("gemma", {"head_dim": 16, "tie_word_embeddings": False}),
+    "attention without arguments": ("nemotron", {"head_dim": 16}),
+    "values of another width": ("deepseek_v3", SMALL_EXPERTS),
+}
+ROW_BY_ROW = {
+    "windows": ("gemma3_text", {"head_dim": 16, "layer_types": SLIDING, "sliding_window": 4}),
+    "capped attention": ("gemma2", {**WHOLE, "attn_logit_softcapping": 1.0}),
+    "dropout in attention": ("llama", {"attention_dropout": 0.1}),
+    "sinks": ("gpt_oss", {**WHOLE, "num_local_experts": 2, "num_experts_per_tok": 1}),
+}
+OWN_LOGITS = {
+    "scaled by cohere": ("cohere", {"logit_scale": 0.5}),
+    "scaled by granite": ("granite", {"logits_scaling": 4.0}),
+    "capped": ("gemma2", {"head_dim": 16, "final_logit_softcapping": 5.0}),
+}
 
 
-def made(codec, config_class=LlamaConfig, model_class=LlamaForCausalLM, scale: float = 1.0, **changes):
+def made(codec, architecture="llama", changes=None, scale: float = 5.0):
+    """A model of random weights, by default large enough that attention decides much."""
     torch.manual_seed(0)
-    model = model_class(config_class(**small_config(codec) | changes))
-    with torch.no_grad():
-        for weight in model.parameters():
-            weight.mul_(scale)
-    return model.eval()
+    config = AutoConfig.for_model(architecture, **small_config(codec) | (changes or {}))
+    return scaled(AutoModelForCausalLM.from_config(config), scale).eval()
+
+
+@torch.no_grad()
+def scaled(model, factor: float):
+    for weight in model.parameters():
+        if weight.ndim > 1:
+            weight.mul_(factor)
+    return model
 
 
 def batch_of(examples: list[Example]) -> Batch:
     return Batch.of(examples, [1.0] * len(examples), 0)
 
 
-def log_softmaxes(model, examples: list[Example], temperature: float = 1.0):
-    """Log-probabilities of the whole vocabulary at each trained token, row by row, and the tokens."""
-    found, targets = [], []
-    for example in examples:
-        ids = torch.tensor([example.token_ids])
-        scores = (model(input_ids=ids, use_cache=False).logits[0, :-1].float() / temperature).log_softmax(-1)
-        places = [place for place in range(1, ids.shape[1]) if example.loss_mask[place]]
-        found.append(scores[[place - 1 for place in places]])
-        targets += [int(ids[0, place]) for place in places]
-    return torch.cat(found), torch.tensor(targets)
+def by_rows(model, examples: list[Example]):
+    """Log-probabilities of trained tokens, one row at a time."""
+    masks = [torch.tensor(example.loss_mask[1:]).bool() for example in examples]
+    scores = [token_logprobs(model, example.token_ids[:1], example.token_ids[1:]) for example in examples]
+    return torch.cat([row[mask] for row, mask in zip(scores, masks, strict=True)])
+
+
+def check_against_rows(scorer: Scorer, examples: list[Example]) -> None:
+    """Compare log-probabilities and gradients with those of the model's own passes over single rows."""
+    twin = copy.deepcopy(scorer.model).eval()  # layers are computed again in training mode alone
+    found, expected = scorer(batch_of(examples))[0], by_rows(twin, examples)
+    assert torch.allclose(found, expected, atol=2e-5)
+    weights = torch.linspace(-1, 1, len(found))
+    (found * weights).sum().backward()
+    (expected * weights).sum().backward()
+    assert_same_gradients(scorer.model, twin)
 
 
 def assert_same_gradients(one, other, tolerance: float = 1e-4) -> None:
     for a, b in zip(one.parameters(), other.parameters(), strict=True):
         assert (a.grad is None) == (b.grad is None)
         if b.grad is not None:
-            assert torch.allclose(a.grad, b.grad, atol=tolerance * float(b.grad.abs().max()) + 1e-8)
+            assert torch.allclose(a.grad, b.grad, atol=tolerance * float(b.grad.abs().max()) + 1e-7)
 
 
-OWN_LOGITS = {
-    "scaled by cohere": (CohereConfig, CohereForCausalLM, 3.0, {"logit_scale": 0.5}),
-    "scaled by granite": (GraniteConfig, GraniteForCausalLM, 3.0, {"logits_scaling": 4.0}),
-    "capped": (Gemma2Config, Gemma2ForCausalLM, 3.0, {"head_dim": 16, "final_logit_softcapping": 5.0}),
-    "capped, too small to show": (Gemma2Config, Gemma2ForCausalLM, 1.0, {"head_dim": 16}),
-}
+@pytest.mark.parametrize("name", [*SHARING, *ROW_BY_ROW])
+def test_scores_are_those_of_single_rows_whether_prefixes_are_shared_or_not(name, codec, examples) -> None:
+    model = made(codec, *(SHARING | ROW_BY_ROW)[name])
+    scorer, implementation = Scorer(model), model.config._attn_implementation
+    assert scorer.shares_prefixes == (name in SHARING)
+    check_against_rows(scorer, examples[:6])
+    assert model.config._attn_implementation == implementation, "afterwards the model attends as before"
+
+
+@pytest.mark.parametrize(("layers", "heads", "kv_heads"), [(1, 2, 1), (2, 4, 2), (3, 2, 2)])
+def test_scores_of_the_embedded_model_are_those_of_single_rows(layers, heads, kv_heads, tokenizer, examples) -> None:
+    shape = {"num_layers": layers, "num_heads": heads, "num_kv_heads": kv_heads}
+    scorer = Scorer(make_model(tokenizer, hidden_size=32, intermediate_size=48, **shape))
+    assert scorer.shares_prefixes
+    check_against_rows(scorer, examples[:16])
 
 
 @pytest.mark.parametrize("name", OWN_LOGITS)
 def test_a_model_that_changes_its_logits_is_asked_for_all_of_them(name, codec, examples) -> None:
-    config_class, model_class, scale, changes = OWN_LOGITS[name]
-    model = made(codec, config_class, model_class, scale, **changes)
-    twin, few = copy.deepcopy(model), examples[:4]
+    """Also where that does not show in the small weights it begins with."""
+    scorer = Scorer(made(codec, *OWN_LOGITS[name], scale=0.1))
+    scaled(scorer.model, 50.0)
+    check_against_rows(scorer, examples[:4])
+
+
+def test_rows_longer_than_a_window_are_scored_row_by_row(codec, examples) -> None:
+    """Within the window nothing is hidden, and prefixes may be shared."""
+    window = len(examples[0].token_ids) - 4
+    model, wide = (made(codec, "mistral", {"sliding_window": size, "head_dim": 16}) for size in (window, None))
     scorer = Scorer(model)
-    own_head = model.get_output_embeddings()
-    assert scorer._parts[2] is None
-    found, _, _ = scorer(batch_of(few))
-    expected, targets = log_softmaxes(twin, few)
-    expected = expected.gather(1, targets[:, None])[:, 0]
-    assert torch.allclose(found, expected, atol=2e-5)
-    found.sum().backward()
-    expected.sum().backward()
-    assert own_head.weight.grad.any()
-    assert_same_gradients(model, twin)
-    assert Scorer(made(codec))._parts[2] is not None, "of a plain model the head alone is"
+    assert scorer.shares_prefixes
+    with torch.no_grad():
+        found, expected = scorer(batch_of(examples[:2]))[0], by_rows(model, examples[:2])
+        assert torch.allclose(found, expected, atol=2e-5)
+        assert not torch.allclose(expected, by_rows(wide, examples[:2]), atol=1e-3)
 
 
 @pytest.mark.parametrize("way", ["a tree", "rows", "sharded"])
@@ -97,10 +137,12 @@ def test_a_head_in_pieces_is_the_whole_head(targets, way, codec, examples, monke
     """Values and gradients, over several pieces of 64 places."""
     few = examples[:24]
     if targets == "distributions":
-        few = [Example(e.token_ids, e.loss_mask, soft_targets=[[(t, 0.5), (9, 0.5)] for t in _trained(e)]) for e in few]
+        trained = [[t for t, m in zip(e.token_ids[1:], e.loss_mask[1:], strict=True) if m] for e in few]
+        soft = [[[(token, 0.5), (9, 0.5)] for token in tokens] for tokens in trained]
+        few = [Example(e.token_ids, e.loss_mask, soft_targets=targets) for e, targets in zip(few, soft, strict=True)]
     if way == "rows":
         monkeypatch.setattr(logprobs_module, "takes_prefix_tree", lambda _: False)
-    model = made(codec, scale=3, tie_word_embeddings=False)
+    model = made(codec, changes={"tie_word_embeddings": False}, scale=3)
     twin, calls = copy.deepcopy(model), []
     found = [Scorer(twin, sharded=way == "sharded")(batch_of(few), True)]
     monkeypatch.setattr(logprobs_module, "PIECE_BYTES", 1)
@@ -122,35 +164,24 @@ def test_a_head_in_pieces_is_the_whole_head(targets, way, codec, examples, monke
     assert_same_gradients(model, twin)
 
 
-def _trained(example: Example) -> list[int]:
-    return [t for t, m in zip(example.token_ids[1:], example.loss_mask[1:], strict=True) if m]
-
-
 @pytest.mark.parametrize("kind", ["embedded", "llama", "adapters"])
 def test_gradient_checkpointing_changes_neither_values_nor_gradients(kind, tokenizer, codec, examples) -> None:
-    model = small_model(tokenizer) if kind == "embedded" else made(codec, scale=3)
+    model = small_model(tokenizer) if kind == "embedded" else made(codec)
     if kind == "adapters":
         model = add_adapters(model, LORA, "base")
         with torch.no_grad():
             for name, weight in model.named_parameters():
                 if "lora_B" in name:
                     weight.normal_(std=0.1)
-    twin, batch, calls = copy.deepcopy(model), batch_of(examples[:6]), [0, 0]
-    scorers = [Scorer(twin), Scorer(model, checkpointing=True)]
-    for place, each in enumerate((twin, model)):
-        each.train()
-        layer = each.get_base_model().model.layers[0] if kind == "adapters" else each.model.layers[0]
-
-        def count(*_: object, place: int = place) -> None:
-            calls[place] += 1
-
-        layer.mlp.act_fn.register_forward_hook(count)
-    found = [scorer(batch)[0] for scorer in scorers]
-    for logprobs in found:
-        logprobs.sum().backward()
-    assert calls[1] == 2, "computed again"
-    assert torch.allclose(*found, atol=1e-5)
-    assert_same_gradients(model, twin)
+    whole, calls = model.get_base_model() if kind == "adapters" else model, []
+    scorer = Scorer(model, checkpointing=True)
+    model.train()
+    hook = whole.model.layers[0].mlp.act_fn.register_forward_hook(lambda *_: calls.append(1))
+    scorer(batch_of(examples[:6]))[0].sum().backward()
+    assert len(calls) == 2, "computed again"
+    hook.remove()
+    model.zero_grad()
+    check_against_rows(scorer, examples[:6])
 
 
 def test_rows_without_a_trained_token_have_no_scores_and_a_gradient_of_zeros(codec) -> None:
@@ -217,3 +248,79 @@ def test_the_picture_of_a_micro_batch() -> None:
     assert batch.advantages.tolist() == [5, 6, 9]
     assert batch.sampler_logprobs.tolist() == [-1, -2, -4]
     assert (batch.num_rows, batch.soft_ids) == (2, None)
+
+
+# --- prefix sharing: each distinct token once ---
+
+
+def test_a_shared_prefix_is_computed_once(codec, examples) -> None:
+    model, lengths = made(codec), []
+    scorer, batch = Scorer(model), batch_of(examples[:8])
+    hook = model.model.layers[0].mlp.register_forward_hook(lambda _module, given, _made: lengths.append(given[0].shape))
+    with torch.no_grad():
+        scorer(batch)
+    hook.remove()
+    [(rows, nodes, _)] = lengths
+    assert rows == 1
+    assert nodes < 0.8 * batch.input_ids.numel()
+
+
+# --- the tree ---
+
+ROWS = st.lists(
+    st.lists(st.tuples(st.integers(0, 2), st.booleans()), min_size=2, max_size=8), min_size=1, max_size=6
+).filter(lambda rows: any(trained for row in rows for _, trained in row[1:]))
+
+
+def padded(rows: list[list[tuple[int, bool]]]) -> tuple:
+    """Ids of rows of (token, trained), filled up with token 0, and which of them after the first are trained."""
+    width = max(map(len, rows))
+    ids = torch.tensor([[token for token, _ in row] + [0] * (width - len(row)) for row in rows])
+    trained = torch.tensor([[mark for _, mark in row] + [False] * (width - len(row)) for row in rows])
+    return ids, trained[:, 1:]
+
+
+def test_the_picture_of_the_docstring() -> None:
+    ids, trained = padded([[(token, True) for token in row] for row in ([1, 2, 3, 4, 9], [1, 2, 5, 6, 9], [1, 7, 9])])
+    batch = share_prefixes(ids, trained, 128)
+    assert batch.tokens[:7].tolist() == [1, 2, 3, 4, 5, 6, 7]
+    assert batch.positions[:7].tolist() == [0, 1, 2, 3, 2, 3, 1]
+    assert batch.node_of.tolist() == [[0, 1, 2, 3], [0, 1, 4, 5], [0, 6, 0, 0]]
+    assert batch.asked[batch.predicted_by].tolist() == [0, 1, 2, 3, 0, 1, 4, 5, 0, 6]
+
+
+@given(ROWS)
+def test_rows_can_be_read_back_and_no_prefix_stands_twice(rows) -> None:
+    ids, trained = padded(rows)
+    batch = share_prefixes(ids, trained, 128)
+    prefixes, predicting = set(), []
+    for row, line in zip(rows, batch.node_of.tolist(), strict=True):
+        tokens = [token for token, _ in row]
+        places = [place for place in range(1, len(row)) if row[place][1]]
+        for place in range(max(places, default=0)):
+            assert batch.tokens[line[place]] == tokens[place]
+            assert batch.positions[line[place]] == place
+            prefixes.add((*tokens[: place + 1],))
+        predicting += [line[place - 1] for place in places]
+    assert len(batch.places) == len(prefixes)
+    assert batch.asked[batch.predicted_by].tolist() == predicting
+    assert batch.num_asked == len(set(predicting))
+    assert batch.node_of.flatten()[batch.places].tolist() == list(range(len(prefixes)))
+
+
+# --- the embedded model ---
+
+
+def test_a_model_with_more_to_it_takes_its_own_forward_pass(tokenizer) -> None:
+    assert takes_shared_prefixes(small_model(tokenizer))
+    dropout, hooked, half = (small_model(tokenizer) for _ in range(3))
+    dropout.model.layers[0].self_attn.attention_dropout = 0.1
+    hooked.model.layers[0].mlp.register_forward_hook(lambda *_: None)
+    for model in (dropout, hooked, half.to(torch.bfloat16), torch.nn.DataParallel(small_model(tokenizer))):
+        assert not takes_shared_prefixes(model)
+
+
+def test_short_attention_makes_its_mask_where_the_queries_are() -> None:
+    q, k = torch.ones(2, 4, 6, 8), torch.ones(2, 2, 6, 8)
+    with torch.device("meta"):  # what names no device is made there, as what names none on a GPU is made on the CPU
+        assert short_attention(q, k, k, 1.0).equal(q)

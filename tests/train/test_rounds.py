@@ -1,30 +1,26 @@
-"""Laws of training by rounds: what was played is stored, what was stopped goes on to the same bits."""
+"""Laws of training by rounds: what is played, learnt and replayed, and what is on record of it."""
 
 from pathlib import Path
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
-from contexts import context_for
+from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, train_by
 from failing_games import REASON, fail
-from group_games import Schedule
-from round_training import learner_of
+from round_training import learner_of, playing
+from scripted import say
+from scripted_rounds import setup_for
 from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
 
-from wordle_rl.config import (
-    ConfigError,
-    RLOptimizerSettings,
-    RoundTraining,
-    SamplingSettings,
-)
+from wordle_rl.config import ConfigError, RLOptimizerSettings, RoundTraining, SamplingSettings
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
-from wordle_rl.train.learner import TorchLearner, Update
+from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.round_loop import Replay, Rounds, draw_games
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.words.split import split_secrets, words_of_text
 
 SETTINGS = RoundTraining(
     rounds=3,
@@ -37,86 +33,52 @@ SETTINGS = RoundTraining(
 )
 
 
-class Counting:
-    """A method that learns nothing but to add one to every trained weight, and remembers what it was given."""
+class Teaching:
+    """A method that finds nothing to learn but what it is made with, and remembers what was played."""
 
     loss = CrossEntropy()
 
-    def __init__(self, model) -> None:
-        self.model = model
-        self.played, self.fitted, self.parts = [], [], []
+    def __init__(self, *items: list[Example]) -> None:
+        self.items, self.played = items, []
 
     def choose(self, played):
         self.played.append(played)
-        return [[Example([played.number], [1])]], {"chosen": 1.0}
-
-    def fit(self, loop, items, _settings, *, loss, seed, part) -> bool:
-        assert loss is self.loss
-        self.fitted.append((items[0][0].token_ids, loop.checkpoints.parent.name, seed))
-        self.parts.append(part)
-        with torch.no_grad():
-            for parameter in self.model.parameters():
-                parameter.add_(1.0)
-        for number, update in enumerate((step(3.0), step(1.0)), start=1):
-            loop.after(number, 2, update, {"epoch": 1.0})
-        return True
+        return [*self.items], {}
 
 
-def step(loss: float) -> Update:
-    return Update(loss, grad_norm=1.0, learning_rate=1e-3, is_sound=True, num_tokens=7)
+@pytest.fixture
+def train(tokenizer, codec, sixty, tmp_path):
+    """Trains by rounds; its learner."""
+
+    def run(method: Teaching, settings=SETTINGS) -> TorchLearner:
+        learner = learner_of(small_model(tokenizer), codec)
+        setup, run = setup_for(sixty, compact(max_turns=3)), make_run(tmp_path, sixty)
+        Rounds("practice", learner, setup, settings, run).train(method)
+        return learner
+
+    return run
 
 
-class Training:
-    """One training by rounds with the method above."""
-
-    def __init__(
-        self, tokenizer, codec, words, directory: Path, settings=SETTINGS, progress=None, model=None, **options
-    ) -> None:
-        self.model = model or small_model(tokenizer)
-        setup = GameSetup(context_for(words, compact(max_turns=3), Solver(words)), words.answers)
-        run = make_run(directory, words)
-        self.learner = TorchLearner(self.model, codec, precision=settings.precision)
-        self.rounds = Rounds("practice", self.learner, setup, settings, run, progress=progress, **options)
-        self.rounds._schedule = self.schedule = Schedule()
-        self.method = Counting(self.model)
-
-    def __call__(self) -> Path:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("wordle_rl.train.round_loop.fit", self.method.fit)
-            return self.rounds.train(self.method)
-
-
-def test_a_round_plays_the_groups_it_was_asked_for_with_the_weights_of_its_time(
-    tokenizer, codec, sixty, tmp_path
-) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path)
-    training()
+def test_a_round_plays_the_groups_it_was_asked_for_and_learns_what_was_chosen(train, seen, tmp_path) -> None:
+    method = Teaching([Example([1, 2], [0, 1])])
+    train(method)
     secrets = [row["secrets"] for row in rows(tmp_path / "secrets.jsonl")]
-    for played, drawn in zip(training.method.played, secrets, strict=True):
-        assert [len(group) for group in played.groups] == [2, 2, 2]
-        assert [{game.trajectory.transcript.secret for game in group} for group in played.groups] == [
-            {secret} for secret in drawn
-        ]
-        assert played.sampler.model is training.model
-    assert len({played.seed for played in training.method.played}) == 3
-    assert training.method.fitted == [([number], f"round-{number}-training", number) for number in (1, 2, 3)]
-    assert training.method.parts == [(0, 3), (1, 3), (2, 3)]
+    for played, drawn in zip(method.played, secrets, strict=True):
+        games = [[game.trajectory.transcript.secret for game in group] for group in played.groups]
+        assert games == [[secret] * 2 for secret in drawn]
+    assert len({played.seed for played in method.played}) == 3
+    assert seen == [[*method.items]] * 3
 
 
-def test_a_round_that_teaches_nothing_changes_nothing(tokenizer, codec, sixty, tmp_path) -> None:
-    training = Training(tokenizer, codec, sixty, tmp_path)
-    training.method.choose = lambda played: ([], {"chosen": 0.0})
-    before = weights_of(training.model)
-    training()
-    assert not training.method.fitted
-    assert same_bits(before, weights_of(training.model))
+def test_a_round_that_teaches_nothing_changes_nothing(train, tokenizer, tmp_path) -> None:
+    assert same_bits(weights_of(train(Teaching()).model), weights_of(small_model(tokenizer)))
     assert ["loss" in row for row in rows(tmp_path / "metrics.jsonl")] == [False] * 3
 
 
-def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+def test_what_cannot_work_is_refused(train, tokenizer, codec, tmp_path, monkeypatch) -> None:
     long = SETTINGS.model_copy(update={"sampling": SamplingSettings(max_completion_tokens=5000)})
     with pytest.raises(ConfigError, match="max_completion_tokens"):
-        Training(tokenizer, codec, sixty, tmp_path, long)()
+        train(Teaching(), long)
     assert not (tmp_path / "secrets.jsonl").exists()
     learner = learner_of(small_model(tokenizer), codec)
     monkeypatch.setenv("WORLD_SIZE", "2")
@@ -124,48 +86,36 @@ def test_what_cannot_work_is_refused(tokenizer, codec, sixty, tmp_path, monkeypa
         Rounds("practice", learner, None, SETTINGS, None)
 
 
-def test_a_game_that_its_player_fails_in_is_no_sample(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
-    failed = fail(monkeypatch, lambda request: request.game_id in (0, 2, 3))
-    training = Training(tokenizer, codec, sixty, tmp_path)
-    training()
-    assert failed
-    for played in training.method.played:
+def test_a_game_that_its_player_fails_in_is_no_sample(train, tmp_path, monkeypatch) -> None:
+    assert fail(monkeypatch, lambda request: request.game_id in (0, 2, 3)) == []
+    method = Teaching()
+    train(method)
+    for played in method.played:
         assert [len(group) for group in played.groups] == [1, 0, 2]
         assert all(game.trajectory.error is None for group in played.groups for game in group)
     assert [row["failed_games"] for row in rows(tmp_path / "metrics.jsonl")] == [3.0, 3.0, 3.0]
     assert [row["stop_reason"] for row in rows(tmp_path / "games.jsonl")].count("request_failed") == 0
 
 
-def test_a_round_without_a_game_is_an_error_and_no_round(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+def test_a_round_without_a_game_is_an_error_and_no_round(train, tmp_path, monkeypatch) -> None:
     fail(monkeypatch, lambda _: True)
-    with pytest.raises(RunError, match=f"no game of round 1 could be played: {REASON}"):
-        Training(tokenizer, codec, sixty, tmp_path)()
+    with pytest.raises(RunError, match=REASON):
+        train(Teaching())
     assert not (tmp_path / "metrics.jsonl").exists()
 
 
-class Fitting:
-    """A method that trains on two rows, as the algorithms do."""
-
-    loss = CrossEntropy()
-
-    def choose(self, _played):
-        soft = [[(9, 1.0)], [(4, 0.5), (10, 0.5)]]
-        return [[Example([5, 6, 7], [0, 1, 1])], [Example([5, 8, 9, 10], [0, 0, 1, 1], soft_targets=soft)]], {}
-
-
-def test_one_schedule_of_the_rate_spans_all_rounds(tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:
+def test_one_schedule_of_the_rate_spans_all_rounds(train, tmp_path, monkeypatch) -> None:
     falling = RLOptimizerSettings(learning_rate=1e-3, warmup=0.0, schedule="linear")
-    settings = SETTINGS.model_copy(update={"batch_size": 1, "rounds": 2, "optimizer": falling})
-    training = Training(tokenizer, codec, sixty, tmp_path, settings)
-    rates, update = [], training.learner.update
+    rates, update = [], TorchLearner.update
 
     def listen(*args):
         done = update(*args)
         rates.append(done.learning_rate)
         return done
 
-    monkeypatch.setattr(training.learner, "update", listen)
-    training.rounds.train(Fitting())
+    monkeypatch.setattr(TorchLearner, "update", listen)
+    items = [Example([5, 6, 7], [0, 1, 1])], [Example([5, 8, 9, 10], [0, 0, 1, 1])]
+    train(Teaching(*items), SETTINGS.model_copy(update={"batch_size": 1, "rounds": 2, "optimizer": falling}))
     assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
 
 
@@ -179,9 +129,9 @@ def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
     def make(model=None) -> tuple[Replay, list]:
         run = make_run(tmp_path / "run", sixty)
         write_jsonl(run.directory / "traces.jsonl", (trace.to_row() for trace in plain_traces))
-        setup = GameSetup(context_for(sixty, compact(), Solver(sixty)), sixty.answers)
         learner = learner_of(model or small_model(tokenizer), codec)
-        made = Replay(Rounds("practice", learner, setup, RoundTraining(rounds=2), run, seed=3), 0.25, 12)
+        rounds = Rounds("practice", learner, setup_for(sixty, compact()), RoundTraining(rounds=2), run, seed=3)
+        made = Replay(rounds, 0.25, 12)
         drawn = draw_games(run.directory / "traces.jsonl", 8, 3)
         return made, [encode_traces(games, compact(), codec, 1024).examples for games in (drawn[:4], drawn[4:])]
 
@@ -214,3 +164,82 @@ def test_games_that_no_context_holds_are_left_out(replay, tokenizer) -> None:
     model.config.max_position_embeddings = 8
     made, _ = replay(model)
     assert made.add([], 12, 1)[0] == []
+
+
+# --- labels on record: what a round trains on, and none of it names a strict word ---
+
+
+class Scene:
+    """One round of an algorithm over games for one secret, with what it is given to train on.
+
+    Some games say a strict word first, others a word of training; all then find the secret.
+    """
+
+    def __init__(self, words, codec, tokenizer, directory: Path, seen: list, fraction: float) -> None:
+        split = split_secrets(words, strict_fraction=fraction)
+        context = GameContext(words, split, compact(), Solver(words)).for_training
+        self.setup, self.seen, self.codec = GameSetup(context, split.train[:1]), seen, codec
+        self.secret, *others = split.train
+        self.strict = split_secrets(words, strict_fraction=0.05).strict[0]
+        solver = self.setup.solver
+        self.other = max(others, key=lambda word: solver.regret(word, solver.candidates([])))
+        self.learner, self.run = learner_of(small_model(tokenizer), codec), make_run(directory, words)
+
+    def says(self, game_id: int, turns: tuple) -> str:
+        if turns and self.varies:  # or no board but the empty one has a pair
+            return say([self.secret, self.other][game_id % 2])
+        return say(self.secret if turns else [self.strict, self.other, self.secret][game_id % 3])
+
+    def words(self) -> set[str]:
+        seen = [example.token_ids for items in self.seen for item in items for example in item]
+        texts = [self.codec.tokenizer.decode(ids, skip_special_tokens=False) for ids in seen]
+        return {word for text in texts for word in words_of_text(text)}
+
+    def train(self, algorithm: str) -> list[dict]:
+        """The record of the labels."""
+        settings, changes = ALGORITHMS[algorithm]
+        self.varies = algorithm == "dpo"
+        settings = settings.model_copy(update={"group_size": 6, "groups_per_round": 1, **changes})
+        train_by(settings, self.learner, self.setup, self.run, open_policy=playing(self.says, self.codec))
+        return rows(self.run.directory / "labels.jsonl")
+
+
+ALGORITHMS = {
+    "expert_iteration": (EXPERT_ITERATION, {"keep_per_group": 6}),
+    "expert_iteration on secrets": (EXPERT_ITERATION, {"labels": "secret"}),
+    "distill guess": (DISTILL, {"targets": "guess"}),
+    "distill distribution": (DISTILL, {"targets": "distribution"}),
+    "dpo": (DPO, {"margin": 1e-6, "pairs_per_board": 9, "guesses_per_board": 6}),
+}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_no_round_trains_on_a_strict_word_that_the_policy_said(
+    algorithm: str, sixty, codec, tokenizer, tmp_path, seen
+) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, seen, 0.05)
+    scene.train(algorithm)
+    trained = set(scene.setup.context.split.train)
+    recorded = set(words_of_text((tmp_path / "labels.jsonl").read_text()))
+    for words in (scene.words(), recorded):
+        assert trained & words, "something is trained on"
+        assert scene.strict not in words
+
+
+def test_kept_games_are_on_record_with_what_is_taught(sixty, codec, tokenizer, tmp_path, seen) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, seen, 0.0)
+    found = scene.train("expert_iteration")
+    assert {(row["stage"], row["step"], row["secret"]) for row in found} == {("expert_iteration", 0, scene.secret)}
+    said = [[turn["guess"] for turn in row["turns"]] for row in found]
+    assert sorted(said) == sorted([[scene.secret], [scene.strict, scene.secret], [scene.other, scene.secret]])
+    assert all(turn.get("taught", True) for row in found for turn in row["turns"])
+    assert shown_in(found, [scene.strict]).labels == {((), scene.strict)}
+
+
+def test_a_board_is_on_record_with_the_word_that_is_taught_there(sixty, codec, tokenizer, tmp_path, seen) -> None:
+    scene = Scene(sixty, codec, tokenizer, tmp_path, seen, 0.0)
+    found = scene.train("distill guess")
+    boards = [[turn["guess"] for turn in row["turns"][:-1]] for row in found]
+    assert sorted(boards) == sorted([[], [scene.strict], [scene.other]])
+    taught = [[turn.get("taught", True) for turn in row["turns"]] for row in found]
+    assert sorted(taught) == [[False, True], [False, True], [True]], "the last word alone"

@@ -4,14 +4,14 @@ import os
 import signal
 from contextlib import contextmanager
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from contexts import context_for
-from grpo_training import SETTINGS, train_fixture, update  # noqa: F401  # a fixture
+from grpo_training import SETTINGS, update
 from reward_games import SOLVER
+from round_training import learner_of
 from safetensors.torch import load_file
 from training_fixtures import compact, make_run, rows, same_bits, small_model, weights_of
 
@@ -45,66 +45,50 @@ def costing(greedy: float, sampled: float = 9.0, bound: float = 1.0, won: tuple[
     return Validated({"greedy_cost": float(greedy), "cost": float(sampled), "validation_cost": float(bound)}, won)
 
 
-@pytest.fixture
-def chosen(sixty, tmp_path):
-    """Train through weights 0, 1, 2… with these costs; what is taken in the end, its step, and what was written."""
-
-    def make(costs, every=1, resume_at=None, alphas=(1.0,)):
-        model = torch.nn.Linear(2, 2, bias=False)
-        run = make_run(tmp_path / "run", sixty)
-        figures = iter(costs)
-
-        def validate(*_: float) -> Validated:
-            figure = next(figures)
-            return costing(*figure) if isinstance(figure, tuple) else costing(figure)
-
-        best = BestWeights(holding(model), validate, every, run, tmp_path / "best", alphas)
-        last = len(costs) - len(set(alphas) - {1.0}) - 1 if every == 1 else 6
-        for step in range(last + 1):
-            fill(model, float(step))
-            if step == resume_at:
-                best = BestWeights(holding(model), validate, every, run, tmp_path / "best", alphas)
-            if step == 0:
-                best.begin()
-            elif step < last:
-                best.after(step)
-        step = best.take_best(last)
-        best.forget()
-        return model.weight[0, 0].item(), step, rows(run.directory / "metrics.jsonl")
-
-    return make
+CHOICES = {
+    "the cheapest": ([5.0, 4.0, 4.5, 4.2], {}, (1.0, 1)),
+    "greedy play counts first": ([(4.0, 5.0), (4.1, 3.0), (3.9, 6.0)], {}, (2.0, 2)),
+    "of equal ones the last": ([5.0, 5.0, 5.0], {}, (2.0, 2)),
+    "then sampled play": ([(4.0, 5.0), (4.0, 4.0), (4.0, 4.5)], {}, (1.0, 1)),
+    "after a resume too": ([(4.0, 5.0), (3.5, 5.5), (3.5, 5.4), (3.6, 1.0)], {"resume_at": 2}, (2.0, 2)),
+    # All words together are played better at each step; the first plays the validation words worse than the start.
+    "none that plays validation words worse": ([(5.0, 5.0, 4.0), (3.0, 5.0, 4.1), (4.5, 5.0, 4.0)], {}, (2.0, 2)),
+    "than the start, whatever came between": (
+        [(5.0, 5.0, 4.0), (4.5, 5.0, 3.0), (4.4, 5.0, 3.9)], {"resume_at": 1}, (2.0, 2),
+    ),
+    "a quarter of the way from 0 to 2": (
+        [(4.0, 5.0), (4.0, 6.0), (4.2, 3.0), (3.9, 3.9), (4.0, 4.0), (4.1, 3.5)],  # start, two steps, three blends
+        {"alphas": (0.25, 0.5, 0.75, 1.0)}, (0.5, 2),
+    ),
+    "from a start that a resume still knows": ([5.0, 5.0, 5.0, 1.0], {"resume_at": 2, "alphas": (0.5, 1.0)}, (1.0, 2)),
+}  # fmt: skip
+"""Costs through weights 0, 1, 2…, options, and what is taken in the end and of which step."""
 
 
-def test_the_cheapest_weights_are_taken(chosen) -> None:
-    weight, step, written = chosen([5.0, 4.0, 4.5, 4.2])
-    assert (weight, step) == (1.0, 1)
-    assert [(row["stage"], row["step"], row["greedy_cost"]) for row in written] == [
-        ("validation", 0, 5.0), ("validation", 1, 4.0), ("validation", 2, 4.5), ("validation", 3, 4.2),
-    ]  # fmt: skip
-
-
-def test_greedy_play_counts_first_then_sampled_play(chosen) -> None:
-    assert chosen([(4.0, 5.0), (4.1, 3.0), (3.9, 6.0)])[:2] == (2.0, 2)
-    assert chosen([(4.0, 5.0), (4.0, 4.0), (4.0, 4.5)])[:2] == (1.0, 1)
-    assert chosen([(4.0, 5.0), (3.5, 5.5), (3.5, 5.4), (3.6, 1.0)], resume_at=2)[:2] == (2.0, 2)
-
-
-def test_training_words_do_not_outvote_validation_words(chosen) -> None:
-    """Each step plays all words together better; the first plays the validation words worse than the start."""
-    assert chosen([(5.0, 5.0, 4.0), (3.0, 5.0, 4.1), (4.5, 5.0, 4.0)])[:2] == (2.0, 2)
-    assert chosen([(5.0, 5.0, 4.0), (4.5, 5.0, 3.0), (4.4, 5.0, 3.9)], resume_at=1)[:2] == (2.0, 2)
-
-
-def test_weights_between_start_and_end_are_tried(chosen, tmp_path) -> None:
-    costs = [(4.0, 5.0), (4.0, 6.0), (4.2, 3.0), (4.0, 4.0), (3.9, 3.9), (4.1, 3.5)]  # start, two steps, three blends
-    weight, step, written = chosen(costs, alphas=(0.25, 0.5, 0.75, 1.0))
-    assert (weight, step) == (1.0, 2), "half of the way from 0 to 2"
-    assert read_object(tmp_path / "selected.json") == {"step": 2, "alpha": 0.5, **costing(3.9, 3.9).figures}
-    assert [(row["stage"], row["step"]) for row in written[-3:]] == [("blend", 25), ("blend", 50), ("blend", 75)]
-
-
-def test_a_training_that_goes_on_still_knows_its_start(chosen) -> None:
-    assert chosen([5.0, 5.0, 5.0, 1.0], resume_at=2, alphas=(0.5, 1.0))[:2] == (1.0, 2)
+@pytest.mark.parametrize("name", CHOICES)
+def test_the_weights_that_are_taken(name, sixty, tmp_path) -> None:
+    costs, options, expected = CHOICES[name]
+    alphas, model, run = options.get("alphas", (1.0,)), torch.nn.Linear(2, 2, bias=False), make_run(tmp_path, sixty)
+    figures = iter([costing(*(cost if isinstance(cost, tuple) else (cost,))) for cost in costs])
+    make = partial(BestWeights, holding(model), lambda *_: next(figures), 1, run, tmp_path / "best", alphas)
+    best, last = make(), len(costs) - len(alphas)
+    for step in range(last + 1):
+        fill(model, float(step))
+        if step == options.get("resume_at"):
+            best = make()
+        if step == 0:
+            best.begin()
+        elif step < last:
+            best.after(step)
+    step = best.take_best(last)
+    best.forget()
+    assert (model.weight[0, 0].item(), step) == expected
+    assert not (tmp_path / "best").exists()
+    written = rows(tmp_path / "metrics.jsonl")
+    places = [("validation", step) for step in range(last + 1)]
+    places += [("blend", 100 * alpha) for alpha in alphas if alpha < 1]
+    assert [(row["stage"], row["step"]) for row in written] == places
+    assert read_object(tmp_path / "selected.json")["alpha"] == alphas[0]
 
 
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
@@ -139,7 +123,7 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     assert frozen.weight[0, 0].item() == 3.0
 
 
-def test_grpo_validates_and_of_equal_weights_keeps_the_last(train, split, tmp_path) -> None:
+def test_grpo_validates_with_games_of_validation_secrets(train, split, tmp_path) -> None:
     """An untrained model wins nothing, before or after."""
     train.pay = None
     setup = train.setup(secrets=split.train, validation=split.val)
@@ -151,9 +135,8 @@ def test_grpo_validates_and_of_equal_weights_keeps_the_last(train, split, tmp_pa
     shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
     assert {row["step"] for row in shown} == {0, 1, 2}
     assert {row["secret"] for row in shown} <= set(split.val)
-    rubric = SETTINGS.reward.schedule().rubric()
-    assert all(set(turn["components"]) == set(rubric.effective_weights) for row in shown for turn in row["turns"])
-    assert all(row["reward"] == pytest.approx(sum(t["reward"] for t in row["turns"]), abs=1e-3) for row in shown)
+    components = {name for row in shown for turn in row["turns"] for name in turn["components"]}
+    assert components == set(SETTINGS.reward.schedule().rubric().effective_weights)
 
 
 class Choosing:
@@ -187,24 +170,20 @@ def choosing(train, split, monkeypatch) -> Choosing:
     return Choosing(train, split, monkeypatch)
 
 
-STOPS = {"in the last": {2: 1}, "in a blend": {4: 1}}
-
-
-@pytest.mark.parametrize("moment", STOPS)
-def test_a_stop_while_it_chooses_costs_no_step(moment, choosing, tokenizer, tmp_path) -> None:
+@pytest.mark.parametrize("validation", [2, 4], ids=["in the last", "in a blend"])
+def test_a_stop_while_it_chooses_costs_no_step(validation, choosing, tokenizer, tmp_path) -> None:
     whole = choosing(tmp_path / "whole")
     games = len(choosing.training.games)
     with pytest.raises(KeyboardInterrupt):
-        choosing(tmp_path / "broken", pressing=STOPS[moment])
+        choosing(tmp_path / "broken", pressing={validation: 1})
     assert not (tmp_path / "broken" / "grpo" / "model.safetensors").exists()
     # every weight must come from what was kept
     resumed = choosing(tmp_path / "broken", model=small_model(tokenizer, seed=3))
     assert choosing.played == 3, "the last validation and both blends"
     assert len(choosing.training.games) == 2 * games, "no step was played again"
-    whole, resumed = weights_of(whole), weights_of(resumed)
-    assert same_bits(whole, resumed)
-    chosen = [read_object(tmp_path / name / "grpo" / "selected.json") for name in ("whole", "broken")]
-    assert chosen[0] == chosen[1]
+    assert same_bits(weights_of(whole), weights_of(resumed))
+    one, other = (read_object(tmp_path / name / "grpo" / "selected.json") for name in ("whole", "broken"))
+    assert one == other
     assert {path.name for path in (tmp_path / "broken" / "grpo").iterdir()}.isdisjoint({"checkpoints", "best"})
 
 
@@ -218,36 +197,24 @@ def test_what_is_trained_in_bfloat16_plays_in_its_own_precision(choosing, tokeni
     assert set(seen) == {(True, True), (False, False)}, "learning, playing"
 
 
-class Listening:
-    """A tracker that refuses games once it is closed, as some do."""
-
-    def __init__(self) -> None:
-        self.told, self.is_open = [], True
-
-    def log(self, step, numbers) -> None:
-        assert self.is_open
-
-    def add_games(self, step, games) -> None:
-        assert self.is_open
-        self.told += [(game["stage"], step) for game in games]
-
-
 def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, monkeypatch) -> None:
-    """The last weights are validated after the last step, when trackers are closed."""
-    opened = []
+    """The last weights are validated after the last step, when trackers are closed; some then refuse games."""
+    heard: list[list[tuple[str, int]]] = []
 
     @contextmanager
     def opened_trackers(*_):
-        opened.append(Listening())
-        yield [opened[-1]]
-        opened[-1].is_open = False
+        told: list[tuple[str, int]] = []
+        heard.append(told)
+        add = lambda step, games: told.extend((game["stage"], step) for game in games)  # noqa: E731
+        yield [SimpleNamespace(log=lambda *_: None, add_games=add)]
 
     monkeypatch.setattr(grpo_module, "opened_trackers", opened_trackers)
     with pytest.raises(KeyboardInterrupt):
         choosing(tmp_path, pressing={3: 1}, sample_games=1)
-    assert {*opened[0].told} == {("validation", 0), ("grpo", 0), ("validation", 1), ("grpo", 1)}
     choosing(tmp_path)
-    assert opened[1].told == []
+    first, resumed = heard
+    assert {*first} == {("validation", 0), ("grpo", 0), ("validation", 1), ("grpo", 1)}
+    assert resumed == []
 
 
 def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
@@ -264,15 +231,13 @@ def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
 def test_a_fall_below_the_start_is_told_while_it_lasts(sixty, tmp_path) -> None:
     """Greedy play of nine secrets: all won, eight of them lost, which chance does in 1 of 256 runs, and all won."""
     said, won, lost = [], (True,) * 9, (True, *(False,) * 8)
-    played, run = iter([won, lost, won]), make_run(tmp_path / "run", sixty)
-    validate = lambda *_: costing(3.0, won=next(played))  # noqa: E731
-    model = torch.nn.Linear(2, 2, bias=False)
-    best = BestWeights(holding(model), validate, 1, run, tmp_path / "best", remark=said.append)
+    played, run = iter([costing(3.0, won=each) for each in (won, lost, won)]), make_run(tmp_path / "run", sixty)
+    learner = holding(torch.nn.Linear(2, 2, bias=False))
+    best = BestWeights(learner, lambda *_: next(played), 1, run, tmp_path / "best", remark=said.append)
     best.begin()
     best.after(1)
     best.after(2)
     assert [bool(text) for text in said] == [False, True, False]
-    assert "0.004" in said[1]
     found = [row["p_below_start"] for row in rows(run.directory / "metrics.jsonl")]
     assert found == [1.0, pytest.approx(1 / 2**8), 1.0]
 
@@ -287,19 +252,17 @@ def earned(transcript):
 def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_more(
     tokenizer, codec, sixty, split, monkeypatch, tmp_path
 ) -> None:
-    asked = []
-    sample = TransformersSampler.sample
+    asked, sample = [], TransformersSampler.sample
 
     def listen(self, requests):
         asked.append((self.settings.temperature, len(requests)))
         return sample(self, requests)
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
-    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32")
+    policy, log = learner_of(small_model(tokenizer), codec).policy, GameLog(make_run(tmp_path, sixty))
     setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty)), split.train, split.val)
     settings = GRPOTraining(sampling=SamplingSettings(temperature=0.7, max_completion_tokens=5), sample_games=0)
-    log = GameLog(make_run(tmp_path, sixty))
-    validation = Validation(setup, settings, learner.policy, log, earned)
+    validation = Validation(setup, settings, policy, log, earned)
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0}
     lost |= {"cost": 4.0, "validation_cost": 4.0, "greedy_cost": 4.0, "regret_per_turn": 1.0}
     assert validation(0).figures == validation(1).figures == lost, "no reply is readable"
@@ -307,21 +270,17 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     assert validation(2).won == (False,) * greedy
     assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="validate_every_steps"):
-        Validation(GameSetup(setup.context, split.train), settings, learner.policy, log, earned)
+        Validation(GameSetup(setup.context, split.train), settings, policy, log, earned)
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
     setup = GameSetup(context_for(small_words, compact(max_turns=1), Solver(small_words)), (), small_words.answers)
-    run = make_run(tmp_path / "run", small_words)
+    policy, run = learner_of(small_model(tokenizer), codec).policy, make_run(tmp_path / "run", small_words)
     settings = GRPOTraining(sampling=SamplingSettings(max_completion_tokens=5))
-    policy = TorchLearner(small_model(tokenizer), codec).policy
     validate = Validation(setup, settings, policy, GameLog(run), earned)
     for step in range(0, 100, 10):
         validate(step, number=step // 10)
     shown = rows(run.directory / "games.jsonl")
-    assert [(row["stage"], row["step"]) for row in shown] == [
-        ("validation", s) for s in range(0, 100, 10) for _ in "four"
-    ]
-    assert len({row["secret"] for row in shown}) == min(40, len(small_words.answers))
-    assert all(len({row["secret"] for row in shown if row["step"] == step}) == 4 for step in range(0, 100, 10))
-    assert {row["reward"] for row in shown} == {0.0}
+    assert {row["secret"] for row in shown} == {*small_words.answers}
+    by_step = [{row["secret"] for row in shown if row["step"] == step} for step in range(0, 100, 10)]
+    assert [len(secrets) for secrets in by_step] == [4] * 10

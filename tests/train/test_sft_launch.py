@@ -9,15 +9,14 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-
-torch = pytest.importorskip("torch")
-
+import torch
 from sharded_training import BATCH, EPOCHS, LAST_BATCH, STEPS_PER_EPOCH, train
-from training_fixtures import compact, rows, same_bits, small_model, weights_of
+from training_fixtures import close, compact, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config import ModelSettings
 from wordle_rl.data.dataset import encode_traces
@@ -38,9 +37,8 @@ def launch(file: str, *arguments: object) -> str:
     return done.stdout
 
 
-@dataclass(frozen=True)
-class Trained:
-    """The same training on two processes under DDP and under FSDP2, and on one process.
+class Trained(NamedTuple):
+    """Run directories of the same training: on two processes under DDP and under FSDP2, and on one process.
 
     The sharded one was stopped after its first epoch, then resumed.
     """
@@ -50,10 +48,6 @@ class Trained:
     finished: Path
     alone: Path
     games: list[list[int]]
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.stopped / "sft" / "checkpoints" / f"checkpoint-{STEPS_PER_EPOCH}"
 
 
 @pytest.fixture(scope="module")
@@ -73,13 +67,11 @@ def trained(plain_traces, codec, word_directory, tmp_path_factory) -> Trained:
     return Trained(*places, [list(e.token_ids) for e in examples[:4]])
 
 
-def model_in(directory: Path):
-    return load_model(ModelSettings(path=str(directory)), 0)[0].eval()
-
-
-def logits(model, games: list[list[int]]) -> list:
+def outputs(directory: Path, games: list[list[int]]) -> tuple[dict, list]:
+    """Weights of the model in a directory, and its logits over games."""
+    model = load_model(ModelSettings(path=str(directory)), 0)[0].eval()
     with torch.no_grad():
-        return [model(input_ids=torch.tensor([ids])).logits for ids in games]
+        return weights_of(model), [model(input_ids=torch.tensor([ids])).logits for ids in games]
 
 
 def facts(directory: Path) -> list[dict]:
@@ -88,32 +80,28 @@ def facts(directory: Path) -> list[dict]:
 
 
 def assert_alike(one: Path, other: Path, games: list[list[int]], tolerance: float) -> None:
-    models = model_in(one), model_in(other)
-    weights, others = map(weights_of, models)
-    assert weights.keys() == others.keys()
-    for name, weight in weights.items():
-        assert torch.allclose(weight, others[name], atol=tolerance, rtol=0), name
-    for a, b in zip(*(logits(model, games) for model in models), strict=True):
+    (weights, logits), (other_weights, other_logits) = outputs(one, games), outputs(other, games)
+    assert close(weights, other_weights, tolerance)
+    for a, b in zip(logits, other_logits, strict=True):
         assert torch.allclose(a, b, atol=10 * tolerance, rtol=0)
 
 
 def assert_logged_alike(directory: Path, alone: Path, tolerance: float) -> None:
     """Lines of all steps, and of a validation after each epoch, with the same numbers."""
-    lines = [rows(place / "metrics.jsonl") for place in (directory, alone)]
-    found, expected = ([row for row in part if "loss" in row] for part in lines)
-    assert [row["step"] for row in found] == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
-    for name in ("loss", "grad_norm", "mean_token_accuracy", "num_tokens", "epoch"):
-        assert [row[name] for row in found] == pytest.approx([row[name] for row in expected], rel=tolerance)
-    found, expected = ([row for row in part if "validation_loss" in row] for part in lines)
-    assert [row["step"] for row in found] == [STEPS_PER_EPOCH * (epoch + 1) for epoch in range(EPOCHS)]
-    for name in ("validation_loss", "validation_mean_token_accuracy"):
-        assert [row[name] for row in found] == pytest.approx([row[name] for row in expected], rel=tolerance)
+    steps, epochs = [*range(1, EPOCHS * STEPS_PER_EPOCH + 1)], [STEPS_PER_EPOCH * n for n in range(1, EPOCHS + 1)]
+    for places, names in (
+        (steps, ("loss", "grad_norm", "mean_token_accuracy", "num_tokens", "epoch")),
+        (epochs, ("validation_loss", "validation_mean_token_accuracy")),
+    ):
+        found, expected = ([row for row in rows(d / "metrics.jsonl") if names[0] in row] for d in (directory, alone))
+        assert [row["step"] for row in found] == places
+        for name in names:
+            assert [row[name] for row in found] == pytest.approx([row[name] for row in expected], rel=tolerance)
 
 
 def test_two_processes_train_as_one_does(trained) -> None:
     """Though in the last step of an epoch one of them has no game."""
-    assert [fact["world_size"] for fact in facts(trained.together)] == [2, 2]
-    assert [fact["kind"] for fact in facts(trained.together)] == ["MULTI_CPU", "MULTI_CPU"]
+    assert [(fact["world_size"], fact["kind"]) for fact in facts(trained.together)] == [(2, "MULTI_CPU")] * 2
     assert_logged_alike(trained.together, trained.alone, 1e-5)
     # A six-hundredth of two steps: AdamW moves a weight of hardly any gradient by as much as others, and sums of two
     # halves round otherwise.
@@ -135,9 +123,10 @@ def test_each_process_holds_a_half_of_every_weight(trained, tokenizer) -> None:
 
 def test_the_shards_of_a_checkpoint_gather_to_the_whole_model_of_that_step(trained, tmp_path, cli) -> None:
     assert not (trained.stopped / "sft" / "model.safetensors").exists(), "it was stopped"
-    assert len(list((trained.checkpoint / "pytorch_model_fsdp_0").glob("*.distcp"))) == 2
-    assert not list(trained.checkpoint.glob("*.safetensors"))
-    code, out, err = cli("export", trained.checkpoint, "--out", tmp_path / "gathered")
+    checkpoint = trained.stopped / "sft" / "checkpoints" / f"checkpoint-{STEPS_PER_EPOCH}"
+    assert len(list((checkpoint / "pytorch_model_fsdp_0").glob("*.distcp"))) == 2
+    assert not list(checkpoint.glob("*.safetensors"))
+    code, out, err = cli("export", checkpoint, "--out", tmp_path / "gathered")
     assert code == 0, (out, err)
     assert_alike(tmp_path / "gathered", trained.stopped / "sft" / "epochs" / "epoch-1", trained.games, 0.0)
 

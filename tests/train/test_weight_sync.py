@@ -4,53 +4,37 @@ import inspect
 import json
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-
-from wordle_rl.config import load_config
-from wordle_rl.pipeline import Pipeline
-from wordle_rl.policy.adapters import is_adapter
-from wordle_rl.runs.lineage import audit
-from wordle_rl.words.split import split_secrets
-
-torch = pytest.importorskip("torch")
-
 import served_training
+import torch
 from fake_vllm import FakeLLM, fake_vllm
 from fake_vllm_server import INFO, FakeVLLMServer, without_nccl
-from grpo_training import SETTINGS, Training, train_fixture  # noqa: F401  # a fixture
+from grpo_training import SETTINGS, Training, update
+from rich.console import Console
 from served_training import STEPS, TURNS
 from torchrun import torchrun
-from training_fixtures import compact, rows, small_model, weights_of, write_config
+from training_fixtures import compact, rows, same_bits, small_model, weights_of, write_config
 from transformers import AutoModelForCausalLM
 from trl.generation.vllm_generation import VLLMGeneration
 from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.train.weight_sync as module
-import wordle_rl.train.weight_sync as server_module
 from wordle_rl.chat.codec import longest_game
-from wordle_rl.config import (
-    ConfigError,
-    GRPOTraining,
-    LoraSettings,
-    ModelSettings,
-    OptimizerSettings,
-)
-from wordle_rl.policy.adapters import add_adapters, has_adapters
+from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, load_config
+from wordle_rl.pipeline import Pipeline
+from wordle_rl.policy.adapters import is_adapter
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import RunError
-from wordle_rl.runs.distributed import check_sharded, check_sharded_play
+from wordle_rl.runs.distributed import check_sharded_play
+from wordle_rl.runs.lineage import audit
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.weight_sync import engine_length, open_engine
-
-
-def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:
-    return settings.model_copy(update=changes)
-
+from wordle_rl.words.split import split_secrets
 
 VLLM = update(SETTINGS, engine="vllm")
 
@@ -63,15 +47,12 @@ class FakeGeneration:
     def __init__(self, model, accelerator, processing_class, **given) -> None:
         self.model, self.given = model, given
         self.llm = FakeLLM(AutoModelForCausalLM.from_pretrained(model.name_or_path), given["max_model_length"])
-        self.enable_sleep_mode = given["enable_sleep_mode"]
         with torch.no_grad():
             for parameter in self.llm.model.parameters():  # whoever plays with these has not got the policy's weights
                 parameter.normal_()
         FakeGeneration.last = self
 
     def sync_weights(self) -> None:
-        if self.enable_sleep_mode:
-            self.llm.wake_up(tags=["weights"])
         self.llm.load(self.model)
 
 
@@ -84,35 +65,31 @@ def engine(train: Training, monkeypatch, tmp_path):
         monkeypatch.setenv(name, "ERROR")
     save_model(small_model(train.tokenizer), train.codec, tmp_path / "start")
 
-    def run(settings: GRPOTraining = VLLM, setup=None, **changes) -> FakeGeneration:
+    def run(setup=None, **changes) -> FakeGeneration:
         model, _ = load_model(ModelSettings(path=str(tmp_path / "start")), 0)
-        train(tmp_path / "run", update(settings, **changes), model=model, setup=setup)
+        train(tmp_path / "run", update(VLLM, **changes), model=model, setup=setup)
         return FakeGeneration.last
 
     return run
 
 
-def test_each_step_is_played_by_the_weights_it_trains(engine, train, tmp_path, monkeypatch) -> None:
+def check_on_policy(run: Path, steps: int) -> None:
+    """Each step trained on games of its own weights: ratios of the policy to the sampler are 1."""
+    written = [row for row in rows(run / "metrics.jsonl") if row["stage"] == "grpo"]
+    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * steps, abs=1e-3)
+    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * steps, abs=1e-2)
+
+
+def test_each_step_and_validation_is_played_by_the_engine_with_the_weights_of_its_time(
+    engine, train, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)  # nobody else plays
-    found = engine(steps=3)
-    written = rows(tmp_path / "run" / "metrics.jsonl")
-    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 3, abs=1e-3)
-    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * 3, abs=1e-2)
-    assert found.llm.events.count("weights") == 3
-    assert {"seconds/weights", "seconds/rollout"} <= set(written[0])
-    start = weights_of(small_model(train.tokenizer))
-    assert any(not torch.equal(start[name], weight) for name, weight in weights_of(found.model).items())
-
-
-def test_validation_is_played_by_the_engine_with_the_weights_of_its_step(engine, train, tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(TransformersSampler, "sample", None)
     setup = train.setup(validation=train.words.answers[:3])
-    found = engine(setup=setup, steps=2, validate_every_steps=1)
-    written = [row for row in rows(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "grpo"]
-    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 2, abs=1e-3)
-    weights, events = found.llm.events.count("weights"), found.llm.events
-    assert weights == 3, "before the first step and after each, once"
-    assert events[-1] == "shutdown"
+    found = engine(setup=setup, steps=3, validate_every_steps=1)
+    check_on_policy(tmp_path / "run", 3)
+    assert found.llm.events.count("weights") == 4, "before the first step and after each, once"
+    assert found.llm.events[-1] == "shutdown"
+    assert not same_bits(weights_of(small_model(train.tokenizer)), weights_of(found.model))
 
 
 def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, codec, engine) -> None:
@@ -120,23 +97,17 @@ def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, cod
     expected = longest_game(sixty, prompter, codec, VLLM.sampling.max_completion_tokens)
     assert expected < engine_length(VLLM, sixty, prompter, codec, None) < 2 * expected
     assert engine_length(VLLM, sixty, prompter, codec, 50) == 50
-    found = engine(steps=1, gpu_memory_utilization=0.5)
-    assert found.given == {
-        "mode": "colocate",
-        "tensor_parallel_size": 1,
-        "gpu_memory_utilization": 0.5,
-        "max_model_length": found.given["max_model_length"],
-        "max_num_seqs": VLLM.groups_per_step * VLLM.group_size,
-        "enable_sleep_mode": False,
-    }
 
 
-# --- several processes ---
-
-
-def test_an_engine_that_others_wait_with_is_kept(engine, monkeypatch) -> None:
+def test_an_engine_is_made_as_the_settings_say_and_kept_where_other_processes_wait(engine, monkeypatch) -> None:
     monkeypatch.setattr(module, "num_processes", lambda: 2)
-    found = engine(steps=1)
+    found = engine(steps=1, gpu_memory_utilization=0.5)
+    assert found.given.pop("max_model_length")
+    places = VLLM.groups_per_step * VLLM.group_size
+    assert found.given == {
+        "mode": "colocate", "tensor_parallel_size": 1, "gpu_memory_utilization": 0.5, "max_num_seqs": places,
+        "enable_sleep_mode": False,
+    }  # fmt: skip
     assert "shutdown" not in found.llm.events
 
 
@@ -148,8 +119,7 @@ def test_a_run_is_refused_before_its_teacher_plays(word_directory, tmp_path, cli
     config = write_config(tmp_path / "mini.toml", word_directory)
     for setting in ("grpo", "eval"):
         code, _, err = cli("run", config, "--out", tmp_path / "out", f"--{setting}.engine", "vllm")
-        assert code == 2
-        assert f'{setting}.engine "vllm"' in err
+        assert (code, f"{setting}.engine" in err) == (2, True)
     assert not (tmp_path / "out").exists()
 
 
@@ -166,12 +136,9 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
             layer.weight = torch.nn.Parameter(torch.empty(0))
 
     monkeypatch.setattr(FakeGeneration, "__init__", pack)
-    if not is_packed:
-        assert "weights" in engine(steps=1).llm.events
-        return
-    with pytest.raises(ConfigError, match=r"grpo\.engine"):
+    with pytest.raises(ConfigError, match=r"grpo\.engine") if is_packed else nullcontext():
         engine(steps=1)
-    assert FakeGeneration.last.llm.events == []
+    assert ("weights" in FakeGeneration.last.llm.events) is not is_packed
 
 
 def test_a_model_that_was_never_saved_is_refused(engine, train, codec, sixty) -> None:
@@ -180,28 +147,15 @@ def test_a_model_that_was_never_saved_is_refused(engine, train, codec, sixty) ->
         open_engine(learner, VLLM, sixty, compact())
 
 
-def test_sharded_weights_are_for_vllm_alone_and_only_where_nothing_wants_them_whole(tokenizer) -> None:
-    model = small_model(tokenizer)
-    check_sharded_play(VLLM, has_adapters(model))
-    check_sharded_play(GRPOTraining(engine="http://box:8000"), has_adapters=False)
-    check_sharded(OptimizerSettings(), "rl")
-    for settings, policy, named in (
-        (SETTINGS, model, "grpo.engine"),
-        (update(VLLM, validate_every_steps=2), model, "validate_every_steps"),
-        (VLLM, add_adapters(small_model(tokenizer), LoraSettings(rank=2), "base"), "adapters"),
-    ):
-        with pytest.raises(ConfigError, match=named):
-            check_sharded_play(settings, has_adapters(policy))
-    with pytest.raises(ConfigError, match=r"rl\.optimizer\.muon_learning_rate: Muon needs whole matrices"):
-        check_sharded(OptimizerSettings(muon_learning_rate=0.02), "rl")
+def test_sharded_weights_are_not_validated_on_the_way() -> None:
+    with pytest.raises(ConfigError, match=r"grpo\.validate_every_steps"):
+        check_sharded_play(update(VLLM, validate_every_steps=2), has_adapters=False)
 
 
 def test_trl_still_has_what_is_used_of_it() -> None:
     source = inspect.getsource(VLLMGeneration)
-    for name in (
-                 "self.llm.llm_engine.model_executor.driver_worker.model_runner.model",
-                 'logprobs_mode="processed_logprobs"', "external_launcher"):  # fmt: skip
-        assert name in source, name
+    model = "self.llm.llm_engine.model_executor.driver_worker.model_runner.model"
+    assert all(name in source for name in (model, 'logprobs_mode="processed_logprobs"', "external_launcher"))
     assert callable(VLLMGeneration.sync_weights)
 
 
@@ -212,7 +166,7 @@ def test_trl_still_has_what_is_used_of_it() -> None:
 def server(train: Training, monkeypatch):
     """A server whose weights are not the policy's, and a trainer that finds a vllm to send them with."""
     monkeypatch.setitem(sys.modules, "vllm", fake_vllm())
-    monkeypatch.setattr(server_module, "_WAIT_S", 0.0)
+    monkeypatch.setattr(module, "_WAIT_S", 0.0)
     without_nccl(monkeypatch)
     model = small_model(train.tokenizer)
     with torch.no_grad():
@@ -227,37 +181,30 @@ def on(server: FakeVLLMServer, **changes) -> GRPOTraining:
     return SETTINGS.model_copy(update={"engine": server.url, **changes})
 
 
-def test_a_server_plays_each_step_with_the_weights_it_trains(server, train, tmp_path, monkeypatch) -> None:
+def test_a_server_plays_each_step_with_the_weights_it_trains_and_keeps_no_old_prefix(
+    server, train, tmp_path, monkeypatch
+) -> None:
     monkeypatch.setattr(TransformersSampler, "sample", None)  # nobody else plays
-    model = train(tmp_path / "run", on(server, steps=3))
-    written = rows(tmp_path / "run" / "metrics.jsonl")
-    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 3, abs=1e-3)
-    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * 3, abs=1e-2)
-    assert {"seconds/weights", "seconds/rollout"} <= set(written[0])
-    start = weights_of(small_model(train.tokenizer))
-    assert any(not torch.equal(start[name], weight) for name, weight in weights_of(model).items())
-
-
-def test_weights_are_announced_by_name_type_and_shape_and_no_old_prefix_is_kept(server, train, tmp_path) -> None:
     model = train(tmp_path / "run", on(server, steps=2))
+    check_on_policy(tmp_path / "run", 2)
+    assert not same_bits(weights_of(small_model(train.tokenizer)), weights_of(model))
+    assert set(rows(tmp_path / "run" / "metrics.jsonl")[0]) >= {"seconds/weights", "seconds/rollout"}
     parameters = dict(model.named_parameters())
     for told in server.announced:
         assert told["names"] == list(parameters)
         assert told["shapes"] == [list(parameter.shape) for parameter in parameters.values()]
         assert set(told["dtype_names"]) == {"float32"}
     calls = [event for event in server.events if event != "complete"]
-    update_of_a_step = ["start_weight_update", "update_weights", "broadcast", "finish_weight_update"]
-    sorted_calls = [sorted(calls[first : first + 5]) for first in (1, 6)]
+    of_a_step = ["broadcast", "finish_weight_update", "reset_prefix_cache", "start_weight_update", "update_weights"]
     assert calls[0] == "init_weight_transfer_engine"
-    assert sorted_calls == [sorted([*update_of_a_step, "reset_prefix_cache"])] * 2, "once for each step"
-    assert len(calls) == 11
+    assert [sorted(calls[first : first + 5]) for first in range(1, len(calls), 5)] == [of_a_step] * 2
     assert server.events.index("complete") > server.events.index("reset_prefix_cache")
 
 
 def test_games_that_outgrow_the_server_are_truncated_as_those_that_outgrow_the_model(
     server, train, tmp_path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(server_module, "longest_game", lambda *_: 0)
+    monkeypatch.setattr(module, "longest_game", lambda *_: 0)
     server.max_model_len = 20
     train(tmp_path / "run", on(server, steps=1))
     stops = {game.trajectory.transcript.stop_reason.value for game in train.games[0]}
@@ -342,23 +289,19 @@ def test_a_server_that_cannot_serve_a_training_is_refused(info, length, named, s
 def test_two_processes_whose_games_end_at_different_turns_train_together(server, word_directory, tmp_path) -> None:
     """One asks once a step, the other three times. With a gather for each call the second would wait for ever."""
     out = tmp_path / "run"
-    started = torchrun(Path(served_training.__file__), word_directory, server.url, out)
-    try:
-        said, _ = started.communicate(timeout=240)
-    except subprocess.TimeoutExpired:
-        started.kill()
-        raise
+    with torchrun(Path(served_training.__file__), word_directory, server.url, out) as started:
+        try:
+            said, _ = started.communicate(timeout=240)
+        finally:
+            started.kill()
     assert started.returncode == 0, said
+    check_on_policy(out, STEPS)
     asked = [json.loads((out / f"rank{rank}.json").read_text()) for rank in (0, 1)]
     assert asked == [[4] * STEPS, [4] * TURNS * STEPS]
     assert server.events.count("complete") == sum(map(sum, asked)), "nothing failed, and nothing was asked twice"
     assert server.events.count("update_weights") == STEPS, "the first process alone sends them"
-    weights = [torch.load(out / f"rank{rank}.pt") for rank in (0, 1)]
-    assert all(torch.equal(weight, weights[1][name]) for name, weight in weights[0].items())
-    written = [row for row in rows(out / "metrics.jsonl") if row["stage"] == "grpo"]
-    assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * STEPS, abs=1e-3)
-    assert [row["importance_ratio/max"] for row in written] == pytest.approx([1.0] * STEPS, abs=1e-2)
-    assert all(row["grad_norm"] > 0 for row in written)
+    assert same_bits(*(torch.load(out / f"rank{rank}.pt") for rank in (0, 1)))
+    assert all(row["grad_norm"] > 0 for row in rows(out / "metrics.jsonl") if row["stage"] == "grpo")
 
 
 # --- the launch script ---
@@ -366,24 +309,16 @@ def test_two_processes_whose_games_end_at_different_turns_train_together(server,
 SCRIPT = Path(__file__).parents[2] / "scripts" / "vllm_server.sh"
 
 
-@pytest.fixture
-def launch_script(tmp_path):
-    """Run the script with a `vllm` that says how it was called: its arguments, then what its environment says."""
+def test_the_script_starts_a_server_as_trl_wants_it(tmp_path) -> None:
+    """Against TRL's own command, without what this product does not ask for: the best of several log-probabilities."""
     command = tmp_path / "bin" / "vllm"
     command.parent.mkdir()
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "dev mode: $VLLM_SERVER_DEV_MODE"\n')
     command.chmod(0o755)
 
-    def run(*arguments: str) -> subprocess.CompletedProcess:
-        environment = {"PATH": f"{command.parent}:/usr/bin:/bin"}
-        return subprocess.run([SCRIPT, *arguments], env=environment, capture_output=True, text=True, timeout=20)
-
-    return run
-
-
-def test_the_script_starts_a_server_as_trl_wants_it(launch_script) -> None:
-    """Against TRL's own command, without what this product does not ask for: the best of several log-probabilities."""
-    *said, mode = launch_script("a model/sft").stdout.splitlines()
+    environment = {"PATH": f"{command.parent}:/usr/bin:/bin"}
+    said = subprocess.run([SCRIPT, "a model/sft"], env=environment, capture_output=True, text=True, timeout=20).stdout
+    *said, mode = said.splitlines()
     assert said[:2] == ["serve", "a model/sft"]
     options = dict(zip(said[2::2], said[3::2], strict=True))
     wanted = build_command(ScriptArguments("a model/sft"))
