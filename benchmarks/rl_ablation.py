@@ -44,7 +44,7 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.train.advantages import TurnValues, returns_to_go, turn_advantages
-from wordle_rl.train.hindsight import boards_to_teach, items_of
+from wordle_rl.train.hindsight_labels import boards_to_teach, items_of
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss
 from wordle_rl.train.micro_batches import micro_batches

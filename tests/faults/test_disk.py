@@ -149,7 +149,7 @@ def test_a_deleted_file_is_made_again_or_named_in_one_line(deleted, told, prepar
     place = tmp_path / "deleted"
     place.mkdir()
     case.prepare(place)
-    moment = "wordle_rl.train.loop:complete_checkpoint:after:1"
+    moment = "wordle_rl.train.training_loop:complete_checkpoint:after:1"
     assert fork_server.run(list(case.arguments), place, kill_at=moment).code is None
     gone = place / "run" / "sft" / deleted
     shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
@@ -171,7 +171,7 @@ def test_a_run_that_is_deleted_while_it_works_is_one_line(prepared, fork_server,
     case, _ = prepared("sft")
     case.prepare(tmp_path)
     removing = (
-        "import shutil; from wordle_rl.train.loop import TrainingLoop as C; write = C.write\n"
+        "import shutil; from wordle_rl.train.training_loop import TrainingLoop as C; write = C.write\n"
         "def removed(self, step, numbers):\n"
         "    shutil.rmtree('run', ignore_errors=True) if step > 4 else None\n"
         "    write(self, step, numbers)\n"

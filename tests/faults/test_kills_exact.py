@@ -17,22 +17,22 @@ EXACT = {
         "wordle_rl.runs.run:write_json:after:1",
         # a validation is taken, not yet logged; logged, without the checkpoint of its step
         "wordle_rl.train.learner:TorchLearner.evaluate:after:2",
-        "wordle_rl.train.loop:complete_checkpoint:before:3",
+        "wordle_rl.train.training_loop:complete_checkpoint:before:3",
         # an epoch ends; its own model is not there yet, then it is
         "wordle_rl.train.learner:TorchLearner.save_model:before:1",
         "wordle_rl.train.learner:TorchLearner.save_model:after:1",
         # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
-        "wordle_rl.train.loop:complete_checkpoint:before:2",
+        "wordle_rl.train.training_loop:complete_checkpoint:before:2",
         "wordle_rl.train.checkpoints:write_json:after:2",
         # a line of metrics is there, the checkpoint of its step is not
         "wordle_rl.runs.run:append_jsonl:after:6",
         # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
         "wordle_rl.pipeline.stages:finish_model:before:1",
-        "wordle_rl.train.loop:drop_checkpoints:before:1",
+        "wordle_rl.train.training_loop:drop_checkpoints:before:1",
     ),
     "grpo": (
-        "wordle_rl.train.loop:complete_checkpoint:before:1",
-        "wordle_rl.train.loop:complete_checkpoint:after:1",
+        "wordle_rl.train.training_loop:complete_checkpoint:before:1",
+        "wordle_rl.train.training_loop:complete_checkpoint:after:1",
         # the reward switches with the fifth step's compliance, which the next step reads
         "wordle_rl.train.grpo_rollouts:GroupRollouts.note_compliance:after:1",
         "wordle_rl.train.grpo_rollouts:GroupRollouts.note_compliance:after:5",
@@ -41,8 +41,8 @@ EXACT = {
         "wordle_rl.train.learner:save_file:after:3",
         "wordle_rl.train.learner:TorchLearner.interpolate:before:1",
         "wordle_rl.train.checkpoint_selection:BestWeights.take_best:after:1",
-        "wordle_rl.train.loop:drop_checkpoints:before:1",
-        "wordle_rl.train.loop:drop_checkpoints:after:1",
+        "wordle_rl.train.training_loop:drop_checkpoints:before:1",
+        "wordle_rl.train.training_loop:drop_checkpoints:after:1",
     ),
     "distill": (
         # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from refused import refusal
 
 from wordle_rl.runs import RunError, append_jsonl, exclusive_lock, read_jsonl, read_object
-from wordle_rl.runs.store import OtherSettingsError, Store, repair_end, repair_logs, rewind, unfinished
+from wordle_rl.runs.jsonl_store import OtherSettingsError, Store, repair_end, repair_logs, rewind, unfinished
 
 ROWS = [{"stage": "sft", "step": step, "text": "é" * step} for step in range(1, 4)]
 

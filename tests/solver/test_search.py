@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, best_play, search
+from wordle_rl.solver import Solver, beam_search, best_play
 from wordle_rl.words import WordList, load_words
 
 needs_original = pytest.mark.skipif(
@@ -194,7 +194,7 @@ def test_regret_is_not_negative_where_the_search_overlooks_the_best(monkeypatch:
     def worst_only(guesses: np.ndarray, rank: np.ndarray, count: int) -> list[int]:
         return [int(guesses[rank[guesses].argmax()])]
 
-    monkeypatch.setattr(search, "first_by_rank", worst_only)
+    monkeypatch.setattr(beam_search, "first_by_rank", worst_only)
     words = ["".join(letters) for letters in itertools.product("abcd", repeat=4)][::5]
     solver = make_solver(words)
     everything = solver.candidates([])

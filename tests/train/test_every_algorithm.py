@@ -21,7 +21,7 @@ from wordle_rl.config import ModelSettings, RoundTraining, SFTTraining
 from wordle_rl.policy.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError, read_object
-from wordle_rl.train import loop
+from wordle_rl.train import training_loop
 from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
@@ -267,7 +267,7 @@ class Poisoned:
         def keep(done: int, _total: int, _note: str) -> None:
             self.after[done] = weights_of(self.model)
 
-        self.patch.setattr(loop, "MAX_BAD_STEPS", limit)
+        self.patch.setattr(training_loop, "MAX_BAD_STEPS", limit)
         once = {"epochs": 1.0} if case.startswith("sft") else {}
         self.scene(case, "run", prepare=prepare, progress=keep, changes=once | changes)
 

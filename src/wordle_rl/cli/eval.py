@@ -66,7 +66,7 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import reward_table
 from wordle_rl.reward import named_schedule
-from wordle_rl.runs.store import repaired
+from wordle_rl.runs.jsonl_store import repaired
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName

@@ -24,7 +24,7 @@ from wordle_rl.policy.base import (
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
-from wordle_rl.runs.store import OtherSettingsError, Row, Store
+from wordle_rl.runs.jsonl_store import OtherSettingsError, Row, Store
 from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList
 

@@ -34,8 +34,8 @@ from wordle_rl.runs import (
     reset_run,
 )
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
+from wordle_rl.runs.jsonl_store import repair_logs
 from wordle_rl.runs.lineage import is_trained, leak_warning
-from wordle_rl.runs.store import repair_logs
 
 
 class Pipeline:

@@ -29,7 +29,7 @@ from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
 from wordle_rl.runs import write_json
-from wordle_rl.runs.store import repaired
+from wordle_rl.runs.jsonl_store import repaired
 
 
 def evaluate_and_report(work: RunWork) -> dict[str, Any]:

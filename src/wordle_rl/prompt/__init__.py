@@ -5,7 +5,7 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
     reply.py       the grammar of a reply: what is a guess, and why something is not
     knowledge.py   what the marks so far prove, in plain sentences
     textarena_texts.py  the texts of TextArena's Wordle
-    notebook.py    the messages of TRL and OpenEnv's notebook
+    trl_notebook.py  the messages of TRL and OpenEnv's notebook
     prompter.py    `Prompter`: every message of a game, in one style and shape; your own style and system prompt
 """
 

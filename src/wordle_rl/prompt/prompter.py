@@ -18,8 +18,8 @@ from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt import textarena_texts
 from wordle_rl.prompt.knowledge import knowledge_lines
-from wordle_rl.prompt.notebook import NotebookStyle
 from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
+from wordle_rl.prompt.trl_notebook import NotebookStyle
 from wordle_rl.words import EXAMPLE_WORDS
 
 

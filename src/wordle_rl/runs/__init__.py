@@ -1,26 +1,28 @@
 """Run directories: files, metrics, manifest, lineage of models, logs, progress, several processes.
 
-files.py        atomic writes; JSON with errors in one line
-store.py        append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
-run.py          `Run`: one directory with its settings, manifest, metrics and models
-provenance.py   the manifest: versions, git commit, words, split, hardware, command
-lineage.py      what a model has met: its lineage, and the audit of a run
-trackers.py     metrics and sample games in experiment trackers
-progress.py     progress bars, rates as percent
-distributed.py  several processes, one run: ranks, barriers, sharding
+atomic_files.py  atomic writes; JSON with errors in one line
+jsonl_store.py   append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
+run.py           `Run`: one directory with its settings, manifest, metrics and models
+provenance.py    the manifest: versions, git commit, words, split, hardware, command
+lineage.py       what a model has met: its lineage, and the audit of a run
+trackers.py      metrics and sample games in experiment trackers
+progress.py      progress bars, rates as percent
+distributed.py   several processes, one run: ranks, barriers, sharding
 """
 
 # `name as name` marks an explicit re-export, for mypy and ruff alike.
-from wordle_rl.runs.files import RunError as RunError
-from wordle_rl.runs.files import is_number as is_number
-from wordle_rl.runs.files import parse_json as parse_json
-from wordle_rl.runs.files import read_jsonl as read_jsonl
-from wordle_rl.runs.files import read_jsonl_offsets as read_jsonl_offsets
-from wordle_rl.runs.files import read_object as read_object
-from wordle_rl.runs.files import without_lone_surrogates as without_lone_surrogates
-from wordle_rl.runs.files import write_json as write_json
-from wordle_rl.runs.files import write_jsonl as write_jsonl
-from wordle_rl.runs.files import write_text_atomically as write_text_atomically
+from wordle_rl.runs.atomic_files import RunError as RunError
+from wordle_rl.runs.atomic_files import is_number as is_number
+from wordle_rl.runs.atomic_files import parse_json as parse_json
+from wordle_rl.runs.atomic_files import read_jsonl as read_jsonl
+from wordle_rl.runs.atomic_files import read_jsonl_offsets as read_jsonl_offsets
+from wordle_rl.runs.atomic_files import read_object as read_object
+from wordle_rl.runs.atomic_files import without_lone_surrogates as without_lone_surrogates
+from wordle_rl.runs.atomic_files import write_json as write_json
+from wordle_rl.runs.atomic_files import write_jsonl as write_jsonl
+from wordle_rl.runs.atomic_files import write_text_atomically as write_text_atomically
+from wordle_rl.runs.jsonl_store import append_jsonl as append_jsonl
+from wordle_rl.runs.jsonl_store import exclusive_lock as exclusive_lock
 from wordle_rl.runs.run import BOARDS_FILE as BOARDS_FILE
 from wordle_rl.runs.run import BY_TURN as BY_TURN
 from wordle_rl.runs.run import CHOICE_FILE as CHOICE_FILE
@@ -40,5 +42,3 @@ from wordle_rl.runs.run import is_run as is_run
 from wordle_rl.runs.run import parts_of as parts_of
 from wordle_rl.runs.run import reset_run as reset_run
 from wordle_rl.runs.run import trained_model as trained_model
-from wordle_rl.runs.store import append_jsonl as append_jsonl
-from wordle_rl.runs.store import exclusive_lock as exclusive_lock

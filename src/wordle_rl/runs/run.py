@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, stored_config
-from wordle_rl.runs.files import RunError, read_object, write_json
+from wordle_rl.runs.atomic_files import RunError, read_object, write_json
+from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl, exclusive_lock
 from wordle_rl.runs.provenance import manifest, resumed_manifest
-from wordle_rl.runs.store import LOG_FILES, append_jsonl, exclusive_lock
 from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wordle_rl.config import ConfigError
 from wordle_rl.errors import first_line
+from wordle_rl.runs.atomic_files import write_text_atomically
 from wordle_rl.runs.distributed import is_first
-from wordle_rl.runs.files import write_text_atomically
 
 if TYPE_CHECKING:
     from wordle_rl.runs.run import Run  # which holds a `Tracking`

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.game import Turn
+from wordle_rl.solver.beam_search import FAILURE, UNCAPPED, Candidates, Search, Tree, grow_tree, most_telling_candidate
 from wordle_rl.solver.matrix import Codes, SolverError, encode_marks, marks_matrix
 from wordle_rl.solver.partition import (
     Int64s,
@@ -19,7 +20,6 @@ from wordle_rl.solver.partition import (
     log_table,
     sum_logs,
 )
-from wordle_rl.solver.search import FAILURE, UNCAPPED, Candidates, Search, Tree, grow_tree, most_telling_candidate
 from wordle_rl.words import WordList
 
 DEFAULT_BEAM = 10

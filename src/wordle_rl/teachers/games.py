@@ -18,7 +18,7 @@ from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Guess, describe_knowledge, knowledge_of
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.runs import write_jsonl
-from wordle_rl.runs.store import unfinished
+from wordle_rl.runs.jsonl_store import unfinished
 from wordle_rl.solver import Solver, decode_marks
 from wordle_rl.teachers.made_up_secrets import invented_words, pseudo_secret
 from wordle_rl.teachers.solver import SolverTeacher, TeacherGames, misspelt

@@ -32,8 +32,8 @@ from wordle_rl.policy.openai import (
 )
 from wordle_rl.policy.providers import Endpoint, find_endpoint
 from wordle_rl.prompt import Guess, with_opened_thought
+from wordle_rl.runs.jsonl_store import Store
 from wordle_rl.runs.progress import show_progress
-from wordle_rl.runs.store import Store
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 

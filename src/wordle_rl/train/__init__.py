@@ -8,7 +8,7 @@ The algorithms:
       turn_candidates.py        several candidate guesses per turn
     round_loop.py             alternate between playing a batch of games and learning from it:
       expert_iteration.py       the policy's best games
-      hindsight.py              its boards, labelled with the secret revealed at the end
+      hindsight_labels.py       its boards, labelled with the secret revealed at the end
       dpo.py                    pairs of its guesses on the same board
       distill.py                its boards, labelled by a teacher
 
@@ -16,7 +16,7 @@ Shared parts:
 
     loss.py                   cross-entropy, policy gradient, preferences: functions of log-probabilities
     learner.py                model and optimizer: `update(rows, loss, step)`
-    loop.py                   metrics, Ctrl-C, bad steps, checkpoints
+    training_loop.py          metrics, Ctrl-C, bad steps, checkpoints
     micro_batches.py          rows as tensors
     logprobs.py               log-probabilities of trained tokens
     prefix_sharing.py         compute common prefixes once

@@ -7,7 +7,7 @@
 
 A reply that broke a rule stays in its game with loss mask 0. The teacher games are there so that the policy does not
 forget what its own games no longer show. With labels `secret` or `mistakes` every board is trained on instead, see
-hindsight.py.
+hindsight_labels.py.
 
 Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round continues from the last one's weights.
 """
@@ -21,7 +21,7 @@ from typing import Any
 from wordle_rl.config import ExpertIterationTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
-from wordle_rl.train.hindsight import RevealedSecrets
+from wordle_rl.train.hindsight_labels import RevealedSecrets
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels

@@ -4,7 +4,7 @@
         played = rollouts(step, policy)            # draw secrets, play groups in lockstep, score (grpo_rollouts.py)
         rows   = played.rows(codec)                # tokens, loss mask, an advantage for every token
         update = learner.update(rows, PolicyLoss)  # micro-batches, clip, optimizer (learner.py)
-        loop.after(step, update, metrics)          # log, checkpoint, Ctrl-C (loop.py)
+        loop.after(step, update, metrics)          # log, checkpoint, Ctrl-C (training_loop.py)
         best.after(step)                           # validation by greedy play, now and then (checkpoint_selection.py)
 
 Differences from GRPO as published:
@@ -37,10 +37,10 @@ from wordle_rl.train.checkpoint_selection import BestWeights, Validation
 from wordle_rl.train.checkpoints import last_step
 from wordle_rl.train.grpo_rollouts import GroupRollouts, OpenPolicy, Played, PlayedAhead, merged_metrics, rewind_games
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop, held_interrupt
 from wordle_rl.train.loss import PolicyLoss
 from wordle_rl.train.micro_batches import micro_batches
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.training_loop import TrainingLoop, held_interrupt
 
 if TYPE_CHECKING:
     from wordle_rl.train.weight_sync import Engine

@@ -38,7 +38,7 @@ from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
 from wordle_rl.rollout import InitialState, Trajectory, groups_of, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
-from wordle_rl.runs.store import rewind
+from wordle_rl.runs.jsonl_store import rewind
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import fitting_answers
 from wordle_rl.train.advantages import TurnValues

@@ -2,7 +2,7 @@
 
     for round in rounds:
         games = play(policy, starts)               # groups that share a secret and a start
-        items, numbers = method.choose(games)      # expert_iteration.py, hindsight.py, dpo.py, distill.py
+        items, numbers = method.choose(games)      # expert_iteration.py, hindsight_labels.py, dpo.py, distill.py
         fit(learner, items, method.loss)           # as SFT does
 
 After playing, a round stores its items; after training, its model and record. An interrupted training therefore resumes
@@ -34,17 +34,17 @@ from wordle_rl.policy.loading import context_length
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run, read_jsonl, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import check_alone
+from wordle_rl.runs.jsonl_store import rewind
 from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import STATE_FILE, drop_checkpoints
 from wordle_rl.train.grpo_rollouts import OpenPolicy
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import StopRequest, TrainingLoop, held_interrupt
 from wordle_rl.train.loss import Loss
 from wordle_rl.train.scored_games import Scored, check_some_played, group_rows, measured
 from wordle_rl.train.sft import fit
 from wordle_rl.train.starts import GameSetup, GroupStarts, record_secrets
+from wordle_rl.train.training_loop import StopRequest, TrainingLoop, held_interrupt
 from wordle_rl.words.split import Split
 
 Item = list[Example]

@@ -23,14 +23,14 @@ from wordle_rl.config import ConfigError, SFTTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
+from wordle_rl.runs.jsonl_store import rewind
 from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.runs.store import rewind
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import last_step
 from wordle_rl.train.learner import Learner
-from wordle_rl.train.loop import TrainingLoop, held_interrupt
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.micro_batches import cut_by_rows
+from wordle_rl.train.training_loop import TrainingLoop, held_interrupt
 
 T = TypeVar("T")
 

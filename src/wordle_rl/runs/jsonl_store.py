@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from wordle_rl.runs.files import RunError, json_line, parse_json, read_jsonl, write_jsonl
+from wordle_rl.runs.atomic_files import RunError, json_line, parse_json, read_jsonl, write_jsonl
 
 if TYPE_CHECKING:
     from filelock import FileLock
