@@ -47,7 +47,7 @@ HUB = {
 _RUN = (
     "--traces.num-games 8 --sft.batch-size 8 --grpo.steps 1 --grpo.groups-per-step 1 --rl.group-size 4 "
     "--model.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 --model.max-length 8192 "
-    "--model.hidden-size 32 --model.num-layers 1"
+    "--model.hidden-size 32 --model.num-layers 1 --expert-iteration.rounds 1 --expert-iteration.groups-per-round 8"
 )
 SMALLER = {
     **dict.fromkeys(("run", "preflight"), f"{_RUN} --words.source {{words}} --traces.teacher.opener {{listed}}"),
