@@ -47,7 +47,7 @@ HUB = {
 _RUN = (
     "--traces.num-games 8 --sft.batch-size 8 --grpo.steps 1 --grpo.groups-per-step 1 --rl.group-size 4 "
     "--model.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 --model.max-length 8192 "
-    "--model.hidden-size 32 --model.num-layers 1 --expert-iteration.rounds 1 --expert-iteration.groups-per-round 8"
+    "--model.hidden-size 32 --model.num-layers 1"
 )
 SMALLER = {
     **dict.fromkeys(("run", "preflight"), f"{_RUN} --words.source {{words}} --traces.teacher.opener {{listed}}"),
@@ -120,8 +120,12 @@ class Workspace:
             read(COMMANDS[name].load(), f"wordle-rl {name}", arguments[1:])
             return
         added = self.smaller(name, arguments)
-        if name in ("run", "preflight") and self.settings(arguments).max_completion_tokens > LONGEST:
-            added.append(f"--max-completion-tokens={LONGEST}")
+        if name in ("run", "preflight"):
+            settings = self.settings(arguments)
+            if settings.max_completion_tokens > LONGEST:
+                added.append(f"--max-completion-tokens={LONGEST}")
+            if settings.algorithm == "expert_iteration":
+                added += ["--rl.rounds=1", "--rl.groups-per-round=8"]
         if name == "export" and "checkpoint" in arguments[1]:
             make_shards(self.root / arguments[1])
         code, out, err = self.cli(*arguments, *added)
