@@ -45,6 +45,11 @@ def num_shared_layers(text_config: PreTrainedConfig) -> int:
     return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
 
 
+def has_full_attention(text_config: PreTrainedConfig) -> bool:
+    """Return True if every layer attends to the whole past: no windows, no recurrent states."""
+    return {*(getattr(text_config, "layer_types", None) or ["full_attention"])} == {"full_attention"}
+
+
 class GrowingLayer(DynamicLayer):
     """Keys and values of one layer, in buffers with spare room, so that adding a token or a row copies nothing else.
 

@@ -42,7 +42,7 @@ from wordle_rl.policy.adapters import (
 from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
 from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.policy.gguf import at_directory
-from wordle_rl.policy.kv_cache import attention_sizes, largest_size, num_shared_layers
+from wordle_rl.policy.kv_cache import attention_sizes, has_full_attention, largest_size, num_shared_layers
 from wordle_rl.policy.multimodal import language_config, load_language_model
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_model, make_tokenizer
@@ -320,7 +320,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         num_four_bit=four_bit,
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
         num_shared_layers=num_shared_layers(text),
-        full_attention={*(getattr(text, "layer_types", None) or ["full_attention"])} == {"full_attention"},
+        full_attention=has_full_attention(text),
     )
 
 

@@ -38,6 +38,8 @@ from torch.nn import functional as nnf
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, Qwen3ForCausalLM
 
+from wordle_rl.policy.kv_cache import has_full_attention
+
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
@@ -193,10 +195,9 @@ def attending_to_tree(model: PreTrainedModel, tree: SharedBatch) -> Iterator[Non
 def takes_prefix_tree(model: PreTrainedModel) -> bool:
     """True if every layer attends to the whole past by the plain formula, through transformers' attention interface."""
     config = model.config.get_text_config()
-    kinds = {*(getattr(config, "layer_types", None) or ["full_attention"])}
     return (
         config._attn_implementation in {"eager", "sdpa"}
-        and kinds == {"full_attention"}
+        and has_full_attention(config)
         and bool(getattr(model, "_supports_attention_backend", False))
         and getattr(config, "attn_logit_softcapping", None) is None
         and not getattr(config, "attention_dropout", 0)
