@@ -112,15 +112,22 @@ def test_nats_of_a_game_are_those_of_all_its_tokens() -> None:
 
 def coin_entropy(temperature: float) -> float:
     """Entropy in nats of one token of two, of logits 2 and 0, at a temperature."""
-    p = 1 / (1 + math.exp(-2 / temperature))
-    return -p * math.log(p) - (1 - p) * math.log(1 - p)
+    q = 1 / (1 + math.exp(2 / temperature))  # the rarer one
+    return -(1 - q) * math.log1p(-q) - q * math.log(q)
 
 
 @pytest.mark.parametrize("wanted", [0.3, 0.9, 1.0, 2.7])
-def test_bisection_finds_the_temperature_of_an_entropy(wanted: float) -> None:
+def test_the_temperature_of_an_entropy_is_found(wanted: float) -> None:
     found = match_temperature(coin_entropy, coin_entropy(wanted), tolerance=1e-6, max_steps=60)
     assert found.temperature == pytest.approx(wanted, rel=1e-4)
     assert found.nats == pytest.approx(found.target, rel=1e-6)
+
+
+@pytest.mark.parametrize("wanted", [0.6, 0.9, 2.7])
+def test_within_one_percent_five_temperatures_are_enough(wanted: float) -> None:
+    tried: list[float] = []
+    match_temperature(lambda at: (tried.append(at), coin_entropy(at))[1], coin_entropy(wanted))
+    assert len(tried) <= 5
 
 
 @pytest.mark.parametrize("target", [0.0, coin_entropy(MAX_TEMPERATURE) + 0.01])

@@ -114,7 +114,7 @@ class EvalRequest(Section):
     apart from all others."""
     match_entropy_of: Path | None = None
     """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
-    --temperature): a control for a gain in sampled play. Found by bisection over games of validation secrets."""
+    --temperature): a control for a gain in sampled play. Found over games of validation secrets."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     reward: str | None = None
@@ -274,10 +274,14 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
             "directory, and drop --engine and --constrain",
         )
     at_one = asked.model_copy(update={"temperature": asked.temperature or 1.0})
+    games = at_one.game, at_one.model_copy(update={"player": str(other)}).game
+    models = (asked.player, str(other))
+
+    def tell(name: str, temperature: float, nats: float) -> None:
+        console.messages.print(f"{name} at temperature {temperature:.3g}: {nats:.2f} nats a game", soft_wrap=True)
+
     with console.messages.status("finding the temperature of equal entropy…"):
-        games = at_one.game, at_one.model_copy(update={"player": str(other)}).game
-        models = (asked.player, str(other))
-        match = match_models(models, games, at_one.sampling, asked.word_settings, asked.seed)
+        match = match_models(models, games, at_one.sampling, asked.word_settings, asked.seed, tell)
     console.messages.print(
         f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, {other} {match.target:.2f} at "
         f"{at_one.temperature:g}",

@@ -20,7 +20,7 @@ from wordle_rl.rollout import InitialState, Trajectory, play
 from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 
-_GAMES = 2048  # games per estimate
+_GAMES = 1024  # games per estimate
 MAX_TEMPERATURE = 4.0
 """Highest temperature to try."""
 
@@ -48,6 +48,7 @@ def match_models(
     sampling: SamplingSettings,
     words: WordSettings,
     seed: int,
+    tell: Callable[[str, float, float], None] = lambda *_: None,
 ) -> EntropyMatch:
     """Find the temperature at which one model is as random as another, on games of validation secrets.
 
@@ -57,6 +58,7 @@ def match_models(
         sampling: Sampling of the second model, at a temperature above 0.
         words: Word list and split.
         seed: Random seed, the same for both.
+        tell: Called after each estimate with the model's name, the temperature and the nats per game.
     """
     from wordle_rl.policy.transformers import TransformersSampler  # brings torch
 
@@ -73,7 +75,9 @@ def match_models(
         assert isinstance(own, TransformersSampler)  # names are those of models
         at = sampling.model_copy(update={"temperature": temperature})
         sampler = TransformersSampler(own.model, own.codec, at, seed)
-        return nats_per_game(play([InitialState(secret) for secret in repeated], listed, player.prompter, sampler))
+        nats = nats_per_game(play([InitialState(secret) for secret in repeated], listed, player.prompter, sampler))
+        tell(name, temperature, nats)
+        return nats
 
     players: dict[str, Player] = {}
     target = entropy(names[1], games[1], sampling.temperature)
@@ -84,7 +88,7 @@ def match_models(
 def match_temperature(
     entropy_at: Callable[[float], float], target: float, *, tolerance: float = 0.01, max_steps: int = 20
 ) -> EntropyMatch:
-    """Find the temperature of an entropy by bisection.
+    """Find the temperature of an entropy by false position, halving where that is slow.
 
     Args:
         entropy_at: Entropy per game in nats at a temperature above 0; must grow with the temperature.
@@ -94,7 +98,8 @@ def match_temperature(
     """
     if not target > 0 or not math.isfinite(target):
         raise EvaluationError(f"an entropy of {target} nats needs a temperature above 0; sample the other model")
-    low, high = 0.0, 1.0
+    low, below = 0.0, -target  # greedy play has no entropy
+    high = 1.0
     tried: list[EntropyMatch] = []
     while (found := entropy_at(high)) < target:  # double until the target is bracketed
         tried.append(EntropyMatch(high, found, target))
@@ -103,11 +108,20 @@ def match_temperature(
                 f"at temperature {high:g} a game has {found:.2f} nats, less than the {target:.2f} to match; this "
                 "player is sharper than the other at any temperature"
             )
-        low, high = high, min(2 * high, MAX_TEMPERATURE)
+        low, below = high, found - target
+        high = min(2 * high, MAX_TEMPERATURE)
     tried.append(EntropyMatch(high, found, target))
+    above, halve = found - target, False
     while len(tried) < max_steps and abs(tried[-1].nats - target) > tolerance * target:
-        middle = (low + high) / 2
+        # Where a straight line between the ends of the bracket meets the target; where the curve bends much, the line
+        # hardly narrows the bracket, and the next step halves it.
+        width = high - low
+        middle = (low + high) / 2 if halve else (low * above - high * below) / (above - below)
         found = entropy_at(middle)
         tried.append(EntropyMatch(middle, found, target))
-        low, high = (middle, high) if found < target else (low, middle)
+        if found < target:
+            low, below = middle, found - target
+        else:
+            high, above = middle, found - target
+        halve = not halve and high - low > width / 2
     return min(tried, key=lambda match: abs(match.nats - target))
