@@ -149,6 +149,12 @@ def test_the_section_of_an_algorithm_counts_for_it_alone_and_options_above_both(
     assert overridden.optimizer.max_grad_norm == 0.9
 
 
+def test_an_option_of_another_algorithm_is_refused_as_it_was_typed(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^expert_iteration\.group_size: .*grpo"):
+        load(tmp_path, "algorithm = 'grpo'", expert_iteration__group_size=4)
+    assert load(tmp_path, "", grpo__group_size=4, algorithm="grpo").training.group_size == 4
+
+
 @pytest.mark.parametrize("name", ALGORITHM_NAMES)
 def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or_not(name: str, tmp_path: Path) -> None:
     for text, setting in (

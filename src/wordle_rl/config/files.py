@@ -60,6 +60,9 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
             faults += (((name, *place), text) for place, text in _faults_of(error))
     for setting, value in given.items():
         if len(setting) > 1 and setting[0] in ALGORITHM_NAMES and setting[1] in RLSettings.model_fields:
+            if setting[0] != algorithm:
+                faults.append((setting, f"the algorithm is {algorithm}; set algorithm to {setting[0]}, or remove it"))
+                continue
             setting = ("rl", *setting[1:])
         _lay_over(values, setting, value)
     try:
