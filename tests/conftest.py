@@ -39,6 +39,10 @@ def game_server() -> Iterator[str]:
 # hundred times as long over models this small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# On the CPU, also where there is a GPU: figures are compared to more digits than two devices share. What a GPU does is
+# for scripts/gpu_check.py; set CUDA_VISIBLE_DEVICES to let the tests use one.
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 # A suite started in the background ignores Ctrl-C, and what it starts does so too; some tests press it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
