@@ -183,18 +183,17 @@ class Scorer(nn.Module):
         logits = (states if head is None else head(states)).float()  # (M, V)
         if self._temperature != 1:
             logits = logits / self._temperature
-        # Gathering first and normalising after keeps one (M, V) tensor; `log_softmax` would make a second.
-        total = logits.logsumexp(-1)  # (M,)
+        logits = logits.log_softmax(-1)  # under the name of its input, which nothing needs any more
         if soft_ids is None or soft_probs is None:
-            logprobs = logits[by, targets] - total[by]  # (N,)
+            logprobs = logits[by, targets]  # (N,)
         else:
             # sum_v q(v) log p(v); padding has q = 0
-            logprobs = (soft_probs * (logits[by[:, None], soft_ids] - total[by, None])).sum(-1)  # (N,)
+            logprobs = (soft_probs * logits[by[:, None], soft_ids]).sum(-1)  # (N,)
         with torch.no_grad():
             right = (logits.argmax(-1)[by] == targets).float()
             entropies = torch.zeros_like(right)
             if entropy:
-                entropies = (total - (logits.softmax(-1) * logits).sum(-1))[by]  # H = log Z - E[logit]
+                entropies = -(logits.exp() * logits).sum(-1)[by]
         return logprobs, entropies, right
 
     def _agrees_over_a_tree(self, whole: PreTrainedModel) -> bool:

@@ -118,13 +118,25 @@ def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = Fal
 
 
 def cut_by_rows(items: Sequence[Sequence[Example]], most: int) -> list[list[Example]]:
-    """Cut items into micro-batches of at most `most` rows (0: all in one). The rows of an item stay together.
+    """Cut items into as few micro-batches of at most `most` rows (0: all in one) as their order allows, evenly filled.
+
+    The rows of an item stay together. The largest micro-batch needs the most memory, so it is as small as can be.
 
     Examples:
         >>> row = FILLER
-        >>> [len(rows) for rows in cut_by_rows([[row] * 3, [row] * 2, [row] * 6, [row]], 5)]
+        >>> [len(rows) for rows in cut_by_rows([[row] * 3, [row] * 2, [row] * 6, [row]], 6)]
         [5, 6, 1]
+        >>> [len(rows) for rows in cut_by_rows([[row]] * 10, 8)]
+        [5, 5]
     """
+    fewest = len(_filled(items, most))
+    total = sum(map(len, items))
+    limits = range(-(-total // fewest), most) if fewest else ()
+    even = (batches for limit in limits if len(batches := _filled(items, limit)) == fewest)
+    return next(even, None) or _filled(items, most)
+
+
+def _filled(items: Sequence[Sequence[Example]], most: int) -> list[list[Example]]:
     batches: list[list[Example]] = []
     for item in items:
         if batches and (not most or len(batches[-1]) + len(item) <= most):
