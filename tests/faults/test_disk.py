@@ -79,6 +79,15 @@ def size_of(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
+def contents(directory: Path) -> dict[Path, bytes]:
+    """All files but locks, which a kill leaves and the next command takes away."""
+    return {
+        path: path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and not path.name.endswith(".lock")
+    }
+
+
 @pytest.mark.parametrize(("name", "fraction"), [(name, part) for name, parts in FULL.items() for part in parts])
 def test_a_full_disk_is_one_line_and_loses_nothing(name, fraction, prepared, fork_server, disk) -> None:
     case, unbroken = prepared(name)
@@ -122,12 +131,12 @@ def test_a_directory_that_became_read_only_is_one_line(name, prepared, fork_serv
     case.prepare(place)
     writes = unbroken.ended.num_writes
     assert fork_server.run(list(case.arguments), place, kill_at_write=writes // 2).code is None
-    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    before = contents(place)
     assert _mount("-o", "remount,ro", disk) == 0
     ended = fork_server.run(list(case.arguments), place)
     assert ended.code == 2, ended.log
     check_one_line(ended.log, "Read-only file system")
-    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    assert contents(place) == before
     assert _mount("-o", "remount,rw", disk) == 0
     assert fork_server.run(list(case.arguments), place).code == 0
     check_same(unbroken.files, snapshot(place, case.unordered), "read-only for a while")
@@ -136,8 +145,8 @@ def test_a_directory_that_became_read_only_is_one_line(name, prepared, fork_serv
 @pytest.mark.parametrize(
     ("deleted", "told"),
     [
-        ("checkpoints/checkpoint-3/optimizer.pt", "lacks optimizer.pt"),
-        ("checkpoints/checkpoint-3/model.safetensors", "lacks model.safetensors"),
+        ("checkpoints/checkpoint-3/optimizer.pt", "optimizer.pt is missing"),
+        ("checkpoints/checkpoint-3/model.safetensors", "model.safetensors is missing"),
         ("checkpoints/checkpoint-3", ""),
         ("../traces.jsonl", ""),
         ("../metrics.jsonl", None),
@@ -216,13 +225,13 @@ def test_words_that_changed_are_refused_in_one_line(
     case.prepare(place)
     first = run_unbroken(fork_server, case, tmp_path / "measured") if name != "sft" else prepared(name)[1]
     assert fork_server.run(list(case.arguments), place, kill_at_write=first.ended.num_writes * 3 // 4).code is None
-    before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    before = contents(place)
     answers = (words / "answers.txt").read_text().split()
     (words / "answers.txt").write_text("\n".join(answers[:-1]) + "\n")
     ended = fork_server.run(list(case.arguments), place)
     assert ended.code == 2, ended.log
     check_one_line(ended.log, told)
-    assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
+    assert contents(place) == before
 
 
 def test_settings_that_changed_are_refused_in_one_line(prepared, fork_server, tmp_path) -> None:
@@ -230,9 +239,9 @@ def test_settings_that_changed_are_refused_in_one_line(prepared, fork_server, tm
     case.prepare(tmp_path)
     killed = fork_server.run(list(case.arguments), tmp_path, kill_at_write=unbroken.ended.num_writes // 2)
     assert killed.code is None
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    before = contents(tmp_path)
     ended = fork_server.run([*case.arguments, "--sft.batch-size", "16"], tmp_path)
     assert ended.code == 2, ended.log
     check_one_line(ended.log, "holds a run with other settings (sft.batch_size: 32, now 16)")
-    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    assert contents(tmp_path) == before
     assert fork_server.run(list(case.arguments), tmp_path).code == 0
