@@ -82,9 +82,7 @@ def size_of(directory: Path) -> int:
 def contents(directory: Path) -> dict[Path, bytes]:
     """All files but locks, which a kill leaves and the next command takes away."""
     return {
-        path: path.read_bytes()
-        for path in directory.rglob("*")
-        if path.is_file() and not path.name.endswith(".lock")
+        path: path.read_bytes() for path in directory.rglob("*") if path.is_file() and not path.name.endswith(".lock")
     }
 
 
