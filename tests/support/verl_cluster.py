@@ -32,7 +32,9 @@ def ray_nodes(count: int) -> Iterator[str]:
     from ray.cluster_utils import Cluster
 
     kept = dict(os.environ)
-    os.environ.update(environment())  # a node hands its own to every process that it starts
+    ours = environment()  # a node hands its own to every process that it starts
+    os.environ.clear()
+    os.environ.update(ours)
     node = {"num_cpus": 16, "num_gpus": 1, "object_store_memory": 200_000_000}
     nodes = Cluster(initialize_head=True, head_node_args={**node, "include_dashboard": False})
     try:
@@ -46,9 +48,10 @@ def ray_nodes(count: int) -> Iterator[str]:
 
 
 def environment() -> Mapping[str, str]:
-    """Variables of every process that is to find the platform."""
+    """Variables of every process that is to find the platform; Ray itself writes which places a process sees."""
     path = os.pathsep.join([*filter(None, [os.environ.get("PYTHONPATH")]), str(SUPPORT)])
-    return {**os.environ, **PROCESSOR, **PATIENCE, "PYTHONPATH": path}
+    inherited = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
+    return {**inherited, **PROCESSOR, **PATIENCE, "PYTHONPATH": path}
 
 
 def command(config: Path, run: Path, address: str, options: tuple[str, ...], overrides: tuple[str, ...]) -> list[str]:
