@@ -76,7 +76,9 @@ class Peer:
         self.examples = encode_traces(games, self.context.prompter, self.fresh()[1], 512).examples
         self.runs = itertools.count()
         self.precision: Precision = "auto" if options.as_shipped else "fp32"
-        self.trl_defaults = {} if options.as_shipped else {"bf16": False, "gradient_checkpointing": False}
+        self.trl_defaults: dict[str, Any] = (
+            {} if options.as_shipped else {"bf16": False, "gradient_checkpointing": False}
+        )
 
     def fresh(self) -> tuple[Any, ChatCodec]:
         """The model as it comes."""

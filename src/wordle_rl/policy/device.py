@@ -18,7 +18,7 @@ from wordle_rl.runs.distributed import num_processes
 from wordle_rl.runs.provenance import main_memory_bytes
 
 DeviceKind = Literal["cuda", "mps", "cpu"]
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_MMAP_MAX = -1, -3, -4  # parameters of mallopt(3)
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # parameters of mallopt(3)
 _BF16_MACOS = (14, 0)
 """First macOS whose Metal has bfloat16. Source: `is_bf16_available` of accelerate 1.15."""
 
@@ -69,18 +69,15 @@ def check_bf16(setting: str) -> None:
         raise ConfigError(f"{setting} needs macOS {_BF16_MACOS[0]} or newer on the GPU of a Mac; use float32 (fp32)")
 
 
-def keep_freed_memory(keep: bool) -> None:
-    """Let glibc keep what training frees on a CPU for the next step, or give tensors of a mebibyte back at once.
+def keep_freed_memory() -> None:
+    """Let glibc keep what is freed on a CPU, for the next step or token, until `release_memory`.
 
-    Giving back costs a sixth of the processor time of SmolLM2's SFT, since the system zeroes the same pages at every
-    step (12 steps, 130 and 108 seconds, by the same settings from the environment). The caches of games grow with every
-    token, and what is kept of them is of no use: 512 games alone take 1.8 GiB where giving back, 3.1 by its default,
-    which keeps whatever is smaller than the largest tensor freed so far, up to 32 MiB.
+    By itself it gives tensors of a mebibyte back at once, and the system zeroes the same pages again: a sixth of the
+    processor time of SmolLM2's SFT, and nearly half of its play (1,024 games on one EPYC core: 124 s, kept 70 s).
     """
     if device_kind() == "cpu" and sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
-        library.mallopt(_M_MMAP_MAX, 0 if keep else 65_536)
-        library.mallopt(_M_MMAP_THRESHOLD, 2**20)
-        library.mallopt(_M_TRIM_THRESHOLD, -1 if keep else 131_072)
+        library.mallopt(_M_MMAP_MAX, 0)
+        library.mallopt(_M_TRIM_THRESHOLD, -1)
 
 
 def release_memory() -> None:

@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 _MOST_GAPS = 1.25
-"""Resident memory, as a multiple of the least after any step, at which a CPU's gaps go back to the system: each step's
-tensors have other sizes, and leave ever more of them between those that stay."""
+"""Resident memory at which a CPU's gaps go back to the system, as a multiple of the most after any step that began
+without gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ class TorchLearner:
         self._bf16, self._seed = wants_bf16(precision), seed
         self._is_large = model.num_parameters() > FEW_WEIGHTS
         if self._is_large:
-            keep_freed_memory(True)
+            keep_freed_memory()
         if self.is_sharded:
             plugin = self.accelerator.state.fsdp_plugin
             if self._bf16:
@@ -181,7 +181,7 @@ class TorchLearner:
         self._start: list[Tensor] = []
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
-        self._least_resident = math.inf  # GiB, after any step since `start`
+        self._has_gaps, self._resident_without_gaps = False, 0.0  # GiB, the most after any step
 
     @property
     def is_sharded(self) -> bool:
@@ -191,7 +191,7 @@ class TorchLearner:
     def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         """See `Learner`."""
         self._settings, self._total_steps, self._part = settings, total_steps, part
-        self._least_resident = math.inf
+        self._has_gaps, self._resident_without_gaps = False, 0.0
         optimizer = make_optimizer(self.model, settings)
         if self._optimizer is None:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
@@ -240,9 +240,15 @@ class TorchLearner:
 
     def _return_gaps(self) -> None:
         resident = resident_memory_gib() or 0.0
-        self._least_resident = min(self._least_resident, resident)
-        if resident > _MOST_GAPS * self._least_resident:
-            release_memory()
+        if not self._has_gaps:
+            self._resident_without_gaps = max(self._resident_without_gaps, resident)
+            self._has_gaps = True
+        elif resident > _MOST_GAPS * self._resident_without_gaps:
+            self._release()
+
+    def _release(self) -> None:
+        release_memory()
+        self._has_gaps = False
 
     def _take_step(self, loss: float, step: int) -> tuple[float, bool]:
         assert self._optimizer is not None, "call start() first"
@@ -348,14 +354,12 @@ class TorchLearner:
         play = torch.autocast(device, torch.bfloat16, enabled=self._bf16 and (device != "cpu" or self._is_large))
         if self._is_large:  # a small model's steps are too short for it
             release_memory()
-            keep_freed_memory(False)
         with play, torch.compiler.set_stance("force_eager"):
             sampler = TransformersSampler(self.model, self.codec, sampling, seed)
             yield sampler, context_budget(self.model, sampling)
             sampler.begin()  # whoever still holds it holds no games
         if self._is_large:
-            release_memory()
-            keep_freed_memory(True)
+            self._release()
 
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
