@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate.state import AcceleratorState
 from datasets import Dataset
 from measure import rate_of, ratio_of, show_rates, take_turns
 from transformers import TrainerCallback
@@ -81,7 +82,8 @@ class Peer:
         )
 
     def fresh(self) -> tuple[Any, ChatCodec]:
-        """The model as it comes."""
+        """The model as it comes, in a process whose precision nobody has chosen yet."""
+        AcceleratorState._reset_state(reset_partial_state=True)  # accelerate keeps the first choice for good
         return load_model(self.model, SEED)
 
     def run(self) -> Run:

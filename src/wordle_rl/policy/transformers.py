@@ -28,7 +28,7 @@ from wordle_rl.policy.generate import generate, left_padded, needs_generate
 from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, joined, next_logits, sampling_mode
 from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.word_search import WordSearch, opening_of
-from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib
+from wordle_rl.runs.provenance import unused_memory_bytes
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -287,12 +287,12 @@ class TransformersSampler:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Return the bytes that games can use on a device; None if unknown. A fifth of main memory stays free."""
+    """Return the bytes that games can use on a device; None if unknown. A fifth of the unused main memory stays so."""
     if device.type == "cuda":
         unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + unused
-    total, taken = main_memory_bytes(), resident_memory_gib()
-    return None if total is None or taken is None else max(0, int(0.8 * (total - taken * 2**30)))
+    left = unused_memory_bytes()
+    return None if left is None else int(0.8 * left)
 
 
 # --- batches: which games share a cache, and which share a row of it ----------------------------------------------

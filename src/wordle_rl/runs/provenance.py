@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from wordle_rl.words.split import Split
 
 _LIBRARIES = ("torch", "transformers", "trl", "accelerate", "datasets", "peft", "vllm", "numpy", "pydantic")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_MEMINFO = Path("/proc/meminfo")
 _OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hardware")
 """Facts that can differ between the calls of a run."""
 
@@ -105,6 +107,16 @@ def resident_memory_gib() -> float | None:
     except OSError:  # no Linux
         return None
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024**3
+
+
+def unused_memory_bytes() -> int | None:
+    """Return the main memory that this process can still take beside all others, in bytes; None if unknown."""
+    total, taken = main_memory_bytes(), resident_memory_gib()
+    if total is None or taken is None:
+        return None
+    found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(encoding="ascii"), re.MULTILINE)
+    left = max(0, total - round(taken * 1024**3))  # the container's limit may lie below what the machine has
+    return min(left, int(found[1]) * 1024) if found else left
 
 
 def _library_versions() -> dict[str, str]:
