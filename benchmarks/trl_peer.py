@@ -1,11 +1,11 @@
 """Our SFT and GRPO beside TRL's trainers: the same model, the same games, the same machine, in turns.
 
     python benchmarks/trl_peer.py [--preset smollm2] [--model runs/smollm2/sft] [--sft-games 640] [--batch-size 64]
-                                  [--groups 16] [--group-size 8] [--repeats 3] [--threads 1] [--as-shipped] [--json]
+                                  [--groups 16] [--group-size 8] [--repeats 3] [--threads 1] [--bf16] [--json]
 
-SFT: `train_sft` against `SFTTrainer` on the same encoded teacher games, whole weights, AdamW, one epoch. Both compute
-in float32 and TRL keeps its activations, unless `--as-shipped` asks for each one's defaults: bfloat16 where the
-processor has it, and TRL computes its activations twice.
+SFT: `train_sft` against `SFTTrainer` on the same encoded teacher games, whole weights in float32, AdamW, one epoch.
+With `--bf16` both compute in bfloat16, as both do unless told otherwise. TRL would also compute its activations twice
+to save memory; here it keeps them.
 GRPO: `train_grpo` against `GRPOTrainer` with a `rollout_func` that plays each turn of all running games with one
 `model.generate`, as one does without vLLM. Both play whole games of the same rules and replies. Counted are processor
 seconds, which other work on the machine leaves as they are, of whole steps after the first, games and updates together.
@@ -76,10 +76,7 @@ class Peer:
         games = solver_traces(words, secrets, SolverTeacher(self.context.solver), traces, SEED)
         self.examples = encode_traces(games, self.context.prompter, self.fresh()[1], 512).examples
         self.runs = itertools.count()
-        self.precision: Precision = "auto" if options.as_shipped else "fp32"
-        self.trl_defaults: dict[str, Any] = (
-            {} if options.as_shipped else {"bf16": False, "gradient_checkpointing": False}
-        )
+        self.precision: Precision = "bf16" if options.bf16 else "fp32"
 
     def fresh(self) -> tuple[Any, ChatCodec]:
         """The model as it comes, in a process whose precision nobody has chosen yet."""
@@ -120,7 +117,8 @@ class Peer:
                 output_dir=str(self.directory / "trl-sft"),
                 per_device_train_batch_size=self.options.batch_size,
                 num_train_epochs=1,
-                **self.trl_defaults,
+                bf16=self.options.bf16,
+                gradient_checkpointing=False,
                 use_cpu=True,
                 save_strategy="no",
                 report_to=[],
@@ -195,7 +193,8 @@ class Peer:
                 num_generations=self.options.group_size,
                 max_steps=self.options.grpo_steps + 1,
                 max_completion_length=512,
-                **self.trl_defaults,
+                bf16=self.options.bf16,
+                gradient_checkpointing=False,
                 use_cpu=True,
                 save_strategy="no",
                 report_to=[],
@@ -256,7 +255,7 @@ def main() -> None:
     parser.add_argument("--grpo-steps", type=int, default=3, help="GRPO steps after the first")
     parser.add_argument("--repeats", type=int, default=3, help="times that each is run; medians are shown")
     parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
-    parser.add_argument("--as-shipped", action="store_true", help="each trainer's own precision and checkpointing")
+    parser.add_argument("--bf16", action="store_true", help="compute in bfloat16, both")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     options = parser.parse_args()
     if options.threads:
