@@ -7,6 +7,7 @@ MLX.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -51,8 +52,8 @@ if TYPE_CHECKING:
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 _MOST_GAPS = 1.25
-"""Resident memory at which a CPU's gaps go back to the system, as a multiple of the most after any step that began
-without gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
+"""Resident memory at which a CPU's gaps go back to the system, as a multiple of the mean after steps that began without
+gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +182,8 @@ class TorchLearner:
         self._start: list[Tensor] = []
         self.version = 0
         """Grows with every change of the weights, so that an engine knows whether it has them."""
-        self._has_gaps, self._resident_without_gaps = False, 0.0  # GiB, the most after any step
+        self._has_gaps = False
+        self._without_gaps: list[float] = []  # resident memory in GiB after each step that began so
 
     @property
     def is_sharded(self) -> bool:
@@ -191,7 +193,7 @@ class TorchLearner:
     def start(self, settings: OptimizerSettings, total_steps: int, part: Part = (0, 1)) -> None:
         """See `Learner`."""
         self._settings, self._total_steps, self._part = settings, total_steps, part
-        self._has_gaps, self._resident_without_gaps = False, 0.0
+        self._has_gaps, self._without_gaps = False, []
         optimizer = make_optimizer(self.model, settings)
         if self._optimizer is None:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
@@ -241,9 +243,9 @@ class TorchLearner:
     def _return_gaps(self) -> None:
         resident = resident_memory_gib() or 0.0
         if not self._has_gaps:
-            self._resident_without_gaps = max(self._resident_without_gaps, resident)
+            self._without_gaps.append(resident)
             self._has_gaps = True
-        elif resident > _MOST_GAPS * self._resident_without_gaps:
+        elif resident > _MOST_GAPS * statistics.fmean(self._without_gaps):
             self._release()
 
     def _release(self) -> None:
