@@ -165,9 +165,12 @@ def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path, mo
 
 
 @pytest.mark.skipif(resident_memory_gib() is None, reason="this system does not say what a process takes")
-@pytest.mark.parametrize(("limit", "kilobytes", "expected"), [(9 * GIB, 5 << 20, 5 * GIB), (GIB, 5 << 20, GIB - 1024)])
+@pytest.mark.parametrize(
+    ("limit", "kilobytes", "expected"), [(9 * GIB, 5 << 20, 5 * GIB), (GIB, 5 << 20, GIB - 1024), (GIB, 0, GIB - 1024)]
+)
 def test_memory_that_other_processes_take_is_not_unused(limit, kilobytes, expected, tmp_path, monkeypatch) -> None:
-    (tmp_path / "meminfo").write_text(f"MemFree:  1 kB\nMemAvailable:   {kilobytes} kB\nCached:  2 kB\n")
+    if kilobytes:
+        (tmp_path / "meminfo").write_text(f"MemFree:  1 kB\nMemAvailable:   {kilobytes} kB\nCached:  2 kB\n")
     monkeypatch.setattr(provenance_module, "_MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(provenance_module, "main_memory_bytes", lambda: limit)
     monkeypatch.setattr(provenance_module, "resident_memory_gib", lambda: 1024 / GIB)

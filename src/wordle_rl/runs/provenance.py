@@ -114,8 +114,9 @@ def unused_memory_bytes() -> int | None:
     total, taken = main_memory_bytes(), resident_memory_gib()
     if total is None or taken is None:
         return None
-    found = re.search(r"^MemAvailable: +(\d+) kB$", _MEMINFO.read_text(encoding="ascii"), re.MULTILINE)
     left = max(0, total - round(taken * 1024**3))  # the container's limit may lie below what the machine has
+    known = _MEMINFO.read_text(encoding="ascii") if _MEMINFO.is_file() else ""
+    found = re.search(r"^MemAvailable: +(\d+) kB$", known, re.MULTILINE)
     return min(left, int(found[1]) * 1024) if found else left
 
 
