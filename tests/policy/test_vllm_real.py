@@ -23,7 +23,7 @@ from wordle_rl.policy.base import Request
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm import VLLMSampler, make_engine
-from wordle_rl.prompt import Shape
+from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import InitialState, play
 from wordle_rl.solver import Solver
 
@@ -108,6 +108,21 @@ def test_greedy_games_are_those_of_transformers_token_for_token(engine, model, s
         check_played_alike(there, here, tolerance=1e-3)
         said |= {segment.token_ids for game in there for segment in game.segments}
     assert len(said) > 5
+
+
+def test_greedy_games_of_smollm2_are_those_of_transformers_token_for_token(small_words, tmp_path) -> None:
+    policy, codec = load_model(ModelSettings(path="smollm2", chat_template="lines"), 0)
+    save_model(policy, codec, tmp_path)
+    settings = SamplingSettings(temperature=0.0, max_completion_tokens=8)
+    prompter = Prompter(style=Style.SPELLED)
+    starts = [InitialState(secret) for secret in small_words.answers[:8]]
+    sampler = make_engine(tmp_path, codec, settings, None, 0)
+    try:
+        there = play(starts, small_words, prompter, sampler)
+    finally:
+        sampler.close()
+    here = play(starts, small_words, prompter, TransformersSampler(policy, codec, settings))
+    check_played_alike(there, here, tolerance=1e-2)
 
 
 @torch.no_grad()
@@ -198,7 +213,7 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
     learner = TorchLearner(policy, codec, precision="fp32")
     engine = open_engine(learner, settings, setup.words, setup.prompter)
     if packs_weights():
-        with pytest.raises(ConfigError, match=r'takes no others; use grpo\.engine "transformers" on a CPU'):
+        with pytest.raises(ConfigError, match=r'cannot take new ones; use grpo\.engine "transformers" on a CPU'):
             train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
         assert not (tmp_path / "secrets.jsonl").exists()
         return
