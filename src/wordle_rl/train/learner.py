@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
-_MOST_GAPS = 1.25
+_MOST_GAPS = 1.15
 """Resident memory at which a CPU's gaps go back to the system, as a multiple of the mean after steps that began without
 gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
 
