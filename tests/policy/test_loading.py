@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from chat_families import family_config, family_tokenizer
+from fake_hub import open_hub
 from huggingface_hub.utils import logging as hub_logging
 from small_models import small_config
 from training_fixtures import small_model
@@ -15,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.loading import load_codec, load_model, save_model
+from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.policy.multimodal import load_language_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import RunError
@@ -92,6 +93,53 @@ def test_weights_that_are_a_pickle_are_refused_unread(trap, saved) -> None:
             load(ModelSettings(path=str(saved)))
     with pytest.raises(OSError, match="safetensors"):
         load_language_model(str(saved), "auto")
+
+
+def test_an_index_of_shards_and_a_config_name_safetensors_alone(trap, saved) -> None:
+    torch.save({"weight": trap}, saved / "adapter_model.bin")
+    (saved / "model.safetensors").rename(saved / "other.safetensors")
+    for shard in ("adapter_model.bin", "../model/other.safetensors"):
+        index = saved / "model.safetensors.index.json"
+        index.write_text(json.dumps({"metadata": {}, "weight_map": {"weight": shard}}))
+        for load in (load_codec, lambda settings: load_model(settings, 0)):
+            with pytest.raises(ConfigError, match=shard):
+                load(ModelSettings(path=str(saved)))
+    index.unlink()
+    stored = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps({**stored, "transformers_weights": "adapter_model.bin"}))
+    with pytest.raises(ConfigError, match=r"adapter_model.bin"):
+        load_model(ModelSettings(path=str(saved)), 0)
+
+
+def test_a_model_of_the_hub_names_safetensors_alone(trap, saved, tmp_path, monkeypatch) -> None:
+    torch.save({"weight": trap}, saved / "pytorch_model.bin")
+    (saved / "model.safetensors").unlink()
+    (saved / "model.safetensors.index.json").write_text('{"weight_map": {"weight": "pytorch_model.bin"}}')
+    with open_hub() as hub:
+        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
+        address = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", address)
+        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "cache"))
+        hub.repos["me/trap"] = {path.name: path.read_bytes() for path in saved.iterdir()}
+        with pytest.raises(ConfigError, match=r"pytorch_model.bin"):
+            load_language_model("me/trap", "auto")
+
+
+@pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation", "inside"])
+def test_a_model_s_own_config_names_no_code_of_the_hub(key, saved) -> None:
+    stored = json.loads((saved / "config.json").read_text())
+    named = {"text_config": {"_attn_implementation": "someone/kernel"}} if key == "inside" else {key: "someone/kernel"}
+    (saved / "config.json").write_text(json.dumps(stored | named))
+    for load in (load_codec, load_numbers, lambda settings: load_model(settings, 0)):
+        with pytest.raises(ConfigError, match=r"model\.attn_implementation"):
+            load(ModelSettings(path=str(saved), attn_implementation="eager"))
+
+
+def test_attention_is_ours_to_choose_and_not_the_file_s(saved) -> None:
+    stored = json.loads((saved / "config.json").read_text())
+    (saved / "config.json").write_text(json.dumps({**stored, "_attn_implementation": "flash_attention_2"}))
+    assert load_model(ModelSettings(path=str(saved)), 0)[0].config._attn_implementation in ("eager", "sdpa")
+    assert load_numbers(ModelSettings(path=str(saved))).num_layers == stored["num_hidden_layers"]
 
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])

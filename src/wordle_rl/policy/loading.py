@@ -43,7 +43,7 @@ from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
 from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.kv_cache import attention_sizes, has_full_attention, largest_size, num_shared_layers
-from wordle_rl.policy.multimodal import language_config, load_language_model
+from wordle_rl.policy.multimodal import check_shards, language_config, load_language_model
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import RunError, is_run, trained_model
@@ -205,6 +205,7 @@ def _check_directory(path: str) -> None:
                 f"{path} holds its weights as a pickle ({pickles[0].name}), which can run code and is not loaded; have "
                 "it saved as safetensors"
             )
+        check_shards(path)
         for file in sorted(directory.glob("*.safetensors")):
             try:
                 with safe_open(file, framework="pt"):  # reads only the header, and checks it against the file's size
