@@ -32,6 +32,12 @@ def test_bad_marks_are_refused(marks: str) -> None:
         encode_marks(marks)
 
 
+def test_a_table_that_no_memory_holds_is_refused_with_its_size() -> None:
+    words = ["crane"] * 400_000
+    with pytest.raises(SolverError, match=r"149\.0 GiB"):
+        marks_matrix(words, words)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.data(), st.integers(3, 10), st.sampled_from(["ab", "abc", "abcdefghijklmnopqrstuvwxyz"]))
 def test_matrix_equals_the_rules(data: st.DataObject, length: int, alphabet: str) -> None:

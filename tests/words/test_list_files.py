@@ -137,6 +137,13 @@ PIECES = [
 CONTENT = st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map(b"\n".join), st.binary(max_size=60))
 
 
+def test_a_file_too_large_for_a_list_is_refused_unread(tmp_path: Path) -> None:
+    with (tmp_path / "words.txt").open("wb") as file:
+        file.truncate((64 << 20) + 1)  # a hole, which a reader would take for characters that no word has
+    with pytest.raises(WordListError, match=r"67,108,865 bytes"):
+        load_words(str(tmp_path / "words.txt"))
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(answers=CONTENT, guesses=CONTENT)
 def test_any_bytes_are_a_sound_list_or_one_line(answers: bytes, guesses: bytes, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ _DIGIT_OF_MARK = {"X": 0, "Y": 1, "G": 2}
 _MARK_OF_DIGIT = "XYG"
 _LARGEST_UINT8_LENGTH = 5  # 3**5 = 243 codes fit in one byte, 3**6 = 729 do not
 _ALPHABET_SIZE = 26
+_MAX_BYTES = 16 << 30  # 130,000 words of five letters, each guess and answer; published lists need 0.03 GiB
 
 
 class SolverError(UserError):
@@ -59,15 +60,27 @@ def marks_matrix(guesses: Sequence[str], answers: Sequence[str]) -> Codes:
     Returns:
         Codes, shape (num_guesses, num_answers); uint8 up to five letters, uint16 beyond. The array is in Fortran order,
         one answer after the other, because every search gathers whole answers.
+
+    Raises:
+        SolverError: If a word is not of that length, or the table would not fit in memory or in 16 GiB.
     """
     length = len(guesses[0])
     dtype = np.dtype(np.uint8 if length <= _LARGEST_UINT8_LENGTH else np.uint16)
+    size = len(guesses) * len(answers) * dtype.itemsize
+    try:
+        if size > _MAX_BYTES:
+            raise MemoryError
+        by_answer = np.zeros((len(answers), len(guesses)), dtype=dtype)
+    except MemoryError:
+        raise SolverError(
+            f"{len(guesses):,} guesses by {len(answers):,} answers need {size / 1024**3:.1f} GiB for their table of "
+            "marks; give a shorter word list, or a machine with more memory"
+        ) from None
     guess_places = _letter_places(_letters(guesses, length))  # (26, num_guesses)
     answer_places = _letter_places(_letters(answers, length))  # (26, num_answers)
 
     # What a letter adds to the code depends only on its places in the answer and in the guess. So look up one row over
     # all guesses per letter and set of places, and keep it; the codes of an answer are the sum over its letters.
-    by_answer = np.zeros((len(answers), len(guesses)), dtype=dtype)
     row_of: dict[tuple[int, int], Codes] = {}
     for row, places in zip(by_answer, answer_places.T, strict=True):
         for letter in np.flatnonzero(places).tolist():

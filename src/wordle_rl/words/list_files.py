@@ -21,6 +21,9 @@ _FILE_PAIRS = (
     ("dictionary/solution_list.csv", "dictionary/guess_list.csv"),
 )
 
+_MAX_BYTES = 64 << 20
+"""A larger file is refused unread."""
+
 _COLUMNS = {
     **dict.fromkeys(("word", "words"), "word"),
     **dict.fromkeys(("answer", "answers", "secret", "secrets", "solution", "solutions", "target"), "answer"),
@@ -243,6 +246,8 @@ def _rows(path: Path, kinds: Sequence[str]) -> _Rows:
 
 
 def _read_lines(path: Path) -> list[str]:
+    if (size := path.stat().st_size) > _MAX_BYTES:
+        raise WordListError(f"{path} has {size:,} bytes, more than the {_MAX_BYTES:,} of a word list: shorten it")
     data = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     try:
         text = data.decode("utf-8")
