@@ -1,5 +1,6 @@
 """Laws of GGUF files as models: converted once and exactly, trainable, refused in one line if damaged or foreign."""
 
+import struct
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -27,7 +28,7 @@ TEMPLATE = (
 )
 
 
-def write_small(path: Path, architecture: str = "llama", **extra: np.ndarray) -> Path:
+def write_small(path: Path, architecture: str = "llama", num_layers: int = LAYERS, **extra: np.ndarray) -> Path:
     """Write a small model with random weights, its matrices in 8 bits; `extra` are further tensors."""
     rng = np.random.default_rng(0)
     queries, keys = (HEADS * HEAD_DIM, HIDDEN), (KV_HEADS * HEAD_DIM, HIDDEN)
@@ -41,7 +42,7 @@ def write_small(path: Path, architecture: str = "llama", **extra: np.ndarray) ->
         shapes |= {f"blk.{layer}.{name}.weight": shape for name, shape in within.items()}
     tensors = {name: rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in shapes.items()}
     numbers = {
-        "context_length": 256, "embedding_length": HIDDEN, "block_count": LAYERS, "feed_forward_length": INSIDE,
+        "context_length": 256, "embedding_length": HIDDEN, "block_count": num_layers, "feed_forward_length": INSIDE,
         "head_count": HEADS, "head_count_kv": KV_HEADS, "layer_norm_rms_eps": 1e-5, "rope_freq_base": 10_000.0,
         "rope_dimension_count": HEAD_DIM, "vocab_size": len(VOCABULARY),
     }  # fmt: skip
@@ -132,12 +133,23 @@ def test_the_template_and_the_tokens_are_those_of_the_file(small) -> None:
     assert (codec.stop_ids, context) == ({2}, 256)
 
 
+def header(*array: int) -> bytes:
+    """A GGUF file without tensors, of one value: an array of a kind and a length."""
+    return b"GGUF" + struct.pack("<IQQQ1sIIQ", 3, 0, 1, 1, b"a", *array)
+
+
 DAMAGED = {
     "missing": lambda file, path: None,
     "not GGUF": lambda file, path: path.write_bytes(b"something else"),
     "cut within its names": lambda file, path: path.write_bytes(file.read_bytes()[:1000]),
     "cut within its weights": lambda file, path: path.write_bytes(file.read_bytes()[:-5000]),
     "another architecture": lambda file, path: write_small(path, "gpt2"),
+    "an array beyond its end": lambda file, path: path.write_bytes(header(9, 4, 1 << 50)),
+    "an array of bytes that it has, as many as no model": lambda file, path: path.write_bytes(
+        header(9, 0, 3_000_000) + bytes(3_000_000)
+    ),
+    "arrays in arrays": lambda file, path: path.write_bytes(header(9, 9, 1) + struct.pack("<IQ", 9, 1) * 20_000),
+    "more layers than tensors": lambda file, path: write_small(path, num_layers=10**6),
     "a tensor too many": lambda file, path: write_small(path, **{"rope_freqs.weight": np.ones(16, np.float32)}),
 }
 

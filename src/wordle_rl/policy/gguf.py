@@ -11,7 +11,9 @@ import contextlib
 import hashlib
 import io
 import logging
+import os
 import shutil
+import struct
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -132,11 +134,71 @@ def _num_tensors(file: Path) -> int:
     except ModuleNotFoundError:
         raise ConfigError("GGUF files need a package that is not installed: pip install gguf") from None
     try:
+        _check_counts(file)
         reader = GGUFReader(file)
         name = reader.fields["general.architecture"]
         architecture = bytes(name.parts[name.data[0]]).decode()
-    except (IndexError, KeyError, OverflowError, UnicodeDecodeError, ValueError) as error:
+        layers = reader.fields.get(f"{architecture}.block_count")
+        num_layers = int(layers.parts[layers.data[0]][0]) if layers is not None else 0
+        if num_layers > len(reader.tensors):
+            raise ValueError(f"it names {num_layers:,} layers and holds {len(reader.tensors):,} tensors")
+    except (IndexError, KeyError, OverflowError, ValueError, struct.error) as error:
         raise ConfigError(f"{file} is no GGUF file, or damaged ({first_line(error)}); copy it again") from error
     if architecture != "llama":
         raise ConfigError(f"{file} is of the architecture {architecture!r}; only 'llama' can be converted")
     return len(reader.tensors)
+
+
+_MAX_ITEMS = 2_000_000
+"""Names and values in a header; 128,256 tokens with their kinds and merges are half a million."""
+_STRING, _ARRAY = 8, 9
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
+"""Kind of a value -> its bytes."""
+
+
+def _check_counts(file: Path) -> None:
+    """Refuse a header whose counts go beyond the file, which the reader would follow, a Python object a value.
+
+    Raises:
+        ValueError: If it does, or holds more than can be a model.
+    """
+    size = file.stat().st_size
+    with file.open("rb") as content:
+        order, num_items = "<", 0
+
+        def number(form: str) -> int:
+            return int(struct.unpack(order + form, content.read(struct.calcsize(form)))[0])
+
+        def skip(num_bytes: int) -> None:
+            if num_bytes > size - content.tell():
+                raise ValueError("it ends in the middle of its header")
+            content.seek(num_bytes, os.SEEK_CUR)
+
+        def take(count: int) -> None:
+            nonlocal num_items
+            num_items += count
+            if num_items > _MAX_ITEMS:
+                raise ValueError(f"its header has more than {_MAX_ITEMS:,} values")
+
+        if content.read(4) != b"GGUF":
+            raise ValueError("it does not begin with GGUF")
+        if number("I") & 0xFFFF == 0:  # the version; numbers of a big-endian file begin with the highest byte
+            order = ">"
+        num_tensors, num_keys = number("Q"), number("Q")
+        take(num_tensors + num_keys)
+        for _ in range(num_keys):
+            skip(number("Q"))
+            kind, count = number("I"), 1
+            if kind == _ARRAY:
+                kind, count = number("I"), number("Q")
+                take(count)
+            if kind == _STRING:
+                for _ in range(count):
+                    skip(number("Q"))
+            elif kind in _SIZES:
+                skip(count * _SIZES[kind])
+            else:
+                raise ValueError(f"its header has values of kind {kind}")  # an array of arrays is none of a model
+        for _ in range(num_tensors):
+            skip(number("Q"))
+            skip(8 * number("I") + 12)
