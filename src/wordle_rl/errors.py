@@ -1,5 +1,9 @@
 """Base of the errors that a user can mend; the command prints them as one line."""
 
+import os
+import stat
+from pathlib import Path
+
 
 class UserError(ValueError):
     """A wrong input: the message names it, says what was expected, and how to mend it."""
@@ -8,3 +12,18 @@ class UserError(ValueError):
 def first_line(error: Exception) -> str:
     """Return the first line of another library's error, or the name of its type if it says nothing."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def special_file(path: str | Path) -> str | None:
+    """Return what a path is if reading it may never end: a device, a pipe or a socket. None for everything else.
+
+    Examples:
+        >>> special_file("/dev/null"), special_file("/tmp"), special_file("no such file")
+        ('a device', None, None)
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):  # nothing there, or no possible name: refused where it is opened
+        return None
+    kinds = ((stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
+    return next((kind for is_kind, kind in kinds if is_kind(mode)), None)

@@ -1,6 +1,7 @@
 """A wrong input on the command line is one line, exit code 2, and nothing half-written."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -87,6 +88,15 @@ BAD = [
     ("rewards sparse --attack --secrets 0", "--secrets"),
     ("solve --entropies {here}/e.csv --tree", "--entropies"),
     ("solve --entropies {here}/taken --words {words}", "taken"),
+    ("eval --player random --words {words} --max-games 2 --out /dev/full", "--out /dev/full"),
+    ("eval --player random --words {words} --max-games 2 --csv=/dev/zero", "--csv /dev/zero"),
+    ("compare {here}/pipe {here}/pipe", "{here}/pipe"),
+    ("dataset {here}/pipe", "{here}/pipe"),
+    ("play --player solver --words {here}/pipe", "{here}/pipe"),
+    ("eval --player {here}/piped", "{here}/piped/more.safetensors"),
+    ("run {here}/mini.toml --out {here}/pipe", "{here}/pipe"),
+    (RUN + " --model.chat-template {here}/pipe", "{here}/pipe"),
+    ("run {here}/piped.toml --out {here}/out", "model.chat_template"),
 ]
 """A command, and what its refusal names."""
 
@@ -104,8 +114,11 @@ def here(tmp_path: Path, finished_run: Path, word_directory: Path) -> Path:
         shutil.copytree(finished_run, tmp_path / name)
     stored = json.loads((tmp_path / "older" / "config.json").read_text())
     stored["grpo"]["max_given"] = 2
-    for name in ("truncated", "garbled"):
+    for name in ("truncated", "garbled", "piped"):
         shutil.copytree(finished_run / "sft", tmp_path / name)
+    for name in ("pipe", "piped/more.safetensors"):
+        os.mkfifo(tmp_path / name)
+    write_config(tmp_path / "piped.toml", word_directory, model__chat_template=f'"{tmp_path / "pipe"}"')
     weights = tmp_path / "truncated" / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1000])
     for name, text in {

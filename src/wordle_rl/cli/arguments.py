@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from wordle_rl.cli.settings import show_settings, take_settings
 from wordle_rl.config import ConfigError
+from wordle_rl.errors import special_file
 
 _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
@@ -54,6 +55,8 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
         option, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
         if equals and not value and not option.replace("_", "-").endswith("system-prompt"):
             raise ConfigError(f"{option if option.startswith('--') else 'an argument'} is empty; give a value")
+        if equals and (kind := special_file(value)):
+            raise ConfigError(f"{option if option.startswith('--') else 'an argument'} {value} is {kind}; name a file")
     signature = inspect.signature(function, eval_str=True)
     bound: dict[str, Any] = {}
     if takes_settings := "overrides" in signature.parameters:

@@ -13,7 +13,8 @@ from pydantic import ValidationError
 
 from wordle_rl.config.base import FIELDS_ONLY, ConfigError, section_of
 from wordle_rl.config.rl import ALGORITHM_NAMES, FOLLOWED_BY_SOME, FOLLOWS, RLSettings
-from wordle_rl.config.run import RunConfig, Setting
+from wordle_rl.config.run import RunConfig, Setting, every_setting
+from wordle_rl.errors import special_file
 
 PRESETS_DIRECTORY = Path(__file__).parent / "presets"
 """TOML files of the presets."""
@@ -72,6 +73,9 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
             # Report a moved setting where you wrote it.
             is_moved = len(place) > 1 and place[0] == "rl" and place[1] in moved and place not in given
             faults.append(((algorithm, *place[1:]) if is_moved else place, message))
+    else:
+        texts = ((place, value) for place, _, value in every_setting(config) if isinstance(value, str))
+        faults += ((place, f"{value} is {kind}; name a file") for place, value in texts if (kind := special_file(value)))
     if not faults:
         return config
     told = [f"{'' if path is None or place in given else f'{path}: '}{_told(place, text)}" for place, text in faults]

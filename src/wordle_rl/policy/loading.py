@@ -25,7 +25,7 @@ from transformers.utils import logging as library_logging
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import named_template, training_template
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
-from wordle_rl.errors import first_line
+from wordle_rl.errors import first_line, special_file
 from wordle_rl.policy.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -193,6 +193,8 @@ def _check_directory(path: str) -> None:
         fix = "train one in it, or name another" if model is None else f"name its trained model, {model}"
         raise ConfigError(f"{path} is a run directory, not a model; {fix}")
     if directory.is_dir():
+        if special := next(filter(special_file, sorted(directory.iterdir())), None):
+            raise ConfigError(f"{special} is {special_file(special)}; copy the model again")
         if is_adapter(directory):
             if not (directory / ADAPTER_WEIGHTS).is_file():
                 raise ConfigError(f"{path} holds {ADAPTER_CONFIG} but no {ADAPTER_WEIGHTS}; copy the whole adapter")
