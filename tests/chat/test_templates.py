@@ -1,6 +1,7 @@
 """Laws of the plain template: a base model without one gets it, a game reads the same however it is rendered."""
 
 import copy
+import resource
 
 import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -90,3 +91,21 @@ def test_a_tokenizer_without_an_end_of_text_is_refused(without_template) -> None
     endless.eos_token = None
     with pytest.raises(ChatTemplateError):
         training_template(endless)
+
+
+ENDLESS = {
+    "memory": "{{ 'x' * 10 ** 10 }}",
+    "memory by doubling": "{% set n = namespace(x='ab') %}{% for i in range(60) %}{% set n.x = n.x ~ n.x %}{% endfor %}",
+    "time": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "length": "{% for a in range(99999) %}a text of some length{% endfor %}",
+    "more than the sandbox counts": "{% for a in range(999999999) %}{% endfor %}",
+    "itself": "{% macro again() %}{{ again() }}{% endmacro %}{{ again() }}",
+}
+
+
+@pytest.mark.parametrize("what", ENDLESS)
+def test_a_template_without_end_is_cut_off(what: str, without_template) -> None:
+    template = ENDLESS[what] + LINES_TEMPLATE
+    with pytest.raises(ChatTemplateError):
+        training_template(with_template(without_template, template))
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20, "of this process in KiB"

@@ -12,12 +12,15 @@ from __future__ import annotations
 import json
 import os.path
 import re
+import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from wordle_rl.errors import UserError
+from wordle_rl.errors import UserError, first_line
 from wordle_rl.prompt import Message
 
 if TYPE_CHECKING:
@@ -130,8 +133,6 @@ def render(
     ask: bool = True,
 ) -> str:
     """Render messages with a template. With `ask`, end where a completion begins."""
-    from jinja2 import TemplateError
-
     try:
         text = tokenizer.apply_chat_template(
             cast("list[dict[str, str]]", list(messages)),
@@ -140,8 +141,8 @@ def render(
             chat_template=template,
             **variables,
         )
-    except TemplateError as error:
-        raise ChatTemplateError(f"the chat template refuses a conversation: {error}") from error
+    except Exception as error:  # a template is foreign code and may raise anything
+        raise ChatTemplateError(f"the chat template refuses a conversation: {first_line(error)}") from error
     return str(text)
 
 
@@ -239,6 +240,8 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
     if not tokenizer.chat_template and tokenizer.eos_token is not None:
         return PLAIN_TEMPLATE
     template = chat_template_of(tokenizer)
+    if template not in (PLAIN_TEMPLATE, LINES_TEMPLATE):
+        _check_bounded(template, json.dumps({**tokenizer.special_tokens_map, **given}))
     changes: list[str] = []
     opening = [_message("user", "a")]
     if not _takes_text(tokenizer, template, given):
@@ -289,6 +292,27 @@ _GAME = (
     _message("user", "a 3"),
 )
 """A probe game: thinking as models write it, thinking as a teacher writes it, and no thinking, with stray spaces."""
+
+
+@lru_cache(maxsize=64)
+def _check_bounded(template: str, variables: str) -> None:
+    # Render probe games in a process of its own, and refuse a template that goes beyond its limits.
+    opening = [_message("system", "a"), *_GAME]
+    dialogues = [opening[start:end] for start in (0, 1) for end in range(start + 1, len(opening) + 1)]
+    renderings = [
+        {"messages": dialogue, "add_generation_prompt": ask, "tools": None, **json.loads(variables)}
+        for dialogue in [*dialogues, [*opening, *10 * _GAME[1:]]]
+        for ask in (True, False)
+    ]
+    probe = [sys.executable, "-P", str(Path(__file__).with_name("template_probe.py"))]
+    given = json.dumps({"template": template, "renderings": renderings})
+    try:
+        subprocess.run(probe, input=given, text=True, stderr=subprocess.DEVNULL, timeout=120, check=True)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
+        raise ChatTemplateError(
+            "the chat template takes more than 2 s, 1 GiB or a million characters for a short game; save another one "
+            "with the model"
+        ) from None
 
 
 def _takes_text(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
