@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 import re
 import signal
 import subprocess
@@ -98,6 +99,25 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     assert code == 0
     assert set(json.loads(out)) == {"sft", "grpo", "seconds", "peak_memory_gib", "memory"}
     assert len([row for row in rows(run / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
+
+
+def test_a_run_writes_nothing_outside_its_directory(word_directory, tmp_path: Path) -> None:
+    home, temporary, run = (tmp_path / name for name in ("home", "temporary", "run"))
+    for place in (home, temporary):
+        place.mkdir()
+    config = write_config(tmp_path / "mini.toml", word_directory, grpo__steps="1")
+    unset = ("MPLCONFIGDIR", "TORCHINDUCTOR_CACHE_DIR")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", *unset))}
+    subprocess.run(
+        [sys.executable, "-m", "wordle_rl", "run", config, "--out", run],
+        env={**environment, "HOME": str(home), "TMPDIR": str(temporary)},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    assert (run / "report.html").is_file()
+    assert [*home.rglob("*"), *temporary.rglob("*")] == []
+    assert {path.name for path in tmp_path.iterdir()} == {"home", "temporary", "mini.toml", "run"}
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +22,7 @@ from wordle_rl.config import GRPOSettings, RunConfig
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
 from wordle_rl.report.terminal import game_progress
-from wordle_rl.runs import LOCK_FILE, Run, RunError, exclusive_lock, read_object, reset_run, write_json
+from wordle_rl.runs import LOCK_FILE, Run, RunError, exclusive_lock, provenance, read_object, reset_run, write_json
 from wordle_rl.runs.progress import in_percent, show_progress
 from wordle_rl.runs.provenance import calls, manifest
 from wordle_rl.words import WordList
@@ -80,6 +81,24 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
     assert facts["hardware"]["memory_gib"] > 0
     assert facts["command"].startswith("wordle-rl")
     assert json.loads(json.dumps(facts, allow_nan=False)) == json.loads(json.dumps(facts))
+
+
+def test_the_commit_is_read_without_writing_to_the_checkout(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b")
+        return subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+
+    git("init", "-q")
+    (source := tmp_path / "a.py").write_text("a = 1\n")
+    git("add", "a.py")
+    git("commit", "-qm", "a")
+    commit, index = git("rev-parse", "--short=12", "HEAD").strip(), tmp_path / ".git" / "index"
+    os.utime(source, (1, 1))  # same content: git would note the new time
+    before = index.read_bytes()
+    assert provenance._git_commit(source) == commit
+    assert index.read_bytes() == before
+    source.write_text("a = 2\n")
+    assert provenance._git_commit(source) == f"{commit}-dirty"
 
 
 def test_the_manifest_keeps_how_the_run_was_begun_and_adds_later_calls(tmp_path: Path, split, monkeypatch) -> None:

@@ -14,6 +14,7 @@ import importlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from wordle_rl import __version__
@@ -129,6 +130,10 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         sys.stderr.write(f"{_stopped(command, arguments)}\n")
         return 130
+    finally:
+        # torch makes a directory for compiled code when it is imported. It stays empty unless something was compiled.
+        with suppress(OSError, KeyError):
+            os.rmdir(os.environ["TORCHINDUCTOR_CACHE_DIR"])
 
 
 def overview() -> str:

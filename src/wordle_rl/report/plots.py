@@ -6,12 +6,16 @@ own are white. matplotlib is imported with the first chart, since that takes mos
 
 from __future__ import annotations
 
+import functools
 import io
 import logging
+import os
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,12 +167,24 @@ def format_value(value: float, percent: bool = False) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
+@functools.cache
+def _matplotlib() -> ModuleType:
+    """Import matplotlib without a trace: at its first import it writes settings and a cache of fonts to the home."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports the making of its font cache as a warning
+    own_place = "MPLCONFIGDIR" in os.environ
+    with tempfile.TemporaryDirectory() as place:
+        os.environ.setdefault("MPLCONFIGDIR", place)
+        try:
+            import matplotlib.font_manager
+        finally:
+            if not own_place:
+                del os.environ["MPLCONFIGDIR"]
+    return matplotlib
+
+
 def _style(label: str) -> Any:
     # Element ids depend only on `label`, so the same data give the same SVG.
-    import matplotlib
-
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # it reports the making of its font cache as a warning
-    return matplotlib.rc_context(
+    return _matplotlib().rc_context(
         {
             "svg.fonttype": "none",
             "svg.hashsalt": label,

@@ -131,7 +131,10 @@ def _library_versions() -> dict[str, str]:
 def _git_commit(source: Path = Path(__file__)) -> str | None:
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
         return None  # the repository around it is another project's, for example one with this package in its venv
-    return _git(source.parent, "describe", "--always", "--dirty", "--abbrev=12")
+    commit = _git(source.parent, "describe", "--always", "--abbrev=12")
+    # `describe --dirty` would write the index of the checkout; `status` without optional locks does not.
+    changed = _git(source.parent, "--no-optional-locks", "status", "--porcelain", "--untracked-files=no")
+    return f"{commit}-dirty" if commit and changed else commit
 
 
 def _git(directory: Path, *arguments: str) -> str | None:
