@@ -1,6 +1,5 @@
 """Base of the errors that a user can mend; the command prints them as one line."""
 
-import os
 import stat
 from pathlib import Path
 
@@ -22,8 +21,8 @@ def special_file(path: str | Path) -> str | None:
         ('a device', None, None)
     """
     try:
-        mode = os.stat(path).st_mode
+        mode = Path(path).stat().st_mode
     except (OSError, ValueError):  # nothing there, or no possible name: refused where it is opened
         return None
-    kinds = ((stat.S_ISCHR, "a device"), (stat.S_ISBLK, "a device"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
-    return next((kind for is_kind, kind in kinds if is_kind(mode)), None)
+    kinds = {stat.S_IFCHR: "a device", stat.S_IFBLK: "a device", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
+    return kinds.get(stat.S_IFMT(mode))

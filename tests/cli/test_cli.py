@@ -2,6 +2,7 @@
 
 import csv
 import json
+import logging
 import math
 import os
 import re
@@ -13,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS
@@ -87,6 +89,35 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
         assert code == 0, err
         json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
         assert f'"{key}"' in out
+
+
+HOSTILE = "\x1b]52;c;cm0=\x1b\\\x07\x9b2J\u202e\r[red]"
+"""Writes to the clipboard, rings, clears the screen, reorders what follows and overwrites the line."""
+
+
+def test_text_of_others_reaches_no_terminal_as_orders(cli, serve, word_directory, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    endpoint = serve(lambda *_: chat(f"{HOSTILE}<guess>crane</guess>"))
+    asked = ["--player", f"openai:{HOSTILE}=m", "--base-url", endpoint.url, "--words", word_directory, "--seed", "1"]
+    played, other = tmp_path / "a.json", tmp_path / "b.json"
+    (unreadable := tmp_path / f"{HOSTILE}.jsonl").write_text(HOSTILE)
+    commands = {
+        "reply": ["play", *asked],
+        "every turn": ["play", *asked, "--verbose"],
+        "name": ["eval", *asked, "--max-games", "1", "--out", played],
+        "another name": ["eval", *asked, "--player", f"openai:b{HOSTILE}=m", "--max-games", "1", "--out", other],
+        "names": ["compare", played, other],
+        "names as JSON": ["compare", played, other, "--json"],
+        "file": ["dataset", unreadable],
+        "directory": ["report", tmp_path / HOSTILE],
+        "option": ["eval", f"--{HOSTILE}"],
+        "value": ["eval", *asked, "--max-games", HOSTILE],
+    }
+    for what, command in commands.items():
+        _, out, err = cli(*command)
+        assert set(re.findall(r"[\x00-\x1f\x7f-\x9f\u202e]", out + err)) <= {"\n"}, what
+        assert "1b]52;c" in "".join((out + err).split()), f"{what} is shown"
+    assert logging.getLogRecordFactory()("a", 1, "a", 1, HOSTILE, (), None).getMessage().startswith("\\x1b]52")
 
 
 def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory, tmp_path: Path) -> None:

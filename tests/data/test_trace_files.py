@@ -41,7 +41,7 @@ def test_csv_files_hold_one_word_each_and_read_back_the_same(tmp_path: Path) -> 
     assert sorted(read_games(tmp_path / "csv"), key=lambda g: g.key) == sorted(GAMES, key=lambda g: g.key)
 
 
-@pytest.mark.parametrize("reply", ["a\rb", "\r", "a\r\nb", "\n", '"', '",', " a ", ""])
+@pytest.mark.parametrize("reply", ["a\rb", "\r", "a\r\nb", "\n", '"', '",', " a ", "", "=1+1", "'=1+1", "-1"])
 def test_a_reply_of_any_characters_reads_back_the_same(reply: str, tmp_path: Path) -> None:
     odd = replace(GAMES[0], turns=(replace(BROKEN, reply=reply, thinking=reply), *GAMES[0].turns[1:]))
     write_jsonl(tmp_path / "t.jsonl", [odd.to_row()])

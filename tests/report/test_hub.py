@@ -11,6 +11,7 @@ import pytest
 import yaml
 from fake_hub import open_hub
 from huggingface_hub import HfApi
+from markdown_it import MarkdownIt
 
 from wordle_rl.config import ConfigError
 from wordle_rl.pipeline.push import OUTBOX, HubPusher
@@ -143,6 +144,24 @@ def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> N
     other = head("Qwen/Qwen3-4B")
     assert (other["base_model"], other["license_name"]) == ("Qwen/Qwen3-4B", "see-base-model")
     assert "base_model" not in head(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "name", ["x [a](http://b)\n\n# H", "`` a `\n---\n```\n## H", "<img src=a> | $a$ &lt;", "\u202e\x1b["]
+)
+def test_text_of_others_adds_nothing_to_the_card(name: str, record) -> None:
+    def shape(said: str) -> list[tuple[str, str]]:
+        config = {**record.config, "model": {"path": said}, "game": {**record.config["game"], "style": said}}
+        facts = {**record.manifest, "words": said, "command": said, "hardware": {"processor": said}, "git_commit": said}
+        run = replace(record, name=said, config=config, manifest=facts)
+        text = card_text(run, "grpo", {said: 3}, said)
+        head, _, body = text.removeprefix("---\n").partition("\n---\n")
+        assert isinstance(yaml.safe_load(head), dict)
+        tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(body)
+        marks = [child for token in tokens for child in token.children or ()]
+        return [(each.type, each.tag) for each in [*tokens, *marks] if each.type not in ("text", "text_special")]
+
+    assert shape(name) == shape("calm")
 
 
 def test_the_code_on_the_card_loads_the_model(finished_run, monkeypatch, tmp_path) -> None:

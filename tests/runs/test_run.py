@@ -86,7 +86,9 @@ def test_the_manifest_says_what_made_the_run(sixty, split) -> None:
 def test_the_commit_is_read_without_writing_to_the_checkout(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         who = ("-c", "user.name=a", "-c", "user.email=a@b")
-        return subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
 
     git("init", "-q")
     (source := tmp_path / "a.py").write_text("a = 1\n")

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from wordle_rl import __version__
 from wordle_rl.errors import UserError
@@ -112,7 +114,9 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
     """Import a command, parse its arguments, run it and return its exit code."""
     try:
         from wordle_rl.cli.arguments import read
+        from wordle_rl.cli.console import PlainLogRecord
 
+        logging.setLogRecordFactory(PlainLogRecord)
         return read(command.load(), program, arguments)() or 0
     except BrokenPipeError:
         # The reader of our output, such as `head`, is gone. Python would fail again when it flushes stdout at exit.
@@ -133,7 +137,7 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
     finally:
         # torch makes a directory for compiled code when it is imported. It stays empty unless something was compiled.
         with suppress(OSError, KeyError):
-            os.rmdir(os.environ["TORCHINDUCTOR_CACHE_DIR"])
+            Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rmdir()
 
 
 def overview() -> str:
@@ -147,8 +151,10 @@ def overview() -> str:
 
 
 def _refuse(message: str) -> int:
+    from wordle_rl.runs.foreign_text import visible
+
     red, plain = ("\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "")
-    sys.stderr.write(f"{red}error:{plain} {' '.join(message.split())}\n")
+    sys.stderr.write(f"{red}error:{plain} {visible(' '.join(message.split()))}\n")
     return 2
 
 

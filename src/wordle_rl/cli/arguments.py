@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
+import io
 import re
+import sys
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Annotated, Any
@@ -15,6 +18,7 @@ from pydantic import ValidationError
 from wordle_rl.cli.settings import show_settings, take_settings
 from wordle_rl.config import ConfigError
 from wordle_rl.errors import special_file
+from wordle_rl.runs.foreign_text import visible
 
 _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
@@ -72,10 +76,12 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     with_arguments.__annotations__ = {each.name: each.annotation for each in parameters}
     with_arguments.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     flags = (tyro.conf.FlagCreatePairsOff, tyro.conf.EnumChoicesFromValues)
+    said = io.StringIO()  # what tyro says about an argument holds the argument
     try:
-        call: Callable[[], int | None] = tyro.cli(
-            with_arguments, prog=program, args=["--help"] if helps else given, config=flags
-        )
+        with contextlib.redirect_stderr(said):
+            call: Callable[[], int | None] = tyro.cli(
+                with_arguments, prog=program, args=["--help"] if helps else given, config=flags
+            )
     except ValidationError as error:
         # A rule across options has no place, and names them itself.
         faults = [(".".join(map(str, each["loc"])).replace("_", "-"), each) for each in error.errors()]
@@ -86,4 +92,7 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
             source = next((word for word in given if not word.startswith("-")), None)
             show_settings(program, source, whole="--help-all" in helps)
         raise
+    finally:
+        if said.getvalue():
+            sys.stderr.write(visible(said.getvalue(), keeps_colors=True))
     return call

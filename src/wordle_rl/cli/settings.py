@@ -27,6 +27,7 @@ from wordle_rl.config import (
     section_of,
 )
 from wordle_rl.config.files import nearest_setting
+from wordle_rl.runs.foreign_text import visible
 
 Overrides = Mapping[Setting, Any]
 """Run settings from the command line, by their names."""
@@ -164,4 +165,4 @@ def show_settings(program: str, source: str | None, *, whole: bool) -> None:
     lines += ["", EXAMPLES.format(program=program, what=what)]
     if not whole:
         lines.append(f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md.")
-    sys.stdout.write("\n".join(lines) + "\n")
+    sys.stdout.write(visible("\n".join(lines) + "\n"))

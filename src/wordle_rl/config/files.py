@@ -75,7 +75,7 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
             faults.append(((algorithm, *place[1:]) if is_moved else place, message))
     else:
         texts = ((place, value) for place, _, value in every_setting(config) if isinstance(value, str))
-        faults += ((place, f"{value} is {kind}; name a file") for place, value in texts if (kind := special_file(value)))
+        faults += [(place, f"{text} is {kind}; name a file") for place, text in texts if (kind := special_file(text))]
     if not faults:
         return config
     told = [f"{'' if path is None or place in given else f'{path}: '}{_told(place, text)}" for place, text in faults]

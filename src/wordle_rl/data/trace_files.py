@@ -13,6 +13,7 @@ from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
 from wordle_rl.game import Outcome
 from wordle_rl.runs import RunError, read_object, write_json, write_text_atomically
+from wordle_rl.runs.foreign_text import spreadsheet_cell, without_quote
 
 COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
@@ -89,7 +90,7 @@ def write_csv_files(path: Path, directory: Path) -> int:
         writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # unquoted, a lone \r would end a row
         writer.writerow(COLUMNS)
         for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
-            writer.writerows(_csv_rows(trace))
+            writer.writerows(map(spreadsheet_cell, row) for row in _csv_rows(trace))
         write_text_atomically(directory / f"wordle_data_{word.upper()}.csv", text.getvalue())
     return len(games)
 
@@ -118,7 +119,8 @@ def _read_csv(path: Path) -> Iterator[GameRecord]:
         try:
             if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
                 raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
-            for turns in _games_of(reader):
+            plain = ({name: without_quote(cell) for name, cell in row.items()} for row in reader)
+            for turns in _games_of(plain):
                 first = turns[0]
                 prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)

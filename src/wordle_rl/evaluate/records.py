@@ -25,6 +25,7 @@ from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.rollout import pass_at, powers_of_two
 from wordle_rl.runs import RunError, write_text_atomically
+from wordle_rl.runs.foreign_text import spreadsheet_cell
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
@@ -365,12 +366,12 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
 
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--csv") -> None:
-    """Write rows with the columns of the first, atomically. `option` is the option that names the file."""
+    """Write rows with the columns of the first, atomically, without formulas. `option` names the file."""
     check_table(path, list(rows[0]), option)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    writer.writerows({name: spreadsheet_cell(value) for name, value in row.items()} for row in rows)
     write_text_atomically(path, text.getvalue())
 
 

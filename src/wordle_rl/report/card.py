@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from markupsafe import Markup
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
@@ -25,6 +27,7 @@ from wordle_rl.report.claims import control_table
 from wordle_rl.report.run_record import RunRecord, has_sft, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
+from wordle_rl.runs.foreign_text import markdown, visible, visible_json
 from wordle_rl.runs.lineage import LINEAGE_FILE, audit
 from wordle_rl.runs.provenance import calls
 from wordle_rl.words import WordListError
@@ -75,14 +78,17 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
     `teachers` counts teacher games by teacher. `proof` is what the audit says about held-out secrets.
     """
-    from huggingface_hub import ModelCard
+    from jinja2 import Environment
 
     figures, split = run.results.get(name, {}), run.manifest.get("split", {})
     base, word_list = _base_model(run), _word_list(run)
     is_english = word_list in _ENGLISH
-    card = ModelCard.from_template(
-        _card_data(run, name),
-        template_str=(files("wordle_rl.report") / "static" / "card.md").read_text(encoding="utf-8"),
+    # Whatever is filled in is text of others until a filter says that it is Markdown.
+    environment = Environment(finalize=lambda value: value if isinstance(value, Markup) else markdown(str(value)))
+    environment.filters |= {"code": _code, "fenced": _fenced}
+    card = environment.from_string((files("wordle_rl.report") / "static" / "card.md").read_text(encoding="utf-8"))
+    text = card.render(
+        card_data=_card_data(run, name).to_yaml(),
         run=run,
         stage=_STAGE_NAMES.get(name, name),
         game=run.config.get("game", {}),
@@ -103,11 +109,29 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         time=_time(run),
         versions=_of_calls(run, "wordle_rl"),
         commits=_of_calls(run, "git_commit"),
-        secret="crane" if is_english else min(run.secrets_of("train"), default="crane"),
+        secret="crane" if is_english else min(filter(str.isalpha, run.secrets_of("train")), default="crane"),
         commands=_of_calls(run, "command"),
-        settings=json.dumps(run.config, indent=2, ensure_ascii=False),
+        settings=visible_json(json.dumps(run.config, indent=2, ensure_ascii=False)),
     )
-    return f"{card}\n"
+    return f"{text}\n"
+
+
+def _code(text: object) -> Markup:
+    shown = visible(" ".join(str(text).split()))
+    ticks = _ticks(shown, 1)
+    room = " " if "`" in shown else ""
+    return Markup(f"{ticks}{room}{shown}{room}{ticks}")
+
+
+def _fenced(blocks: Sequence[str], language: str) -> Markup:
+    shown = "\n".join(map(visible, blocks))
+    ticks = _ticks(shown, 3)
+    return Markup(f"{ticks}{language}\n{shown}\n{ticks}")
+
+
+def _ticks(text: str, least: int) -> str:
+    longest = max(map(len, re.findall("`+", text)), default=0)
+    return "`" * max(least, longest + 1)
 
 
 def _card_data(run: RunRecord, name: str) -> ModelCardData:

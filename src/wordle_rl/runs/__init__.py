@@ -6,6 +6,7 @@ run.py           `Run`: one directory with its settings, manifest, metrics and m
 provenance.py    the manifest: versions, git commit, words, split, hardware, command
 lineage.py       what a model has met: its lineage, and the audit of a run
 trackers.py      metrics and sample games in experiment trackers
+foreign_text.py  text of others, harmless on a terminal, in Markdown and in a table
 progress.py      progress bars, rates as percent
 distributed.py   several processes, one run: ranks, barriers, sharding
 """
