@@ -13,7 +13,7 @@ _OBEYED = re.compile(
 )
 """C0 and C1 controls but tab and line break, marks that reorder text, and halves of characters."""
 _COLOR = re.compile("(\x1b\\[[\\d;]*m)")
-_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>|~$&]|:(?=//)|(?<=www)\.|@")
+_MARKDOWN = re.compile(r"[\\`*_{}\[\]<>|~$&#@]|^[-+]|:(?=//)|(?<=www)\.")
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _LIST_WITH_GAPS = re.compile(r"-( [\w.-]+)*")
 """Values of turns, of which the first is missing."""
@@ -48,9 +48,10 @@ def markdown(text: str) -> str:
 
     Examples:
         >>> markdown("a | [b](http://c)\\n# <d>")
-        'a \\\\| \\\\[b\\\\](http\\\\://c) # \\\\<d\\\\>'
+        'a \\\\| \\\\[b\\\\](http\\\\://c) \\\\# \\\\<d\\\\>'
     """
-    return _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
+    escaped = _MARKDOWN.sub(r"\\\g<0>", visible(" ".join(text.split())))
+    return re.sub(r"^(\d+)(?=[.)]( |$))", r"\1\\", escaped)  # the number of a list
 
 
 def spreadsheet_cell(value: object) -> object:
