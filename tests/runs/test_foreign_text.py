@@ -1,12 +1,15 @@
 """Laws of text of others: a terminal obeys none of it, Markdown shows it, a spreadsheet computes none of it."""
 
+import csv
 import json
 import unicodedata
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from wordle_rl.evaluate.records import write_rows
 from wordle_rl.runs.foreign_text import markdown, spreadsheet_cell, visible, visible_json, without_quote
 
 BIDI = {"LRE", "RLE", "PDF", "LRO", "RLO", "LRI", "RLI", "FSI", "PDI"}
@@ -49,3 +52,12 @@ def test_no_cell_is_a_formula_and_each_reads_back_the_same(text: str) -> None:
     assert without_quote(cell) == text
     if cell == text and text[:1] in set("=+-@\t\r") - {""}:
         assert not set(text) & set("=()|!'\"*/<>&@"), "a number, or values of turns"
+
+
+def test_a_table_holds_no_formula_and_its_numbers_stay(tmp_path: Path) -> None:
+    names = ["=HYPERLINK(0)", "+1+1", "-cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1", "- crane slate", "-1.5", "calm"]
+    write_rows(tmp_path / "a.csv", [{"secret": "crane", "regret": -1.5, "won": True, "name": name} for name in names])
+    with (tmp_path / "a.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == [*(f"'{name}" for name in names[:6]), *names[6:]]
+    assert {row["regret"] for row in rows} == {"-1.5"}

@@ -306,8 +306,11 @@ def _check_bounded(template: str, variables: str) -> None:
     ]
     probe = [sys.executable, "-P", str(Path(__file__).with_name("template_probe.py"))]
     given = json.dumps({"template": template, "renderings": renderings})
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}  # it must find jinja2
     try:
-        subprocess.run(probe, input=given, text=True, stderr=subprocess.DEVNULL, timeout=120, check=True)
+        subprocess.run(
+            probe, input=given, text=True, env=environment, stderr=subprocess.DEVNULL, timeout=120, check=True
+        )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
         raise ChatTemplateError(
             "the chat template takes more than 2 s, 1 GiB or a million characters for a short game; save another one "
