@@ -25,7 +25,7 @@ from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
 from wordle_rl.rollout import pass_at, powers_of_two
 from wordle_rl.runs import RunError, write_text_atomically
-from wordle_rl.runs.foreign_text import spreadsheet_cell
+from wordle_rl.runs.foreign_text import spreadsheet_cell, visible
 from wordle_rl.words.split import Split, SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
@@ -371,8 +371,13 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--c
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: spreadsheet_cell(value) for name, value in row.items()} for row in rows)
+    writer.writerows({name: _cell(value) for name, value in row.items()} for row in rows)
     write_text_atomically(path, text.getvalue())
+
+
+def _cell(value: object) -> object:
+    # The writer would leave a carriage return without quotes, and it would begin a row.
+    return spreadsheet_cell(visible(value) if isinstance(value, str) else value)
 
 
 def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> None:
