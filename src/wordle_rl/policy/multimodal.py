@@ -45,7 +45,7 @@ def language_config(path: str) -> PreTrainedConfig:
         raise ConfigError(f"config.json of {path} names the weights {weights!r}; {_SAFETENSORS_ALONE}")
     if kernel := _named_kernel(stored):
         raise ConfigError(
-            f"config.json of {path} names the attention {kernel!r}, code of the hub that is only loaded if "
+            f"config.json of {path} names the attention {kernel}, code of the hub that is only loaded if "
             "model.attn_implementation asks for it; remove it from config.json"
         )
     config: PreTrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
