@@ -1,4 +1,4 @@
-"""Render a chat template under limits of memory and time. `templates.check_bounded` runs this file as a process.
+"""Render a chat template under limits of memory and time. `templates.training_template` runs this file as a process.
 
 A template is a program that comes with a model. Its sandbox keeps it from files and code, but not from loops without
 end and texts without bound, and a single multiplication of texts or numbers cannot be interrupted from inside.
