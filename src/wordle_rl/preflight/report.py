@@ -32,8 +32,8 @@ class Played:
     num_games: int
     win_rate: float
     format_compliance: float
-    overlong_share: float
-    zero_variance_share: float
+    cut_off_rate: float
+    constant_group_rate: float
     mean_reply_tokens: float
 
 
@@ -158,23 +158,23 @@ def play_groups(
         num_games=len(transcripts),
         win_rate=statistics.fmean(transcript.won for transcript in transcripts),
         format_compliance=format_compliance(transcripts),
-        overlong_share=statistics.fmean(turn.overlong for turn in replies),
-        zero_variance_share=statistics.fmean(constant) if constant else 0.0,
+        cut_off_rate=statistics.fmean(turn.overlong for turn in replies),
+        constant_group_rate=statistics.fmean(constant) if constant else 0.0,
         mean_reply_tokens=statistics.fmean(turn.num_tokens or 0 for turn in replies),
     )
 
 
 def check_play(played: Played, limit: int) -> Iterator[Finding]:
     """Check whether a few games leave something to learn; `limit` is the token limit of a reply."""
-    if played.overlong_share > 0.1:
+    if played.cut_off_rate > 0.1:
         yield warning(
-            f"{in_percent(played.overlong_share, 0)}% of the replies were cut at {limit} tokens; raise "
+            f"{in_percent(played.cut_off_rate, 0)}% of the replies were cut at {limit} tokens; raise "
             "max_completion_tokens or let the model think less"
         )
     if played.format_compliance < 0.5:
         share = in_percent(played.format_compliance, 0)
         yield warning(f"only {share}% of the replies contain a listed word; train SFT first")
-    if played.zero_variance_share > 0.5:
+    if played.constant_group_rate > 0.5:
         fix = "raise rl.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
-        share = in_percent(played.zero_variance_share, 0)
+        share = in_percent(played.constant_group_rate, 0)
         yield warning(f"in {share}% of the groups all games earn the same, so there is nothing to learn; {fix}")

@@ -93,9 +93,9 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     denominators = {name: len(winnable) for name in means if name.startswith("win_rate")}
     denominators |= {"mean_guesses": len(wins), "format_compliance": len(replies)}
     if replies and tokens:
-        means["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
+        means["cut_off_rate"] = statistics.fmean(turn.overlong for turn in replies)
         means["reply_tokens"] = statistics.fmean(tokens)
-        denominators |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
+        denominators |= {"cut_off_rate": len(replies), "reply_tokens": len(tokens)}
     return Measured(means, denominators, len(wins))
 
 

@@ -131,7 +131,7 @@ def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Seque
     run.append("secrets.jsonl", {"stage": stage, "step": step, "process": process, "secrets": list(secrets)})
 
 
-def random_given(
+def random_board(
     words: WordList,
     secret: str,
     rng: random.Random,
@@ -149,11 +149,11 @@ def random_given(
         before: Guesses that come first. They are not part of the result.
         exactly: Draw exactly `max_prefix_guesses`.
     """
-    given: list[str] = [*before]
+    guesses: list[str] = [*before]
     turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in before] if hard_mode else []
 
     def is_allowed(word: str) -> bool:
-        return word != secret and word not in given and hard_mode_fault(word, turns) is None
+        return word != secret and word not in guesses and hard_mode_fault(word, turns) is None
 
     for _ in range((max_prefix_guesses if exactly else rng.randint(0, max_prefix_guesses)) - len(before)):
         # Most draws are allowed at once. Only after a miss is the whole list filtered.
@@ -163,10 +163,10 @@ def random_given(
             if not left:
                 break
             word = left[rng.randrange(len(left))]
-        given.append(word)
+        guesses.append(word)
         if hard_mode:
             turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
-    return tuple(given[len(before) :])
+    return tuple(guesses[len(before) :])
 
 
 class SecretPicker:
@@ -279,7 +279,7 @@ class PrefixGuesses:
     def __call__(self, secret: str, rng: random.Random) -> tuple[str, ...]:
         """Draw prefix guesses, none of which is the secret."""
         if self._kind == "random" and not self._num_openers:
-            return random_given(self._words, secret, rng, self._most, hard_mode=self._hard_mode)
+            return random_board(self._words, secret, rng, self._most, hard_mode=self._hard_mode)
         wanted = rng.randint(0, self._most)
         if not wanted:
             return ()
@@ -304,7 +304,7 @@ class PrefixGuesses:
 
     def _random(self, secret: str, opener: str | None, wanted: int, rng: random.Random, _: int) -> tuple[str, ...]:
         first = (opener,) if opener is not None else ()
-        more = random_given(self._words, secret, rng, wanted, hard_mode=self._hard_mode, before=first, exactly=True)
+        more = random_board(self._words, secret, rng, wanted, hard_mode=self._hard_mode, before=first, exactly=True)
         return first + more
 
     def _consistent(self, secret: str, opener: str | None, wanted: int, rng: random.Random, _: int) -> tuple[str, ...]:

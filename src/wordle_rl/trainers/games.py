@@ -20,7 +20,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Message, Shape
 from wordle_rl.reward import RewardBreakdown, TurnRewards
-from wordle_rl.train.starts import random_given
+from wordle_rl.train.starts import random_board
 from wordle_rl.words.split import SplitName
 
 
@@ -130,7 +130,7 @@ class GameSource:
         # The order of a split is random already.
         for index, secret in enumerate(self.context.split.named(split)[:count]):
             rng = random.Random(f"{seed}:{split}:{index}")
-            given = random_given(words, secret, rng, max_given, hard_mode=rules.hard_mode) if max_given else ()
+            given = random_board(words, secret, rng, max_given, hard_mode=rules.hard_mode) if max_given else ()
             tasks.append(BoardTask(split=split, index=index, given=given))
         return tasks
 
