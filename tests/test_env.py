@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import say
 
+from wordle_rl.boards import random_board
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Outcome, Rules, score_guess
 from wordle_rl.prompt import Guess, ParseFailure, Prompter, Shape, Style, Thinking
-from wordle_rl.train.starts import random_board
 from wordle_rl.words import WordList
 
 FAULTY = ("", "prose", "<guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>", "<guess>a b</guess>")

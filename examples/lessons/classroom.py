@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
@@ -20,7 +21,7 @@ from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
+from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.solver import Solver
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy

@@ -10,6 +10,7 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from wordle_rl.boards import InitialState, start_of
 from wordle_rl.chat.codec import ChatCodec, opening_length
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Turn
@@ -19,14 +20,6 @@ from wordle_rl.words import WordList
 
 SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]
 """Maps the token ids of a prompt to those of a completion, closing token included, and their log-probabilities."""
-
-
-@dataclass(frozen=True, slots=True)
-class InitialState:
-    """Secret of a game and the guesses already on its board."""
-
-    secret: str
-    prefix_guesses: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +217,6 @@ def powers_of_two(most: int) -> list[int]:
         ([1, 2, 4, 6], [1, 2, 4, 8])
     """
     return sorted({most, *(2**power for power in range(most.bit_length()))} - {0})
-
-
-def start_of(transcript: Transcript) -> InitialState:
-    """Return the initial state of a game."""
-    return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.is_prefix))
 
 
 def open_game(

@@ -13,6 +13,7 @@ from chat_families import FAMILIES, family_config, family_tokenizer, published_t
 from sampled_games import check_against_plain_forward
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError, changes_of, training_template
 from wordle_rl.config import ModelSettings, SamplingSettings
@@ -22,7 +23,7 @@ from wordle_rl.game import Rules
 from wordle_rl.policy.loading import load_codec, load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 
 KEPT = "earlier replies stay as they were spoken"
 CHANGES = {

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 import wordle_rl.policy.transformers as sampler_module
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.evaluate.conditions import EvalConditions
@@ -32,7 +33,7 @@ from wordle_rl.policy.kv_cache import GROUPED, GameCache, next_logits, sampling_
 from wordle_rl.policy.transformers import TransformersSampler, pick
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 
 
 @pytest.fixture(scope="module")

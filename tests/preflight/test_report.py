@@ -8,10 +8,10 @@ from contexts import context_of
 from scripted import ScriptedSampler
 from training_fixtures import write_config
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import RunConfig
 from wordle_rl.preflight.report import Played, check_play, play_groups
 from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.rollout import InitialState
 
 
 @pytest.mark.parametrize(

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from contexts import context_for
 
+from wordle_rl.boards import InitialState, SecretPicker, with_outside
 from wordle_rl.config import ConfigError, RunConfig, StartSettings
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn, hard_mode_fault, score_guess, violates_clues
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import InitialState
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
-from wordle_rl.train.starts import GameSetup, GroupStarts, PrefixGuesses, SecretPicker, with_outside
+from wordle_rl.train.starts import GameSetup, GroupStarts, PrefixGuesses
 from wordle_rl.train.starts_file import StartBoards, read_start_boards
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets

@@ -224,7 +224,8 @@ def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
     """Its sampler drives the same rollout; here replies are forced, and their log-probabilities are the model's."""
     from forced_mlx import forced
 
-    from wordle_rl.rollout import InitialState, play
+    from wordle_rl.boards import InitialState
+    from wordle_rl.rollout import play
 
     table = expected()
     replies = {number: [embedded_codec().reply_ids(text) if (text := reply_of(number, turn)) is not None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_game
 from wordle_rl.config import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
@@ -23,7 +24,7 @@ from wordle_rl.policy.base import (
 )
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, Trajectory, play, play_alone
+from wordle_rl.rollout import Trajectory, play, play_alone
 from wordle_rl.runs.jsonl_store import OtherSettingsError, Row, Store
 from wordle_rl.solver import Solver, fitting_answers
 from wordle_rl.words import WordList

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_reply, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
@@ -18,7 +19,7 @@ from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, shares_memory
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
-from wordle_rl.rollout import InitialState, groups_of, play
+from wordle_rl.rollout import groups_of, play
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.starts import GameSetup, GroupStarts

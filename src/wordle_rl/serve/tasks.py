@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from wordle_rl.boards import random_board
 from wordle_rl.config import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
@@ -21,7 +22,6 @@ from wordle_rl.reward import PRESETS, Rubric, TurnRewards
 from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.train.starts import random_board
 from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words import WordList
 

@@ -28,6 +28,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
@@ -35,7 +36,7 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
-from wordle_rl.rollout import InitialState, Trajectory, groups_of, pass_at, play, powers_of_two
+from wordle_rl.rollout import Trajectory, groups_of, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
 from wordle_rl.runs.jsonl_store import rewind
