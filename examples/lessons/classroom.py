@@ -13,6 +13,7 @@ from transformers import PreTrainedModel
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
@@ -53,7 +54,7 @@ def beginner() -> PreTrainedModel:
             for guess in rng.sample(LISTED, len(LISTED)):
                 if env.step(f"<guess>{guess}</guess>").stop_reason:
                     break
-            rows.append(Example(*CODEC.encode_game(env.conversation)))
+            rows.append(Example(*encode_game(CODEC, env.conversation)))
         batch = batch_of(rows)
         update(optimizer, cross_entropy(scorer(batch)[0], batch.weights))
     return model

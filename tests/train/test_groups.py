@@ -13,6 +13,7 @@ from scripted import say, scripted
 from training_fixtures import compact, rows
 
 from wordle_rl.boards import InitialState
+from wordle_rl.chat.masks import Segment
 from wordle_rl.config import GRPOTraining, StartSettings
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import score_guess
@@ -20,7 +21,7 @@ from wordle_rl.policy.base import Completion
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
-from wordle_rl.rollout import ActiveGame, Segment, Trajectory, open_game
+from wordle_rl.rollout import ActiveGame, Trajectory, open_game
 from wordle_rl.runs import RunError
 from wordle_rl.train.grpo_rollouts import merged_metrics
 from wordle_rl.train.scored_games import Scored, measured, rows_of

@@ -37,7 +37,7 @@ from agreement import (
     turn_rewards,
 )
 
-from wordle_rl.rollout import mask_without_overlong
+from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.train.advantages import CREDITS as ESTIMATORS
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss

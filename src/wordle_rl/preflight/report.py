@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from wordle_rl.boards import InitialState
-from wordle_rl.chat.codec import longest_reply, mask_picture
+from wordle_rl.chat.codec import longest_reply
+from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
@@ -78,7 +79,7 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
             stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
             longest_reply=longest_reply(words, prompter, codec),
             longest_game=plan.game_length,
-            picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
+            picture=mask_picture(codec, *encode_game(codec, sample_game(words, prompter))),
         )
     try:
         report = replace(report, memory=plan.memory, longest_teacher_game=plan.teacher_length)

@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.config import GRPOTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.reward import RewardBreakdown, Rubric, format_compliance, with_candidates
-from wordle_rl.rollout import Trajectory, mask_without_overlong
+from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import BY_TURN, RunError
 from wordle_rl.train.advantages import TurnValues, find_credit, is_constant, token_advantages
 from wordle_rl.train.starts import GameSetup
