@@ -111,7 +111,7 @@ def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
     found = Training(
         size,
         seed,
-        statistics.fmean(row["zero_variance_share"] for row in rows) if rows else 0.0,
+        statistics.fmean(row["constant_group_rate"] for row in rows) if rows else 0.0,
         statistics.fmean(row["win_rate"] for row in rows) if rows else 0.0,
         **won,
     )

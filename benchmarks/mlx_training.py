@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import (
     GameSettings,
     GRPOTraining,
@@ -38,7 +39,7 @@ from wordle_rl.mlx.model import load_model as load_on_mlx
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Style, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces

@@ -34,6 +34,7 @@ import torch
 import tyro
 from measure import hardware
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import RLOptimizerSettings, SamplingSettings, StartSettings, stored_config
 from wordle_rl.config.context import GameContext
@@ -42,7 +43,7 @@ from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 from wordle_rl.train.advantages import TurnValues, returns_to_go, turn_advantages
 from wordle_rl.train.hindsight_labels import boards_to_teach, items_of
 from wordle_rl.train.learner import TorchLearner

@@ -33,6 +33,7 @@ from measure import Rate, rate_of, ratio_of, show_rates, take_turns
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig, GRPOTrainer
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ModelSettings, SamplingSettings
 from wordle_rl.env import WordleEnv
@@ -41,7 +42,7 @@ from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.tiny import END, REPLY
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 

@@ -31,13 +31,14 @@ from datasets import Dataset
 from measure import rate_of, ratio_of, show_rates, take_turns
 from transformers import TrainerCallback
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, ModelSettings, Precision, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.policy.base import Completion
 from wordle_rl.policy.loading import load_model
-from wordle_rl.rollout import InitialState, advance, open_game
+from wordle_rl.rollout import advance, open_game
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher

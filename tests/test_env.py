@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scripted import say
 
+from wordle_rl.boards import random_board
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Outcome, Rules, score_guess
 from wordle_rl.prompt import Guess, ParseFailure, Prompter, Shape, Style, Thinking
-from wordle_rl.train.starts import random_given
 from wordle_rl.words import WordList
 
 FAULTY = ("", "prose", "<guess>", "<guess>cat</guess>", "<guess>qqqqq</guess>", "<guess>a b</guess>")
@@ -42,7 +42,7 @@ def test_a_running_game_never_says_its_secret(small_words, data: st.DataObject, 
     secrets = [word for word in small_words.answers if word not in told]  # the rules use words such as "think"
     rng = random.Random(seed)
     secret, most = rng.choice(secrets), min(2, prompter.rules.max_turns - 1)
-    begun = random_given(small_words, secret, rng, most, hard_mode=prompter.rules.hard_mode)
+    begun = random_board(small_words, secret, rng, most, hard_mode=prompter.rules.hard_mode)
     env = WordleEnv(secret, small_words, prompter, begun)
     others = [prompter.reply(word) for word in small_words.guesses if word != secret]
     while env.stop_reason is None:

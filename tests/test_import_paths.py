@@ -15,13 +15,14 @@ from rich.console import Console
 from scripted import ScriptedSampler, say
 from training_fixtures import rows, write_config
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, RunConfig, load_config, stored_config
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Prompter, PromptError
 from wordle_rl.reward import RewardError, Rubric
-from wordle_rl.rollout import InitialState, Trajectory
+from wordle_rl.rollout import Trajectory
 from wordle_rl.rollout import play as play_games
 from wordle_rl.runs import write_json
 from wordle_rl.train.advantages import find_credit

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 
 ORDER = (
     "errors", "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs",
-    "policy", "rollout", "data", "teachers", "train", "evaluate", "preflight", "report", "pipeline", "cli",
+    "policy", "boards", "rollout", "data", "teachers", "train", "evaluate", "preflight", "report", "pipeline", "cli",
 )  # fmt: skip
 """Rooms; each may import from those before it. A package is one room."""
 

@@ -10,12 +10,14 @@ pytest.importorskip("transformers")
 
 from scripted import ScriptedSampler, say
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.boards import InitialState
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import Segment, mask_picture, mask_without_overlong
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import InitialState, Segment, Trajectory, groups_of, mask_without_overlong, pass_at, play
+from wordle_rl.rollout import Trajectory, groups_of, pass_at, play
 from wordle_rl.words import WordList
 
 COMPACT = Prompter(style=Style.COMPACT)

@@ -18,7 +18,7 @@ Next: 02_baseline.py asks what a reward is compared with.
 import torch
 from classroom import CODEC, REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
-from wordle_rl.chat.codec import mask_picture
+from wordle_rl.chat.masks import mask_picture
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.scored_games import Scored, rows_of
 

@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.config import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
@@ -20,7 +22,7 @@ from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, Trajectory, groups_of, play
+from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.solver import Solver
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
@@ -52,7 +54,7 @@ def beginner() -> PreTrainedModel:
             for guess in rng.sample(LISTED, len(LISTED)):
                 if env.step(f"<guess>{guess}</guess>").stop_reason:
                     break
-            rows.append(Example(*CODEC.encode_game(env.conversation)))
+            rows.append(Example(*encode_game(CODEC, env.conversation)))
         batch = batch_of(rows)
         update(optimizer, cross_entropy(scorer(batch)[0], batch.weights))
     return model

@@ -10,7 +10,9 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from wordle_rl.boards import InitialState, start_of
 from wordle_rl.chat.codec import ChatCodec, opening_length
+from wordle_rl.chat.masks import Segment
 from wordle_rl.env import StopReason, Transcript, WordleEnv
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Ask, Completion, Request, Sampler
@@ -19,39 +21,6 @@ from wordle_rl.words import WordList
 
 SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]
 """Maps the token ids of a prompt to those of a completion, closing token included, and their log-probabilities."""
-
-
-@dataclass(frozen=True, slots=True)
-class InitialState:
-    """Secret of a game and the guesses already on its board."""
-
-    secret: str
-    prefix_guesses: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """One token sequence as the policy saw it: a whole game (transcript shape) or a single turn (state shape).
-
-    `loss_mask` and `sampler_logprobs` have the length of `token_ids`. The mask is 1 exactly on sampled tokens; the
-    log-probability is 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`; the last
-    reply ends the sequence.
-    """
-
-    prompt_ids: tuple[int, ...]
-    token_ids: tuple[int, ...]
-    loss_mask: tuple[int, ...]
-    sampler_logprobs: tuple[float, ...]
-    spans: tuple[tuple[int, int, int], ...]
-
-
-def mask_without_overlong(segment: Segment, stop_ids: frozenset[int]) -> list[int]:
-    """Return the segment's loss mask with 0 on replies that were cut before a token of `stop_ids`."""
-    mask = list(segment.loss_mask)
-    for _, start, stop in segment.spans:
-        if segment.token_ids[stop - 1] not in stop_ids:
-            mask[start:stop] = [0] * (stop - start)
-    return mask
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,11 +193,6 @@ def powers_of_two(most: int) -> list[int]:
         ([1, 2, 4, 6], [1, 2, 4, 8])
     """
     return sorted({most, *(2**power for power in range(most.bit_length()))} - {0})
-
-
-def start_of(transcript: Transcript) -> InitialState:
-    """Return the initial state of a game."""
-    return InitialState(transcript.secret, tuple(turn.turn.guess or "" for turn in transcript.turns if turn.is_prefix))
 
 
 def open_game(

@@ -6,7 +6,8 @@ For the templates that makers publish see test_loading_families.py.
 import pytest
 from chat_families import family_tokenizer
 
-from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply, mask_picture
+from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
+from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
@@ -39,7 +40,7 @@ def test_embedded_game_ids_grow_as_the_template_renders_them(codec, style, think
     if (style, thinking) == (Style.SPELLED, Thinking.REQUIRED):
         return  # it has no form for thinking
     messages = dialogue(Prompter(style=style, thinking=thinking), "r fits")
-    ids, mask = codec.encode_game(messages)
+    ids, mask = encode_game(codec, messages)
     assert ids == rendered(codec, messages, False)[: len(ids)]
     assert len(mask) == len(ids)
     grown = codec.prompt_ids(messages[:-5])
@@ -53,7 +54,7 @@ def test_embedded_game_ids_grow_as_the_template_renders_them(codec, style, think
 def test_the_embedded_mask_is_the_template_s_own(codec) -> None:
     prompter = Prompter(style=Style.COMPACT)
     game = [*prompter.opening([scored("crane")]), Message(role="assistant", content=prompter.reply("trace"))]
-    ids, mask = codec.encode_game(game)
+    ids, mask = encode_game(codec, game)
     assert mask_picture(codec, ids, mask) == (
         "5x6<|reply|>⟦<guess>crane</guess><|end|>⟧cYrGaGnXeG<|reply|>⟦<guess>trace</guess><|end|>⟧"
     )
@@ -64,7 +65,7 @@ def test_the_embedded_mask_is_the_template_s_own(codec) -> None:
 def test_earlier_thinking_is_kept_where_the_template_forgets_it() -> None:
     codec = ChatCodec(family_tokenizer("qwen3"))
     messages = dialogue(Prompter(thinking=Thinking.REQUIRED), "r fits")
-    ids, mask = codec.encode_game(messages)
+    ids, mask = encode_game(codec, messages)
     assert codec.tokenizer.decode(ids).count("<think>r fits</think>") == 3
     assert codec.tokenizer.decode(rendered(codec, messages, False)).count("r fits") == 1
     assert codec.prompt_ids(messages[:-1]) == ids[: len(ids) - mask[::-1].index(0)]
@@ -103,7 +104,7 @@ def test_conversations_must_alternate_and_prompts_end_with_the_user(codec) -> No
     user, reply = Message(role="user", content="a"), Message(role="assistant", content="b")
     for messages in ([user, reply, reply], [user, reply, user, user]):
         with pytest.raises(ValueError, match="alternate"):
-            codec.encode_game(messages)
+            encode_game(codec, messages)
     for messages in ([], [user, reply]):
         with pytest.raises(ValueError, match="must end"):
             codec.prompt_ids(messages)

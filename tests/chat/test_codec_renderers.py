@@ -13,6 +13,7 @@ from renderers import Gemma4RendererConfig, Qwen3RendererConfig, create_renderer
 from renderers.base import build_training_sample
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.prompt import Message
 from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
 
@@ -101,7 +102,7 @@ def test_the_mask_of_a_whole_game_is_the_same(pair) -> None:
     for reply in replies_of("lost", source)[:-1]:
         messages += [Message(role="assistant", content=reply), *game.step(reply).messages]
     sample = build_training_sample(renderer, wire(messages))
-    ids, mask = codec.encode_game(messages)
+    ids, mask = encode_game(codec, messages)
     ask = len(ids) - len(sample.token_ids)  # ours ends where the next reply is asked for
     assert ask > 0
     assert sample.token_ids == ids[:-ask]

@@ -7,7 +7,8 @@ import pytest
 from chat_families import family_tokenizer
 from training_fixtures import compact, rows
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.dataset import (
     DatasetLimits,
@@ -178,7 +179,7 @@ def test_instruction_rows_are_what_a_model_of_its_template_reads_and_writes(fami
     tokenizer.chat_template = training_template(tokenizer)
     codec = ChatCodec(tokenizer)
     messages = conversation(game("crane", "slate", "crane"), Prompter())
-    ids, loss_mask = codec.encode_game(messages)
+    ids, loss_mask = encode_game(codec, messages)
     found = list(instruction_rows(messages, codec))
     assert len(found) == 2
     last = codec.encode(found[-1]["instruction"]) + codec.encode(found[-1]["output"])

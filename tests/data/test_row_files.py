@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from fake_hub import open_hub
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, GameSettings, TraceSettings
 from wordle_rl.data.row_files import read_rows
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Rules
-from wordle_rl.rollout import InitialState
 from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words.split import split_secrets
 

@@ -12,6 +12,7 @@ from group_games import Schedule
 from markdown_blocks import blocks
 from training_fixtures import small_model
 
+from wordle_rl.boards import InitialState
 from wordle_rl.cli import main
 from wordle_rl.cli.settings import take_settings
 from wordle_rl.config import RunConfig, every_setting, load_config
@@ -19,7 +20,7 @@ from wordle_rl.conformance.trainer_checks import examine_trainer
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.runs import Run
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import find_credit

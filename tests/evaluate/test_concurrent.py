@@ -14,7 +14,8 @@ from scripted import planned
 from wordle_rl.config import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.play import Journal, evaluate, evaluate_concurrently, journal_of, num_kept, with_regret
+from wordle_rl.evaluate.journal import Journal, journal_of, num_kept
+from wordle_rl.evaluate.play import evaluate, evaluate_concurrently, with_regret
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.base import Ask, Completion, Request, run_async
 from wordle_rl.policy.scripted import RandomSampler, SolverSampler

@@ -12,6 +12,7 @@ from fake_endpoint import KEY, FakeEndpoint, chat
 from model_server import model_server, plays_the_same_games
 from training_fixtures import small_model
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import make_player, reply_bound
 from wordle_rl.evaluate.records import Evaluation
@@ -19,7 +20,7 @@ from wordle_rl.policy.directory import settings_of
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.providers import PROVIDERS, Endpoint
 from wordle_rl.prompt import Shape, Style, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.runs import write_json
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.words import load_words

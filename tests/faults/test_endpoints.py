@@ -12,13 +12,14 @@ pytest.importorskip("openai")
 from faulty_endpoint import FAULTS, OK, FaultyEndpoint, guesses_in_turn, mixed
 from scripted import planned
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, LLMTeacherSettings, PatienceSettings, SamplingSettings
 from wordle_rl.evaluate.play import evaluate_concurrently
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.openai import OpenAISampler, check_endpoint
 from wordle_rl.policy.providers import Endpoint
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.teachers.llm import Job, LLMTeacher
 from wordle_rl.words import WordList
 

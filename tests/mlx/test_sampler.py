@@ -12,6 +12,7 @@ from mlx_models import pair
 from sampled_games import check_against_plain_forward, check_played_alike
 from training_fixtures import compact
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import SamplingSettings
 from wordle_rl.mlx import sampler as sampler_module
 from wordle_rl.mlx.sampler import MLXSampler, distribution
@@ -19,7 +20,7 @@ from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.train.turn_candidates import play_branching
 
 

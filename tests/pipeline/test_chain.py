@@ -12,7 +12,7 @@ from training_fixtures import NUM_ANSWERS, begun, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, RunConfig, load_config
 from wordle_rl.data.dataset import Example
-from wordle_rl.evaluate.play import num_kept
+from wordle_rl.evaluate.journal import num_kept
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages

@@ -7,12 +7,13 @@ from rich.console import Console
 from safetensors.torch import load_file
 from training_fixtures import rows, write_config
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ALGORITHM_NAMES, load_config
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.adapters import is_adapter
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.runs.lineage import audit, lineage_of
 
 QUIET = Console(quiet=True)

@@ -9,6 +9,7 @@ import torch
 from chat_families import family_tokenizer
 from constrained_games import KINDS, Hasty, codecs_of, hasty, random_model
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.game import Outcome
@@ -16,7 +17,7 @@ from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import Phase, ReplyProcessor, State, WordConstraint, make_constraint, token_texts
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Prompter, Style
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 
 SAMPLING = SamplingSettings(max_completion_tokens=40)
 

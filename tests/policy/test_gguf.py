@@ -12,6 +12,7 @@ pytest.importorskip("gguf")
 
 from gguf import GGMLQuantizationType, GGUFWriter, quantize
 
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy import gguf
@@ -186,8 +187,8 @@ def test_a_game_in_the_spelled_style_is_a_token_a_letter() -> None:
     guesses = ("crane", "moist", "dully", "goofy", "toddy", secret)
     turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
     game = [*prompter.opening(turns[:-1]), Message(role="assistant", content=prompter.reply(secret))]
-    ids, mask = codec.encode_game(game)
+    ids, mask = encode_game(codec, game)
     assert len(codec.prompt_ids(prompter.opening())) == 17
-    assert (len(ids), sum(codec.encode_game(game[:3])[1]), sum(mask)) == (128, 6, 36)
+    assert (len(ids), sum(encode_game(codec, game[:3])[1]), sum(mask)) == (128, 6, 36)
     for turn in turns:
         assert len(codec.bridge_ids(prompter.feedback([turn]))) == 10 + 5

@@ -15,6 +15,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from worded_models import teach_words
 
 import wordle_rl.policy.base as base_module
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.policy import word_search
@@ -24,7 +25,7 @@ from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.word_search import GuessProbabilities, WordSearch, opening_of
 from wordle_rl.prompt import Guess, Prompter, Style
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=40)
 COMPACT = Prompter(style=Style.COMPACT)

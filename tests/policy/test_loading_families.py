@@ -13,7 +13,9 @@ from chat_families import FAMILIES, family_config, family_tokenizer, published_t
 from sampled_games import check_against_plain_forward
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedTokenizerBase
 
-from wordle_rl.chat.codec import ChatCodec, mask_picture
+from wordle_rl.boards import InitialState
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError, changes_of, training_template
 from wordle_rl.config import ModelSettings, SamplingSettings
 from wordle_rl.data.dataset import conversation, encode_traces
@@ -22,7 +24,7 @@ from wordle_rl.game import Rules
 from wordle_rl.policy.loading import load_codec, load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 
 KEPT = "earlier replies stay as they were spoken"
 CHANGES = {
@@ -87,7 +89,7 @@ def prompts_of(messages: list[Message]) -> list[list[Message]]:
 @pytest.mark.parametrize("prompter", PROMPTERS.values(), ids=PROMPTERS)
 def test_a_server_reads_what_was_trained_on_every_turn(trained, prompter) -> None:
     messages = conversation(TRACE, prompter)
-    ids, _ = trained.codec.encode_game(messages)
+    ids, _ = encode_game(trained.codec, messages)
     prompts = prompts_of(messages)
     assert len(prompts) == 3
     for prompt in prompts:
@@ -99,7 +101,7 @@ def test_a_server_reads_what_was_trained_on_every_turn(trained, prompter) -> Non
 
 def test_the_mask_is_every_reply_with_its_end_and_nothing_else(trained) -> None:
     messages = conversation(TRACE, PROMPTERS["thinking"])
-    picture = mask_picture(trained.codec, *trained.codec.encode_game(messages))
+    picture = mask_picture(trained.codec, *encode_game(trained.codec, messages))
     end = FAMILIES[trained.name].end
     opened = "<think>\n" if trained.name == "deepseek-r1" else ""
     said = [
@@ -119,7 +121,7 @@ def test_a_training_variant_marks_the_same_tokens_itself(trained) -> None:
         return
     messages = conversation(TRACE, PROMPTERS["thinking"])
     own = trained.codec.tokenizer.apply_chat_template(messages, return_dict=True, return_assistant_tokens_mask=True)
-    assert (own["input_ids"], own["assistant_masks"]) == trained.codec.encode_game(messages)
+    assert (own["input_ids"], own["assistant_masks"]) == encode_game(trained.codec, messages)
 
 
 def test_sft_and_sampling_begin_with_the_same_tokens_and_the_cache_reads_as_from_scratch(trained, small_words) -> None:

@@ -2,11 +2,12 @@
 
 import pytest
 
+from wordle_rl.boards import InitialState
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.scripted import ConsistentSampler, RandomSampler, SolverSampler
 from wordle_rl.prompt import Prompter, Style, Thinking
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
 
 COMPACT = Prompter(style=Style.COMPACT)

@@ -20,6 +20,7 @@ from transformers import (
 )
 
 import wordle_rl.policy.transformers as sampler_module
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import SamplingSettings
 from wordle_rl.evaluate.conditions import EvalConditions
@@ -28,11 +29,12 @@ from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
+from wordle_rl.policy.drawing import pick
 from wordle_rl.policy.kv_cache import GROUPED, GameCache, next_logits, sampling_mode
-from wordle_rl.policy.transformers import TransformersSampler, pick
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from fake_vllm import FakeLLM, fake_vllm
 from sampled_games import check_played_alike
 from training_fixtures import compact, small_model
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
 from wordle_rl.evaluate.players import make_player
@@ -20,7 +21,7 @@ from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm import VLLMSampler
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=7)
 

@@ -16,6 +16,7 @@ from sampled_games import check_played_alike
 from training_fixtures import compact, fast, make_run, rows, weights_of
 
 import wordle_rl.policy.transformers as transformers_module
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
 from wordle_rl.game import Outcome
@@ -24,7 +25,7 @@ from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm import VLLMSampler, make_engine
 from wordle_rl.prompt import Prompter, Shape, Style
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
 
 # Its warnings are its own affair.

@@ -5,11 +5,12 @@ from fake_vllm_server import FakeVLLMServer
 from sampled_games import check_played_alike
 from training_fixtures import compact, small_model
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import GRPOSettings, SamplingSettings
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm_server import ServedModel, ServerSampler
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=6)
 DRAWN = SamplingSettings(temperature=0.8, max_completion_tokens=6)

@@ -8,10 +8,10 @@ from contexts import context_of
 from scripted import ScriptedSampler
 from training_fixtures import write_config
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import RunConfig
 from wordle_rl.preflight.report import Played, check_play, play_groups
 from wordle_rl.prompt import Prompter, Thinking
-from wordle_rl.rollout import InitialState
 
 
 @pytest.mark.parametrize(
@@ -32,7 +32,7 @@ def test_games_are_played_as_the_chosen_algorithm_would(cli, config, finished_ru
     single = ("--algorithm", "distill", "--rl.group-size", 1, "--groups", 3, "--max-completion-tokens", 8)
     code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", *single, "--json")
     played = json.loads(out)["played"]
-    assert (code, played["num_games"], played["zero_variance_share"]) == (0, 3, 0.0)
+    assert (code, played["num_games"], played["constant_group_rate"]) == (0, 3, 0.0)
 
 
 def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) -> None:
@@ -41,8 +41,8 @@ def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) 
     win, lose = [say("crane")], [say("fuzzy")] * 6
     script = {0: win, 1: win, 2: win, 3: ["what?", *lose[:5]]}
     played = play_groups(config, context_of(config, small_words), ScriptedSampler(script), [InitialState("crane")] * 4)
-    assert (played.num_games, played.win_rate, played.zero_variance_share) == (4, 0.75, 0.5)
-    assert (played.overlong_share, played.format_compliance) == (0.0, pytest.approx(8 / 9))
+    assert (played.num_games, played.win_rate, played.constant_group_rate) == (4, 0.75, 0.5)
+    assert (played.cut_off_rate, played.format_compliance) == (0.0, pytest.approx(8 / 9))
 
 
 # --- the command ----------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from template_checks import codec_of, levels
 from tokenizers import normalizers, processors
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.chat.templates import training_template
 from wordle_rl.preflight.template import check_stops, check_template, sample_game
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
@@ -32,7 +33,7 @@ def test_every_template_that_trl_has_is_read(name, small_words) -> None:
     game = sample_game(small_words, prompter)
     found = [*check_template(codec, game, prompter.thinking), *check_stops(codec, game, len(tokenizer))]
     assert {*levels(found)} <= {"note"}
-    ids, _ = codec.encode_game(game)
+    ids, _ = encode_game(codec, game)
     assert codec.rendered_ids(game[:-1]) == ids[: len(codec.rendered_ids(game[:-1]))], "what a server would render"
 
 

@@ -8,6 +8,7 @@ from rich.console import Console, RenderableType
 from scripted import ScriptedSampler
 from scripted_evaluations import WORDS, tag
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import SamplingSettings
 from wordle_rl.evaluate.compare import compare, compare_all
 from wordle_rl.evaluate.conditions import EvalConditions
@@ -16,7 +17,7 @@ from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.terminal import board, comparison_table, game_panel, results_table, tiles, verbose_lines
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
 
 

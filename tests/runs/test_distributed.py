@@ -127,10 +127,10 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     drawn = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo"}
     assert set(drawn) == {(step, process) for step in (0, 1) for process in (0, 1)}
     assert drawn[0, 0] != drawn[0, 1]
-    scouted = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "scout"}
-    assert set(scouted) == {(0, 0), (0, 1)}
-    assert sorted(scouted[0, 0] + scouted[0, 1]) == sorted(split_secrets(load_words(str(word_directory))).train)
-    assert ["scouted_win_rate" in row for row in rows(metrics)[-2:]] == [True, False]
+    probed = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "probe"}
+    assert set(probed) == {(0, 0), (0, 1)}
+    assert sorted(probed[0, 0] + probed[0, 1]) == sorted(split_secrets(load_words(str(word_directory))).train)
+    assert ["probe_win_rate" in row for row in rows(metrics)[-2:]] == [True, False]
     assert audit(directory).clean
     assert set(json.loads((directory / "results.json").read_text())) >= {"sft", "grpo", "seconds"}
     assert not [path for path in directory.rglob("*") if "partial" in path.name or path.name == "checkpoints"]

@@ -16,6 +16,7 @@ from scripted import scripted
 from training_fixtures import compact
 from transformers import PreTrainedModel
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, SamplingSettings
 from wordle_rl.conformance.trainer_checks import plain_logprobs
@@ -23,7 +24,7 @@ from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 

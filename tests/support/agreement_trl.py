@@ -29,7 +29,7 @@ from agreement import (
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from wordle_rl.rollout import mask_without_overlong
+from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.train.advantages import CREDITS as ESTIMATORS
 
 

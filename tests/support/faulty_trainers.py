@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.conformance.trainer_checks import CLIP, GROUP_SIZE, LONGEST, Case
 from wordle_rl.train.advantages import game_advantages
 from wordle_rl.train.logprobs import Scorer
@@ -43,7 +44,7 @@ def right(case: Case) -> dict[str, Any]:
 
 def tokenised_again(case: Case) -> dict[str, Any]:
     """TRL #5224: the conversation is decoded and tokenised again."""
-    return right(case) | {"ids": [case.codec.encode_game(game.messages)[0] for game in case.games]}
+    return right(case) | {"ids": [encode_game(case.codec, game.messages)[0] for game in case.games]}
 
 
 def mask_beyond_the_tokens(case: Case) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def mask_beyond_the_tokens(case: Case) -> dict[str, Any]:
 
 def prompt_replies_learnt(case: Case) -> dict[str, Any]:
     """NeMo-RL #2176: assistant turns of the prompt are learnt too."""
-    return right(case) | {"mask": [case.codec.encode_game(game.messages)[1] for game in case.games]}
+    return right(case) | {"mask": [encode_game(case.codec, game.messages)[1] for game in case.games]}
 
 
 def answers_learnt(case: Case) -> dict[str, Any]:

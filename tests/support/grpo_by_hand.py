@@ -17,11 +17,12 @@ from reward_games import WORDS
 from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import Segment
 from wordle_rl.config import GRPOTraining
 from wordle_rl.env import Transcript
 from wordle_rl.game import score_guess
 from wordle_rl.policy.base import Completion
-from wordle_rl.rollout import Segment, Trajectory
+from wordle_rl.rollout import Trajectory
 
 Reply = str | None
 """A word, prose, or None for a reply that is cut at its limit."""

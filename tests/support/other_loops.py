@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from scripted import say
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 from wordle_rl.trainers.games import BoardTask, GameSource, LoopSettings, game_source
 
 GIVEN = ("crane", "moist")

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import wordle_rl.conformance
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.conformance.trainer_checks import GROUP_SIZE, RecordedGame, plain_logprobs
 from wordle_rl.env import WordleEnv
@@ -16,7 +17,7 @@ from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages
 from wordle_rl.train.scored_games import Scored, rows_of

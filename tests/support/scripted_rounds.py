@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from contexts import context_for
 from scripted import Script, scripted
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.train.starts import GameSetup

@@ -13,11 +13,12 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.utils.dataset.rl_dataset import RLHFDataset
 from verl.workers.rollout.replica import TokenOutput
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import load_config
 from wordle_rl.config.context import GameContext
 from wordle_rl.policy.loading import load_model, save_model
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 from wordle_rl.runs import Run
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
 from wordle_rl.trainers.verl.play import RunGames, run_games

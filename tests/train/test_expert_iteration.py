@@ -11,7 +11,7 @@ from scripted import say
 from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, make_run, rows, small_model
 
-from wordle_rl.chat.codec import mask_picture
+from wordle_rl.chat.masks import mask_picture
 from wordle_rl.config import ConfigError, ExpertIterationTraining
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import score_guess

@@ -12,6 +12,8 @@ from reward_games import SOLVER, WORDS, play
 from scripted import say, scripted
 from training_fixtures import compact, rows
 
+from wordle_rl.boards import InitialState
+from wordle_rl.chat.masks import Segment
 from wordle_rl.config import GRPOTraining, StartSettings
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import score_guess
@@ -19,7 +21,7 @@ from wordle_rl.policy.base import Completion
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
-from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, open_game
+from wordle_rl.rollout import ActiveGame, Trajectory, open_game
 from wordle_rl.runs import RunError
 from wordle_rl.train.grpo_rollouts import merged_metrics
 from wordle_rl.train.scored_games import Scored, measured, rows_of
@@ -105,7 +107,7 @@ def test_constant_groups_are_refilled_with_other_secrets_so_many_times(roll) -> 
     played = roll(settings=update(SETTINGS, max_refills=1), pay=pay)
     assert len(played()) == 12
     metrics = played.metrics
-    assert metrics["zero_variance_share"] == 1.0
+    assert metrics["constant_group_rate"] == 1.0
     assert metrics["refilled_groups"] == 3 - metrics["skipped_groups"] > 0
     first, again = (row["secrets"] for row in rows(played.run.directory / "secrets.jsonl"))
     assert len(first) == 3
@@ -196,13 +198,13 @@ def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty
     played = roll(settings=update(SETTINGS, probe_every_steps=2, prioritized_fraction=1.0), pay=pay)
     for step in (0, 1, 2):
         played(step)
-        assert ("scouted_win_rate" in played.metrics) == (step % 2 == 0)
+        assert ("probe_win_rate" in played.metrics) == (step % 2 == 0)
         if step == 0:
             state = played.rollouts.starts.picker.state()
     drawn = rows(played.run.directory / "secrets.jsonl")
-    expected = [("scout", 0), ("grpo", 0), ("grpo", 1), ("scout", 2), ("grpo", 2)]
+    expected = [("probe", 0), ("grpo", 0), ("grpo", 1), ("probe", 2), ("grpo", 2)]
     assert [(row["stage"], row["step"]) for row in drawn] == expected
-    assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "scout")
+    assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "probe")
     in_groups = {*drawn[1]["secrets"]}
     assert in_groups <= lost
     turns = played.prompter.rules.max_turns

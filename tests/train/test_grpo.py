@@ -10,7 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from training_fixtures import compact, fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
-import wordle_rl.policy.transformers as sampler_module
+import wordle_rl.policy.drawing as drawing_module
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config import GRPOTraining, StartSettings
 from wordle_rl.env import StopReason
@@ -73,7 +73,7 @@ class NoFloat64(TorchDispatchMode):
 
 def test_training_and_play_make_no_float64(train, tmp_path, monkeypatch) -> None:
     """Play draws by `multinomial` off the processor; that branch is forced here."""
-    monkeypatch.setattr(sampler_module, "pick", lambda p, generator: torch.multinomial(p, 1, generator=generator)[:, 0])
+    monkeypatch.setattr(drawing_module, "pick", lambda p, generator: torch.multinomial(p, 1, generator=generator)[:, 0])
     with NoFloat64():
         with pytest.raises(TypeError, match="float64"):
             torch.zeros(1, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Laws of where groups begin: by priority, a share on given boards, the same again by seed."""
+"""Laws of where groups begin: a share on given boards, prefix guesses by a player, the same again by seed."""
 
 import json
 import random
@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from contexts import context_for
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, RunConfig, StartSettings
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn, hard_mode_fault, score_guess, violates_clues
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import InitialState
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
-from wordle_rl.train.starts import GameSetup, GroupStarts, PrefixGuesses, SecretPicker, with_outside
+from wordle_rl.train.starts import GameSetup, GroupStarts, PrefixGuesses
 from wordle_rl.train.starts_file import StartBoards, read_start_boards
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
@@ -88,52 +88,6 @@ def test_groups_from_a_board_leave_the_record_of_their_secret_alone(starts, smal
     mixed.note(ended(InitialState("crate", ("speed",)), small_words), 0.25)
     mixed.note(ended(InitialState("drape"), small_words), 0.125)  # an empty board is the start of any game
     assert json.loads(json.dumps(mixed.picker.state())) == {"crane": 0.5, "crate": 0.25, "drape": 0.125}
-
-
-# --- priorities ---
-
-SECRETS = [f"word{i}" for i in range(8)]
-
-
-def test_constant_groups_are_drawn_less_than_mixed_ones() -> None:
-    picker = SecretPicker(SECRETS, 1.0, 0)
-    for secret in SECRETS:
-        picker.update(secret, 0.0 if secret in SECRETS[:4] else 1.0)
-    found = Counter(secret for step in range(400) for secret in picker.pick(2, step))
-    assert max(found[s] for s in SECRETS[:4]) * 4 < min(found[s] for s in SECRETS[4:])
-    assert all(found[s] > 0 for s in SECRETS[:4]), "a constant secret must come back now and then"
-
-
-def test_an_untried_secret_counts_as_the_widest() -> None:
-    picker = SecretPicker(SECRETS, 1.0, 0)
-    picker.update("word0", 0.2)
-    picker.update("word1", 0.7)
-    narrow, wide, *untried = picker.weights()
-    assert untried == pytest.approx([wide] * 6)
-    assert wide > narrow
-
-
-def test_recent_groups_count_more_than_old_ones() -> None:
-    picker = SecretPicker(SECRETS, 1.0, 0)
-    picker.update("word0", 1.0)
-    for _ in range(5):
-        picker.update("word0", 0.0)
-    assert picker.state()["word0"] == pytest.approx(0.5**5)
-    for _ in range(2):
-        picker.update("word1", 1.0)
-    assert picker.state()["word1"] == 1.0, "the same again is nothing new"
-
-
-def test_words_from_outside_the_answers_take_places_at_their_rate(small_words) -> None:
-    secrets = list(small_words.answers) * 20
-    assert with_outside(secrets, small_words, 0.0, random.Random(0)) == secrets
-    mixed = with_outside(secrets, small_words, 0.25, random.Random(0))
-    changed = [(before, after) for before, after in zip(secrets, mixed, strict=True) if before != after]
-    assert len(mixed) == len(secrets)
-    assert 80 < len(changed) < 160
-    assert {after for _, after in changed} == set(small_words.guesses) - set(small_words.answers)
-    only = WordList("only", small_words.answers, small_words.answers)
-    assert with_outside(secrets, only, 1.0, random.Random(0)) == secrets
 
 
 # --- prefix guesses: by a player, even in number, never the secret ---

@@ -14,7 +14,8 @@ from wordle_rl.config import ConfigError, WordSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
 from wordle_rl.policy.tiny import make_tokenizer
-from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, TokenEnv, game_source, task_of
+from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, game_source, task_of
+from wordle_rl.trainers.token_env import TokenEnv
 
 
 def told(game: LiveGame) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from agreement import (
     turn_rewards,
 )
 
-from wordle_rl.rollout import mask_without_overlong
+from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.train.advantages import CREDITS as ESTIMATORS
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
@@ -224,7 +224,8 @@ def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
     """Its sampler drives the same rollout; here replies are forced, and their log-probabilities are the model's."""
     from forced_mlx import forced
 
-    from wordle_rl.rollout import InitialState, play
+    from wordle_rl.boards import InitialState
+    from wordle_rl.rollout import play
 
     table = expected()
     replies = {number: [embedded_codec().reply_ids(text) if (text := reply_of(number, turn)) is not None

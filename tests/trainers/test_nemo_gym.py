@@ -16,6 +16,7 @@ from other_loops import KINDS, SETTINGS, TASK, ours, replies_of
 from responses_api_agents.gymnasium_agent.app import GymnasiumAgent, GymnasiumAgentConfig, GymnasiumAgentRunRequest
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.trainers.games import game_source
 from wordle_rl.trainers.nemo_gym import WordleResourcesServer, WordleServerConfig, dataset_rows
 
@@ -95,7 +96,7 @@ def test_reward_and_conversation_are_the_rollouts(kind: str) -> None:
     secret = game_source(SETTINGS).context.split.train[TASK.index]
     assert kind == "won" or secret.encode() not in wire.seen
     texts = [(m.role, m.content[0].text if m.role == "assistant" else m.content) for m in result.response.output]
-    ids, mask = codec.encode_game([*opening, *({"role": role, "content": text} for role, text in texts)])
+    ids, mask = encode_game(codec, [*opening, *({"role": role, "content": text} for role, text in texts)])
     assert ids == mine.ids
     given = len(codec.prompt_ids(opening))
     assert [0] * given + mask[given:] == mine.mask

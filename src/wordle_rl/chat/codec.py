@@ -11,7 +11,7 @@ training, rollouts and evaluation see different prompts.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -56,12 +56,15 @@ class ChatCodec:
     def prompt_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids of a whole prompt, up to where the completion begins.
 
-        Turns on the board are concatenated as in `encode_game`. A prefix board therefore reads exactly like the same
-        board reached in play, whatever the template does to earlier replies.
+        Turns on the board are concatenated as in `masks.encode_game`. A prefix board therefore reads exactly like the
+        same board reached in play, whatever the template does to earlier replies.
         """
         if not messages or messages[-1]["role"] == "assistant":
             raise ValueError("a prompt must end with a message to the policy, not with a reply")
-        return self.encode_game(messages)[0]
+        ids: list[int] = []
+        for piece, _ in self.pieces(messages):
+            ids += piece
+        return ids
 
     def rendered_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids of a whole prompt as a server makes them: one rendering, encoded in one piece."""
@@ -96,22 +99,18 @@ class ChatCodec:
             kept.pop()
         return self.frame.opened + str(self.tokenizer.decode(kept, skip_special_tokens=False))
 
-    def encode_game(self, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
-        """Encode a conversation: token ids, and a loss mask with 1 on replies with their closing token, 0 elsewhere."""
+    def pieces(self, messages: Sequence[Message]) -> Iterator[tuple[Sequence[int], bool]]:
+        """Encode a conversation piece by piece, the opening first: token ids, and True for a reply."""
         first = opening_length(messages)
-        ids = list(self._opening_ids(messages[:first]))
-        loss_mask = [0] * len(ids)
+        yield self._opening_ids(messages[:first]), False
         for offset, message in enumerate(messages[first:]):
             is_reply = offset % 2 == 0
             if (message["role"] == "assistant") != is_reply:
                 raise ValueError("after the opening, replies and feedback messages must alternate")
-            new = self.reply_ids(message["content"]) if is_reply else self.bridge_ids(message)
-            ids += new
-            loss_mask += [int(is_reply)] * len(new)
-        return ids, loss_mask
+            yield self.reply_ids(message["content"]) if is_reply else self.bridge_ids(message), is_reply
 
     def warm(self, replies: Iterable[str], feedbacks: Iterable[str]) -> None:
-        """Encode many replies and feedback messages in one batch, so that `encode_game` only concatenates them."""
+        """Encode many replies and feedback messages in one batch, so that `pieces` only looks them up."""
         texts = {*map(self.frame.spoken, replies), *map(self._framed, feedbacks)}
         missing = [text for text in texts if text not in self._cache]
         if missing:
@@ -148,18 +147,6 @@ class ChatCodec:
 def opening_length(messages: Sequence[Message]) -> int:
     """Return the number of messages before the first reply."""
     return next((i for i, message in enumerate(messages) if message["role"] == "assistant"), len(messages))
-
-
-def mask_picture(codec: ChatCodec, ids: Sequence[int], loss_mask: Sequence[int]) -> str:
-    """Draw a game's loss mask: trained tokens in `⟦ ⟧`, the others bare. For people and for tests."""
-    parts: list[str] = []
-    trained = False
-    for token, m in zip(ids, loss_mask, strict=True):
-        if bool(m) != trained:
-            parts.append("⟦" if m else "⟧")
-            trained = bool(m)
-        parts.append(str(codec.tokenizer.decode([token], skip_special_tokens=False)))
-    return "".join(parts) + ("⟧" if trained else "")
 
 
 def unwritable(codec: ChatCodec, text: str) -> tuple[str, ...]:

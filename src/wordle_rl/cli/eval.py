@@ -31,15 +31,8 @@ from wordle_rl.evaluate.conditions import EvalConditions, differences
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
 from wordle_rl.evaluate.forgetting import English, measure_english, speaks_english
-from wordle_rl.evaluate.play import (
-    Journal,
-    Scorer,
-    evaluate,
-    evaluate_concurrently,
-    journal_path,
-    num_kept,
-    with_regret,
-)
+from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
+from wordle_rl.evaluate.play import Scorer, evaluate, evaluate_concurrently, with_regret
 from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
 from wordle_rl.evaluate.records import (
     GAME_COLUMNS,

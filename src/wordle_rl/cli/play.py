@@ -10,6 +10,7 @@ import tyro
 from rich.prompt import Prompt
 from rich.table import Table
 
+from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, PlayersWords
 from wordle_rl.cli.eval import game_for
@@ -21,7 +22,6 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric, named_schedule
-from wordle_rl.rollout import InitialState
 from wordle_rl.rollout import play as play_games
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words

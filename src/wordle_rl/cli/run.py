@@ -176,8 +176,8 @@ def _show_preflight(path: str, report: Preflight) -> None:
         facts["games played"] = (
             f"{played.num_games}: {in_percent(played.win_rate, 0)}% won, "
             f"{in_percent(played.format_compliance, 0)}% of replies with a listed word, "
-            f"{in_percent(played.overlong_share, 0)}% cut, {played.mean_reply_tokens:.0f} tokens each, "
-            f"{in_percent(played.zero_variance_share, 0)}% zero-variance groups"
+            f"{in_percent(played.cut_off_rate, 0)}% cut, {played.mean_reply_tokens:.0f} tokens each, "
+            f"{in_percent(played.constant_group_rate, 0)}% constant groups"
         )
     for name, value in facts.items():
         console.out.print(f"{name:<17} {value}")

@@ -7,11 +7,12 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, islice, pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
+from wordle_rl.chat.masks import encode_game, only_taught
 from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row, in_our_names
 from wordle_rl.game import Turn, score_guess, violates_clues
@@ -121,9 +122,9 @@ def encode_traces(
             {said["content"] for before, said in pairs if before["role"] == "assistant"},
         )
         for trace, dialogue in games:
-            ids, mask = codec.encode_game(dialogue)
+            ids, mask = encode_game(codec, dialogue)
             if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
-                mask = _only_taught(mask, [turn.taught for turn in trace.turns])
+                mask = only_taught(mask, [turn.taught for turn in trace.turns])
             if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
                 encoded.rejected["unwritable"] += 1  # the bundled model has tokens only for its own words
             elif len(ids) > max_length:
@@ -152,15 +153,6 @@ def _taught_dialogues(trace: GameRecord, prompter: Prompter, codec: ChatCodec) -
         for message in (message for dialogue in dialogues for message in dialogue if message["role"] == "assistant"):
             message["content"] = codec.taught(message["content"], prompter.thinking)
     return dialogues
-
-
-def _only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
-    # Each run of ones in the mask is one reply, in order.
-    kept: list[int] = []
-    turns = iter(taught)
-    for is_reply, run in groupby(mask):
-        kept += [int(is_reply and next(turns))] * len([*run])
-    return kept
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     conditions.py    EvalConditions: prompting and sampling of a player
     records.py       Evaluation (every game, saved as JSON or CSV), Figures, the distribution of rewards
-    play.py          evaluate(): secrets -> Evaluation; evaluate_concurrently(): the same with an endpoint; Journal: its
-                     finished games on disk, so that a stopped evaluation can resume
+    play.py          evaluate(): secrets -> Evaluation; evaluate_concurrently(): the same with an endpoint
+    journal.py       Journal: finished games on disk, so that a stopped evaluation can resume
     eval_secrets.py  secrets outside the split, and boards with earlier turns
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another

@@ -13,10 +13,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import GameSettings, SamplingSettings, WordSettings
 from wordle_rl.evaluate.players import Player, make_player
 from wordle_rl.evaluate.records import EvaluationError
-from wordle_rl.rollout import InitialState, Trajectory, play
+from wordle_rl.rollout import Trajectory, play
 from wordle_rl.solver import Solver
 from wordle_rl.words import load_words
 

@@ -19,7 +19,8 @@ from wordle_rl.config import (
 )
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.forgetting import English, measure_english, speaks_english
-from wordle_rl.evaluate.play import evaluate, journal_of, journal_path
+from wordle_rl.evaluate.journal import journal_of, journal_path
+from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.players import model_sampler
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, sampled_part
 from wordle_rl.evaluate.strata import store_strata

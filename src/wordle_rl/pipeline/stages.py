@@ -25,7 +25,7 @@ from wordle_rl.config import (
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
-from wordle_rl.evaluate.play import journal_path
+from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.base import find_backend
 from wordle_rl.report.card import CARD_FILE

@@ -4,7 +4,8 @@ Import each module by its own name.
 
     base.py            `Sampler`, `Request`, `Completion`; `Backend`, for a library other than torch
     scripted.py        players without a model: the solver, random words
-    transformers.py    a model in this process: batches of games whose cache is kept across turns, the next token
+    transformers.py    a model in this process: batches of games whose cache is kept across turns
+    drawing.py         the next token from its logits: temperature, limits, the draw
     kv_cache.py        the key/value cache, and attention that reads it in place
     constrain.py       limit guesses to listed words
     word_search.py     beam searches: the likeliest listed word of a greedy reply, a model's likeliest guesses

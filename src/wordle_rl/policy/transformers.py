@@ -15,7 +15,6 @@ import os.path
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,6 +23,7 @@ from wordle_rl.config import EngineName, SamplingSettings
 from wordle_rl.policy.base import Completion, Request, word_beam
 from wordle_rl.policy.constrain import State, WordConstraint
 from wordle_rl.policy.device import release_memory
+from wordle_rl.policy.drawing import draw, limited
 from wordle_rl.policy.generate import generate, left_padded, needs_generate
 from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, joined, next_logits, sampling_mode
 from wordle_rl.policy.sizes import FEW_WEIGHTS
@@ -156,7 +156,7 @@ class TransformersSampler:
                     logger.warning("out of memory: only %d games at a time from now on", self._size)
         return [completions[request.game_id] for request in requests]
 
-    def _sample_batch(self, batch: Batch, requests: Sequence[Request]) -> dict[int, Completion]:
+    def _sample_batch(self, batch: Slots, requests: Sequence[Request]) -> dict[int, Completion]:
         if batch.cache is None:
             batch.cache, logits = self._open(batch.unread)
         else:
@@ -298,7 +298,7 @@ def free_memory(device: torch.device) -> int | None:
 # --- batches: which games share a cache, and which share a row of it ----------------------------------------------
 
 
-class Batch:
+class Slots:
     """Games that share a cache. Games with the same tokens so far share a row of it."""
 
     def __init__(self) -> None:
@@ -307,7 +307,7 @@ class Batch:
         self.fed: dict[int, list[int]] = {}  # the token ids of each game in the cache
         self.unread: list[list[int]] = []  # the token ids that each row reads next
 
-    def absorb(self, other: Batch) -> None:
+    def absorb(self, other: Slots) -> None:
         """Append the rows of another batch."""
         first = len(self.unread)
         if self.cache is not None and other.cache is not None:
@@ -327,7 +327,7 @@ class Batches:
     def __init__(self, size: int, max_games: int, max_completion_tokens: int, window: int | None) -> None:
         self.size, self._max_games = size, max_games
         self._max_completion_tokens, self._window = max_completion_tokens, window
-        self._batch_of: dict[int, Batch] = {}
+        self._batch_of: dict[int, Slots] = {}
 
     def __len__(self) -> int:
         return len(set(self._batch_of.values()))
@@ -336,12 +336,12 @@ class Batches:
         """Drop every game and its cache."""
         self._batch_of.clear()
 
-    def arrange(self, requests: Sequence[Request]) -> dict[Batch, list[Request]]:
+    def arrange(self, requests: Sequence[Request]) -> dict[Slots, list[Request]]:
         """Return the batches to sample this turn, with their requests; batches without a request are dropped."""
         new = [request.game_id for request in requests if request.game_id not in self._batch_of]
         for start in range(0, len(new), self.size):
-            self._batch_of.update(dict.fromkeys(new[start : start + self.size], Batch()))
-        present: dict[Batch, list[Request]] = {}
+            self._batch_of.update(dict.fromkeys(new[start : start + self.size], Slots()))
+        present: dict[Slots, list[Request]] = {}
         for request in requests:
             present.setdefault(self._batch_of[request.game_id], []).append(request)
         for batch, asking in present.items():
@@ -350,7 +350,7 @@ class Batches:
         self._batch_of = {game: batch for game, batch in self._batch_of.items() if batch in batches}
         return batches
 
-    def _line_up(self, batch: Batch, requests: Sequence[Request]) -> None:
+    def _line_up(self, batch: Slots, requests: Sequence[Request]) -> None:
         # Give each game its row. The cache can only be kept if every prompt continues its cached tokens.
         continues = all(
             request.game_id in batch.row_of
@@ -372,16 +372,16 @@ class Batches:
             batch.cache.keep(torch.tensor([row for row, _ in rows], device=batch.cache.mask.device))
         batch.row_of, batch.unread = row_of, [list(unread) for _, unread in rows]
 
-    def _within_window(self, batch: Batch, requests: Sequence[Request]) -> bool:
+    def _within_window(self, batch: Slots, requests: Sequence[Request]) -> bool:
         if self._window is None:
             return True
         fed = max(len(batch.fed[request.game_id]) for request in requests)
         unread = max(len(request.prompt_ids) - len(batch.fed[request.game_id]) for request in requests)
         return fed + unread + self._max_completion_tokens <= self._window
 
-    def _joined(self, present: Mapping[Batch, list[Request]]) -> Iterator[tuple[Batch, list[Request]]]:
+    def _joined(self, present: Mapping[Slots, list[Request]]) -> Iterator[tuple[Slots, list[Request]]]:
         # Merge neighbours as games end, so that forward passes stay large.
-        waiting: tuple[Batch, list[Request]] | None = None
+        waiting: tuple[Slots, list[Request]] | None = None
         for batch, requests in present.items():
             if waiting is not None:
                 first, asking = waiting
@@ -396,7 +396,7 @@ class Batches:
         if waiting is not None:
             yield waiting
 
-    def _fit_together(self, a: Batch, b: Batch) -> bool:
+    def _fit_together(self, a: Slots, b: Slots) -> bool:
         if self._window is not None and a.cache is not None and b.cache is not None:
             width = max(len(batch.cache.mask[0]) for batch in (a, b) if batch.cache is not None)
             unread = max(len(ids) for batch in (a, b) for ids in batch.unread)
@@ -406,47 +406,3 @@ class Batches:
         num_games, num_rows = len(a.row_of) + len(b.row_of), len(a.unread) + len(b.unread)
         share_rows = a.cache is not None and 2 * num_rows <= self.size
         return num_games <= self.size or (share_rows and num_games <= self._max_games)
-
-
-# --- the next token of every row, from its logits -----------------------------------------------------------------
-
-
-def draw(logits: Tensor, settings: SamplingSettings, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Draw one token per row of logits, shape (rows, vocabulary); return ids and log-probabilities, shape (rows,)."""
-    temperature = settings.temperature
-    if temperature == 0:
-        chosen = logits.argmax(dim=-1)
-        return chosen, logits.log_softmax(-1).gather(1, chosen[:, None])[:, 0]
-    logprobs = (logits / temperature).log_softmax(-1)
-    chosen = pick(logprobs.exp(), generator)[:, None]
-    return chosen[:, 0], logprobs.gather(1, chosen)[:, 0]
-
-
-def limited(logits: Tensor, constraint: WordConstraint, states: Sequence[State | None], running: Tensor) -> Tensor:
-    """Return logits, shape (rows, vocabulary), with minus infinity at forbidden tokens of running rows."""
-    allowed = [constraint.allowed(state) if on else None for state, on in zip(states, running.tolist(), strict=True)]
-    limited = [row for row, ids in enumerate(allowed) if ids is not None]
-    if not limited:
-        return logits
-    # One mask for all rows: a scatter for each row would cost more than the forward pass of a small model.
-    kept = [ids for ids in allowed if ids is not None]
-    mask = torch.zeros_like(logits)
-    mask[limited] = float("-inf")
-    rows = np.repeat(limited, [len(ids) for ids in kept])
-    mask[torch.from_numpy(rows), torch.from_numpy(np.concatenate(kept))] = 0.0
-    return logits + mask
-
-
-def pick(probabilities: Tensor, generator: torch.Generator) -> Tensor:
-    """Draw one column per row, shape (rows,), from `probabilities`, shape (rows, columns); never one of zero."""
-    if probabilities.device.type != "cpu":
-        return torch.multinomial(probabilities, 1, generator=generator)[:, 0]
-    # On a CPU, `multinomial` draws a random number per column, which takes a tenth of a small model's time. Inverting
-    # the cumulative distribution needs one number per row.
-    totals = probabilities.cumsum(dim=-1, dtype=torch.float64)
-    end = totals[:, -1:]
-    if not end.isfinite().all():
-        raise RuntimeError("probabilities are not finite: the weights are broken; go back to a checkpoint")
-    point = torch.rand(len(totals), 1, dtype=torch.float64, generator=generator) * end
-    point = torch.minimum(point, end.nextafter(torch.zeros_like(end)))  # rounding must not reach the end
-    return torch.searchsorted(totals, point, right=True)[:, 0]

@@ -6,7 +6,9 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from wordle_rl.chat.codec import longest_reply, mask_picture
+from wordle_rl.boards import InitialState
+from wordle_rl.chat.codec import longest_reply
+from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
@@ -18,7 +20,7 @@ from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, shares_memory
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
-from wordle_rl.rollout import InitialState, groups_of, play
+from wordle_rl.rollout import groups_of, play
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.starts import GameSetup, GroupStarts
@@ -32,8 +34,8 @@ class Played:
     num_games: int
     win_rate: float
     format_compliance: float
-    overlong_share: float
-    zero_variance_share: float
+    cut_off_rate: float
+    constant_group_rate: float
     mean_reply_tokens: float
 
 
@@ -77,7 +79,7 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
             stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
             longest_reply=longest_reply(words, prompter, codec),
             longest_game=plan.game_length,
-            picture=mask_picture(codec, *codec.encode_game(sample_game(words, prompter))),
+            picture=mask_picture(codec, *encode_game(codec, sample_game(words, prompter))),
         )
     try:
         report = replace(report, memory=plan.memory, longest_teacher_game=plan.teacher_length)
@@ -158,23 +160,23 @@ def play_groups(
         num_games=len(transcripts),
         win_rate=statistics.fmean(transcript.won for transcript in transcripts),
         format_compliance=format_compliance(transcripts),
-        overlong_share=statistics.fmean(turn.overlong for turn in replies),
-        zero_variance_share=statistics.fmean(constant) if constant else 0.0,
+        cut_off_rate=statistics.fmean(turn.overlong for turn in replies),
+        constant_group_rate=statistics.fmean(constant) if constant else 0.0,
         mean_reply_tokens=statistics.fmean(turn.num_tokens or 0 for turn in replies),
     )
 
 
 def check_play(played: Played, limit: int) -> Iterator[Finding]:
     """Check whether a few games leave something to learn; `limit` is the token limit of a reply."""
-    if played.overlong_share > 0.1:
+    if played.cut_off_rate > 0.1:
         yield warning(
-            f"{in_percent(played.overlong_share, 0)}% of the replies were cut at {limit} tokens; raise "
+            f"{in_percent(played.cut_off_rate, 0)}% of the replies were cut at {limit} tokens; raise "
             "max_completion_tokens or let the model think less"
         )
     if played.format_compliance < 0.5:
         share = in_percent(played.format_compliance, 0)
         yield warning(f"only {share}% of the replies contain a listed word; train SFT first")
-    if played.zero_variance_share > 0.5:
+    if played.constant_group_rate > 0.5:
         fix = "raise rl.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
-        share = in_percent(played.zero_variance_share, 0)
+        share = in_percent(played.constant_group_rate, 0)
         yield warning(f"in {share}% of the groups all games earn the same, so there is nothing to learn; {fix}")

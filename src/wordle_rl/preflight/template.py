@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
@@ -61,7 +62,7 @@ def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking
 
 def check_stops(codec: ChatCodec, game: Sequence[Message], vocab_size: int) -> Iterator[Finding]:
     """Check that replies end with a token that the model knows and that occurs nowhere else in them."""
-    ids, _ = codec.encode_game(game)
+    ids, _ = encode_game(codec, game)
     tokenizer, turn_end = codec.tokenizer, codec.frame.turn_end
     replies = [message["content"] for message in game if message["role"] == "assistant"]
     if any(codec.stop_ids.intersection(codec.reply_ids(reply)[:-1]) for reply in replies):

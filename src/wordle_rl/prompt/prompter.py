@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from operator import add
-from string import Formatter, ascii_lowercase
+from string import Formatter
 from typing import Protocol
 
 from typing_extensions import TypedDict  # pydantic reads no other before Python 3.12
 
 from wordle_rl.errors import UserError
-from wordle_rl.game import Dictionary, Outcome, Rules, Turn
+from wordle_rl.game import Rules, Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
-from wordle_rl.prompt import textarena_texts
-from wordle_rl.prompt.knowledge import knowledge_lines
-from wordle_rl.prompt.reply import Guess, ParseFailure, Thinking, parse_reply, parse_spelled
+from wordle_rl.prompt.compact import COMPACT_FORM, CompactStyle
+from wordle_rl.prompt.english import ENGLISH
+from wordle_rl.prompt.reply import Guess, ParseFailure, ReplyForm, TaggedForm, Thinking
+from wordle_rl.prompt.spelled import SpelledForm, SpelledStyle
+from wordle_rl.prompt.symbols import SYMBOLS
+from wordle_rl.prompt.textarena_style import TEXTARENA
 from wordle_rl.prompt.trl_notebook import NotebookStyle
 from wordle_rl.words import EXAMPLE_WORDS
 
@@ -73,43 +75,6 @@ class Shape(StrEnum):
     """Every turn restates the game in a fresh prompt."""
 
 
-_ERRORS = {
-    Outcome.MALFORMED: "That reply held no readable guess.",
-    Outcome.WRONG_LENGTH: "That guess has the wrong number of letters.",
-    Outcome.UNLISTED: "That guess is not in the word list.",
-    Outcome.HARD_MODE: "Hard mode: that guess leaves out a revealed hint.",
-}
-
-
-_COMPACT_ERRORS = {
-    Outcome.MALFORMED: "!",
-    Outcome.WRONG_LENGTH: "#",
-    Outcome.UNLISTED: "?",
-    Outcome.HARD_MODE: "%",
-}
-_SPELLED_ERRORS = {
-    Outcome.MALFORMED: "format",
-    Outcome.WRONG_LENGTH: "length",
-    Outcome.UNLISTED: "unknown",
-    Outcome.HARD_MODE: "hint",
-}
-_ERRORS_OF: dict[str, dict[Outcome, str]] = {Style.COMPACT: _COMPACT_ERRORS, Style.SPELLED: _SPELLED_ERRORS}
-_ENGLISH = {
-    letter + mark: f"{letter}: {meaning}"
-    for letter in ascii_lowercase
-    for mark, meaning in {"G": "in its place", "Y": "elsewhere in the word", "X": "no (further) copy"}.items()
-}
-_SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
-
-
-_LINES: dict[str, Callable[[str, str], str]] = {
-    Style.ENGLISH: lambda guess, marks: f"{guess}: {', '.join([_ENGLISH[pair] for pair in map(add, guess, marks)])}.",
-    Style.SYMBOLS: lambda guess, marks: f"{guess} {marks.translate(_SQUARES)}",
-    Style.COMPACT: lambda guess, marks: "".join(map(add, guess, marks)),
-    Style.TEXTARENA: textarena_texts.board,
-    Style.SPELLED: lambda guess, marks: f"{' '.join(guess)}\n{' '.join(marks)}",
-}
-"""Format a guess and its marks."""
 _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
 """Example word by length."""
 
@@ -134,9 +99,10 @@ class Prompter:
         object.__setattr__(self, "style", style_named(self.style))
         object.__setattr__(self, "shape", Shape(self.shape))
         object.__setattr__(self, "thinking", Thinking(self.thinking))
-        if self.style is Style.SPELLED:  # letters and spaces alone leave no sign that could end a thought
+        form = _FORMS.get(self.style)
+        if form is not None and not form.has_thinking:
             if self.thinking is Thinking.REQUIRED:
-                raise ValueError('style "spelled" has no form for thinking: set thinking to "off"')
+                raise ValueError(f'style "{self.style}" has no form for thinking: set thinking to "off"')
             object.__setattr__(self, "thinking", Thinking.OFF)
         if self.system_prompt is not None:
             if fault := fault_in(self.system_prompt):
@@ -145,15 +111,15 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Parse a reply by the grammar of the style."""
-        if self.style is Style.SPELLED:
-            return parse_spelled(reply, self.word_length)
-        return parse_reply(reply, self.thinking, brackets=self.brackets)
+        return self._form.parse(reply, self.thinking, self.word_length)
 
     @cached_property
     def _texts(self) -> StyleTexts:
-        if self.style in (Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0):
-            return NotebookStyle(player0=self.style is Style.NOTEBOOK_PLAYER0)
-        return _BuiltIn() if isinstance(self.style, Style) else find_style(self.style)
+        return _TEXTS[self.style] if isinstance(self.style, Style) else find_style(self.style)
+
+    @cached_property
+    def _form(self) -> ReplyForm:
+        return _FORMS.get(self.style) or TaggedForm(("[", "]") if self.brackets else ("<guess>", "</guess>"))
 
     @cached_property
     def brackets(self) -> bool:
@@ -163,19 +129,11 @@ class Prompter:
     @cached_property
     def guess_tags(self) -> tuple[str, str]:
         """Opening and closing tag of a guess; both empty in the spelled style."""
-        if self.style is Style.SPELLED:
-            return ("", "")
-        return ("[", "]") if self.brackets else ("<guess>", "</guess>")
+        return self._form.guess_tags
 
     def reply(self, word: str, thinking: str = "") -> str:
         """Write a well-formed reply, as teachers do."""
-        if self.style is Style.SPELLED:
-            return " ".join(word)
-        guess = word.join(self.guess_tags)
-        if self.thinking is Thinking.OFF or (not thinking and self.thinking is Thinking.OPTIONAL):
-            return guess
-        separator = "" if self.style is Style.COMPACT else "\n"
-        return f"<think>{thinking}</think>{separator}{guess}"
+        return self._form.write(word, thinking, self.thinking)
 
     @cached_property
     def example(self) -> str:
@@ -231,80 +189,7 @@ class Prompter:
         return text
 
 
-class _BuiltIn:
-    """`StyleTexts` of the built-in styles, except the notebook's."""
-
-    def brackets(self, prompter: Prompter) -> bool:
-        return prompter.style is Style.TEXTARENA
-
-    def rules(self, prompter: Prompter) -> str:
-        if prompter.style is Style.COMPACT:
-            return ""
-        if prompter.style is Style.SPELLED:
-            return "Wordle"  # without a system message, some templates add a longer one
-        legend = {
-            Style.ENGLISH: "you are told, letter by letter, whether it is in its place, elsewhere in the word, or has "
-            "no (further) copy in it",
-            Style.SYMBOLS: "each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, "
-            "⬛ no (further) copy in it",
-            Style.TEXTARENA: "each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in "
-            "it",
-        }[Style(prompter.style)]
-        example = prompter.example
-        form = {
-            Thinking.OFF: f"Reply with nothing but {example}.",
-            Thinking.OPTIONAL: f"Reply with {example}; you may reason first inside <think>…</think>.",
-            Thinking.REQUIRED: f"Reason first, briefly, then guess: {example}",
-        }[prompter.thinking]
-        dictionary = {
-            Dictionary.STRICT: "Guesses must be listed words; any other reply wastes the turn.",
-            Dictionary.LENIENT: f"Any {prompter.word_length} letters may be guessed; any other reply wastes the turn.",
-            Dictionary.APP: "Guesses must be listed words; any other reply is refused.",
-        }[prompter.rules.dictionary]
-        hard = " Every hint revealed must be used in later guesses." if prompter.rules.hard_mode else ""
-        return (
-            f"Find the secret {prompter.word_length}-letter word in at most {prompter.rules.max_turns} guesses. "
-            f"After each guess {legend}. {dictionary}{hard}\n{form} Write exactly one guess and nothing after it."
-        )
-
-    def opening(self, prompter: Prompter) -> str:
-        if prompter.style is Style.COMPACT:
-            return f"{prompter.word_length}x{prompter.rules.max_turns}"
-        if prompter.style is Style.SPELLED:
-            return "Start"
-        return f"A new game: {prompter.word_length} letters, {prompter.rules.max_turns} guesses. Your first guess?"
-
-    def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        line = _line(prompter, turns[-1])
-        if prompter.style is Style.COMPACT:
-            return line
-        if prompter.style is Style.SPELLED:
-            return line.split("\n")[-1]  # without the guess, which the reply has just named
-        known = knowledge_lines(turns, prompter.word_length) if prompter.style is Style.ENGLISH else ()
-        return "\n".join([line, *known, _guesses_left(prompter, turns)])
-
-    def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        played = [_line(prompter, turn) for turn in turns]
-        if prompter.style in (Style.COMPACT, Style.SPELLED):
-            return "\n".join([self.opening(prompter), *played])
-        known = knowledge_lines(turns, prompter.word_length) if prompter.style is Style.ENGLISH else ()
-        return "\n".join(["Guesses so far:", *played, *known, _guesses_left(prompter, turns)])
-
-
-def _line(prompter: Prompter, turn: Turn) -> str:
-    if turn.marks is not None and turn.guess is not None:
-        return _LINES[prompter.style](turn.guess, turn.marks)
-    errors = _ERRORS_OF.get(prompter.style, _ERRORS)
-    tells_how = turn.outcome is Outcome.MALFORMED and errors is _ERRORS
-    return f"{errors[turn.outcome]} Reply with {prompter.example}." if tells_how else errors[turn.outcome]
-
-
-def _guesses_left(prompter: Prompter, turns: Sequence[Turn]) -> str:
-    left = prompter.turns_left(turns)
-    return f"{left} {'guess' if left == 1 else 'guesses'} left."
-
-
-# --- a style of your own, by import path ------------------------------------------------------------------------
+# --- the texts of styles, those of your own by import path --------------------------------------------------------
 
 
 class StyleTexts(Protocol):
@@ -328,6 +213,19 @@ class StyleTexts(Protocol):
 
     def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
         """Return the user message that restates the game after one or more `turns`, in `state` shape."""
+
+
+_TEXTS: dict[Style, StyleTexts] = {
+    Style.ENGLISH: ENGLISH,
+    Style.SYMBOLS: SYMBOLS,
+    Style.COMPACT: CompactStyle(),
+    Style.TEXTARENA: TEXTARENA,
+    Style.NOTEBOOK: NotebookStyle(player0=False),
+    Style.NOTEBOOK_PLAYER0: NotebookStyle(player0=True),
+    Style.SPELLED: SpelledStyle(),
+}
+_FORMS: dict[str, ReplyForm] = {Style.COMPACT: COMPACT_FORM, Style.SPELLED: SpelledForm()}
+"""Replies of styles that are not simply a guess in tags or brackets."""
 
 
 def find_style(path: str) -> StyleTexts:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
+from typing import Protocol
 
 
 class Thinking(StrEnum):
@@ -96,27 +97,45 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
     return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, brackets)
 
 
-def parse_spelled(reply: str, word_length: int) -> Guess | ParseFailure:
-    """Parse a spelled reply: the letters of one guess, separated by spaces, and nothing else.
+class ReplyForm(Protocol):
+    """How the replies of a style are written and read."""
 
-    Examples:
-        >>> parse_spelled("c r a n e", 5)
-        Guess(word='crane', thinking='')
-        >>> parse_spelled("crane", 5).reason.value
-        'no_guess'
-        >>> parse_spelled("c r a n e s", 5).has_tags
-        True
-    """
-    if any(tag in reply for tag in THINK_TAGS):
-        return ParseFailure(FailureReason.THINKING_NOT_ALLOWED, has_tags=True)
-    match = _SPELLED.fullmatch(reply)
-    if match is None:
-        return ParseFailure(FailureReason.NO_GUESS)
-    word = match[1].replace(" ", "").lower()
-    return Guess(word) if len(word) == word_length else ParseFailure(FailureReason.NO_GUESS, has_tags=True)
+    @property
+    def guess_tags(self) -> tuple[str, str]:
+        """Opening and closing tag of a guess."""
+
+    @property
+    def has_thinking(self) -> bool:
+        """False if a reply has no place for thinking."""
+
+    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:
+        """Read a reply."""
+
+    def write(self, word: str, thought: str, thinking: Thinking) -> str:
+        """Write a well-formed reply."""
 
 
-_SPELLED = re.compile(r"\s*([A-Za-z](?: [A-Za-z])*)\s*")
+@dataclass(frozen=True)
+class TaggedForm:
+    """Optional thinking, and a guess between tags."""
+
+    guess_tags: tuple[str, str] = ("<guess>", "</guess>")
+    separator: str = "\n"
+    """Between thinking and guess."""
+    has_thinking: bool = True
+
+    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:  # noqa: ARG002
+        """See `ReplyForm`; the rules check the length of a guess."""
+        return parse_reply(reply, thinking, brackets=self.guess_tags[0] == "[")
+
+    def write(self, word: str, thought: str, thinking: Thinking) -> str:
+        """See `ReplyForm`."""
+        guess = word.join(self.guess_tags)
+        if thinking is Thinking.OFF or (not thought and thinking is Thinking.OPTIONAL):
+            return guess
+        return f"<think>{thought}</think>{self.separator}{guess}"
+
+
 _SHORT = 40
 """Cache the parse of replies up to this length in characters: they are little more than a guess and recur often."""
 

@@ -60,7 +60,7 @@ CHARTS = (
     Chart(
         "Greedy wins, secrets trained on",
         "Share of all training secrets found by greedy play, measured now and then.",
-        {"scouted_win_rate": "won"},
+        {"probe_win_rate": "won"},
         percent=True,
     ),
     Chart(
@@ -104,14 +104,14 @@ CHARTS = (
     Chart(
         "Groups that teach nothing",
         "Share of groups whose games all earned the same. Their advantages are zero. Counted before refills.",
-        {"zero_variance_share": "share"},
+        {"constant_group_rate": "share"},
         percent=True,
     ),
     Chart("Guesses", "Mean guesses of a step's won games: lower is better.", {"mean_guesses": "guesses"}),
     Chart(
         "Form of the replies",
         "Share of replies that name a listed word of the right length, and share cut at the longest reply allowed.",
-        {"format_compliance": "listed word", "overlong_share": "cut"},
+        {"format_compliance": "listed word", "cut_off_rate": "cut"},
         percent=True,
     ),
     Chart("Tokens of a reply", "Mean over all replies, the closing token included.", {"reply_tokens": "tokens"}),

@@ -2,6 +2,7 @@
 
 atomic_files.py  atomic writes; JSON with errors in one line
 jsonl_store.py   append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
+lock.py          lock files: one process writes a run, or a file of games
 run.py           `Run`: one directory with its settings, manifest, metrics and models
 provenance.py    the manifest: versions, git commit, words, split, hardware, command
 lineage.py       what a model has met: its lineage, and the audit of a run
@@ -23,13 +24,13 @@ from wordle_rl.runs.atomic_files import write_json as write_json
 from wordle_rl.runs.atomic_files import write_jsonl as write_jsonl
 from wordle_rl.runs.atomic_files import write_text_atomically as write_text_atomically
 from wordle_rl.runs.jsonl_store import append_jsonl as append_jsonl
-from wordle_rl.runs.jsonl_store import exclusive_lock as exclusive_lock
+from wordle_rl.runs.lock import LOCK_FILE as LOCK_FILE
+from wordle_rl.runs.lock import exclusive_lock as exclusive_lock
 from wordle_rl.runs.run import BOARDS_FILE as BOARDS_FILE
 from wordle_rl.runs.run import BY_TURN as BY_TURN
 from wordle_rl.runs.run import CHOICE_FILE as CHOICE_FILE
 from wordle_rl.runs.run import CONTROLS as CONTROLS
 from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE
-from wordle_rl.runs.run import LOCK_FILE as LOCK_FILE
 from wordle_rl.runs.run import OWN_TEACHER_FILE as OWN_TEACHER_FILE
 from wordle_rl.runs.run import PASS_AT as PASS_AT
 from wordle_rl.runs.run import VALIDATED as VALIDATED

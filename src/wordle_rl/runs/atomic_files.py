@@ -40,6 +40,13 @@ def _partial_file(path: Path) -> Iterator[TextIO]:
         raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
 
 
+def cannot_write(path: Path, error: OSError) -> RunError:
+    """Say that a file cannot be written, and why."""
+    return RunError(
+        f"cannot write {path}: {error.strerror or error}; free space and run again, or choose another place"
+    )
+
+
 def without_lone_surrogates(text: str) -> str:
     """Replace lone surrogates, which cannot be written to a file, by question marks.
 

@@ -11,20 +11,17 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
-from wordle_rl.runs.atomic_files import RunError, json_line, parse_json, read_jsonl, write_jsonl
-
-if TYPE_CHECKING:
-    from filelock import FileLock
+from wordle_rl.runs.atomic_files import RunError, cannot_write, json_line, parse_json, read_jsonl, write_jsonl
+from wordle_rl.runs.lock import acquire, release
 
 LOG_FILES = ("metrics.jsonl", "games.jsonl", "secrets.jsonl", "labels.jsonl")
 """Append-only files of a run."""
 _BLOCK = 65536
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
 
 Row = Mapping[str, Any]
 
@@ -51,7 +48,7 @@ class Store:
         self.path = path
         self._has_settings = settings is not None
         self._lock_path = path.with_name(f".{path.name.lstrip('.')}.lock")
-        self._lock = _lock(self._lock_path, path)
+        self._lock = acquire(self._lock_path, path)
         try:
             if overwrite:
                 path.unlink(missing_ok=True)
@@ -60,7 +57,7 @@ class Store:
             self.num_bytes_cut = repair_end(path, begins)
         except OSError as error:
             self.close()
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
         except BaseException:
             self.close()
             raise
@@ -93,7 +90,7 @@ class Store:
         try:
             self.path.replace(path)
         except OSError as error:
-            raise _cannot_write(path, error) from error
+            raise cannot_write(path, error) from error
 
     def discard(self) -> None:
         """Remove the file and close the store."""
@@ -102,7 +99,7 @@ class Store:
 
     def close(self) -> None:
         """Let other processes write."""
-        _release(self._lock, self._lock_path)
+        release(self._lock, self._lock_path)
         self._lock = None
 
 
@@ -161,49 +158,7 @@ def append_jsonl(path: Path, *rows: Row) -> None:
             if len(rows) > 1:  # minutes of work; make sure that a loss of power does not destroy it
                 os.fsync(file.fileno())
     except OSError as error:
-        raise _cannot_write(path, error) from error
-
-
-@contextmanager
-def exclusive_lock(path: Path) -> Iterator[None]:
-    """Hold a lock file within this context; on a file system without locks it does nothing."""
-    lock = _lock(path, path)
-    try:
-        yield
-    finally:
-        _release(lock, path)
-
-
-def _lock(path: Path, written: Path) -> FileLock | None:
-    from filelock import FileLock, Timeout  # importing it takes 0.1 s
-
-    lock = FileLock(path, blocking=False, thread_local=False)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except Timeout:
-        raise RunError(f"another process is writing {written}; wait until it ends, or name another --out") from None
-    except OSError as error:
-        if error.errno not in _NO_LOCKS:
-            raise _cannot_write(written, error) from error
-        return None
-    return lock
-
-
-def _release(lock: FileLock | None, path: Path) -> None:
-    if lock is None:
-        return
-    # Remove the file while it is locked; afterwards another process could own it. If it cannot be removed (a read-only
-    # disk, Windows), it locks nobody out.
-    with suppress(OSError):
-        path.unlink(missing_ok=True)
-    lock.release()
-
-
-def _cannot_write(path: Path, error: OSError) -> RunError:
-    return RunError(
-        f"cannot write {path}: {error.strerror or error}; free space and run again, or choose another place"
-    )
+        raise cannot_write(path, error) from error
 
 
 def repair_end(path: Path, begins: bytes = b"") -> int:
@@ -233,7 +188,7 @@ def repair_end(path: Path, begins: bytes = b"") -> int:
             file.truncate(start)
             return len(tail)
     except OSError as error:
-        raise _cannot_write(path, error) from error
+        raise cannot_write(path, error) from error
 
 
 def _last_line_start(file: BinaryIO, size: int) -> int:

@@ -29,7 +29,8 @@ from typing import Any
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, stored_config
 from wordle_rl.runs.atomic_files import RunError, read_object, write_json
-from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl, exclusive_lock
+from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl
+from wordle_rl.runs.lock import LOCK_FILE, exclusive_lock
 from wordle_rl.runs.provenance import manifest, resumed_manifest
 from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
@@ -48,8 +49,6 @@ VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, for SFT's validation loss."""
 CONTROLS = "controls"
 """Directory of the control evaluations of a run."""
-LOCK_FILE = ".lock"
-"""Locked by the process that works on a run."""
 BY_TURN = "win_rate_by_turn/"
 """Prefix of the win rates of training games by turn; the turn follows."""
 PASS_AT = "pass_at/"

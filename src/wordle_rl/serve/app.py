@@ -30,7 +30,6 @@ from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.sessions import Sessions
 from wordle_rl.serve.tasks import ServedGames
 from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment, TextArenaObservation, TextArenaState
-from wordle_rl.serve.watch.watch_app import create_watch_app, to_page
 
 API_VERSION = "1.0.0"
 """Version of OpenEnv's HTTP interface that the routes implement."""
@@ -55,6 +54,9 @@ class Service:
 
 def create_app(settings: ServeSettings) -> FastAPI:
     """Create the application: OpenEnv's routes, health and readiness, and the page, to which `/` redirects."""
+    # The page brings players, evaluation and reports, which the games of sessions do without.
+    from wordle_rl.serve.watch.watch_app import create_watch_app, to_page
+
     service = Service.of(settings)
     app = FastAPI(
         title="wordle-rl",

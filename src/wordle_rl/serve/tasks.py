@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
+from wordle_rl.boards import random_board
 from wordle_rl.config import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
@@ -21,7 +22,6 @@ from wordle_rl.reward import PRESETS, Rubric, TurnRewards
 from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.train.starts import random_given
 from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words import WordList
 
@@ -235,7 +235,7 @@ class ServedGames:
         if not options.max_given:
             return tuple(word.lower() for word in options.given or ())
         rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
-        return random_given(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
+        return random_board(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
 
     def _rubric(self, name: str | None) -> tuple[str, Rubric]:
         if name is None:

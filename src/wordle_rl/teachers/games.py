@@ -9,6 +9,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import GameSettings, TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import PlayedTurn
@@ -16,7 +17,7 @@ from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.import_paths import source_mark
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.prompt import Guess, describe_knowledge, knowledge_of
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.jsonl_store import unfinished
 from wordle_rl.solver import Solver, decode_marks

@@ -18,9 +18,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+from wordle_rl.chat.masks import Segment
 from wordle_rl.config import ConfigError
 from wordle_rl.import_paths import numbers_of, resolve
-from wordle_rl.rollout import Segment
 
 TurnValues = tuple[float, ...]
 """One number per own turn of a game."""

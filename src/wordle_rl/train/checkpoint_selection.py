@@ -25,11 +25,12 @@ from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, with_candidates
-from wordle_rl.rollout import InitialState, play
+from wordle_rl.rollout import play
 from wordle_rl.runs import CHOICE_FILE, Run, RunError, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.trackers import GameLog

@@ -28,6 +28,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
@@ -35,7 +36,7 @@ from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
-from wordle_rl.rollout import InitialState, Trajectory, groups_of, pass_at, play, powers_of_two
+from wordle_rl.rollout import Trajectory, groups_of, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, Run, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
 from wordle_rl.runs.jsonl_store import rewind
@@ -191,7 +192,7 @@ class GroupRollouts:
             **numbers,
             "reward": statistics.fmean(totals),
             "reward_std": statistics.fmean(group.reward_std for group in groups),
-            "zero_variance_share": sum(group.is_constant for group in first.values()) / len(first),
+            "constant_group_rate": sum(group.is_constant for group in first.values()) / len(first),
             **_pass_at(first.values(), self._setup.words),
             "refilled_groups": float(sum(not group.is_constant for draw in refills for group in draw.values())),
             "skipped_groups": float(sum(group.is_constant for group in groups)),
@@ -249,7 +250,7 @@ class GroupRollouts:
         # Play every training secret greedily and reset priorities to (best reward of all secrets) - (its reward). Each
         # process plays a part of the secrets. These games are not trained on.
         secrets = list(self._setup.secrets[self._process :: num_processes()])
-        record_secrets(self._log.run, "scout", step, self._process, secrets)
+        record_secrets(self._log.run, "probe", step, self._process, secrets)
         started = time.perf_counter()
         with open_policy(self._settings.sampling.greedy(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
             starts = [InitialState(secret) for secret in secrets]
@@ -264,7 +265,7 @@ class GroupRollouts:
         best = max(reward for _, reward, _ in found)
         self.starts.picker.reset({secret: best - reward for secret, reward, _ in found})
         return {
-            "scouted_win_rate": statistics.fmean(won for *_, won in found),
+            "probe_win_rate": statistics.fmean(won for *_, won in found),
             "seconds": time.perf_counter() - started,
         }
 
@@ -292,7 +293,7 @@ def rewind_games(run: Run, step: int) -> None:
 
     A step is validated after its checkpoint is written, so its validation goes as well.
     """
-    played = {"grpo": step, "scout": step, "validation": step}
+    played = {"grpo": step, "probe": step, "validation": step}
     metrics = {"grpo": step + 1, "validation": step, "blend": 0}
     rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
 

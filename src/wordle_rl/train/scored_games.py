@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.config import GRPOTraining
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.reward import RewardBreakdown, Rubric, format_compliance, with_candidates
-from wordle_rl.rollout import Trajectory, mask_without_overlong
+from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import BY_TURN, RunError
 from wordle_rl.train.advantages import TurnValues, find_credit, is_constant, token_advantages
 from wordle_rl.train.starts import GameSetup
@@ -93,9 +94,9 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     denominators = {name: len(winnable) for name in means if name.startswith("win_rate")}
     denominators |= {"mean_guesses": len(wins), "format_compliance": len(replies)}
     if replies and tokens:
-        means["overlong_share"] = statistics.fmean(turn.overlong for turn in replies)
+        means["cut_off_rate"] = statistics.fmean(turn.overlong for turn in replies)
         means["reply_tokens"] = statistics.fmean(tokens)
-        denominators |= {"overlong_share": len(replies), "reply_tokens": len(tokens)}
+        denominators |= {"cut_off_rate": len(replies), "reply_tokens": len(tokens)}
     return Measured(means, denominators, len(wins))
 
 

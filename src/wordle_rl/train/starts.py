@@ -1,27 +1,23 @@
-"""Where games begin: the setup of a training, the secrets it draws, and the prefix guesses already on the board.
+"""The start boards of a training: its setup, and the initial states that each step draws.
 
-Secrets are sampled by priority: the std of rewards within their groups, or what greedy play lost on them. Prefix
-guesses come from a player: random answers, answers consistent with the marks so far, or the solver teacher. Their
-number is uniform from 0 to `max_prefix_guesses`. If a player would win before, it plays again, so that long prefixes
-are as frequent as short ones.
+Which secrets, and boards of random answers: `boards.py`. Other prefix guesses come from a player: answers consistent
+with the marks so far, or the solver teacher. Their number is uniform from 0 to `max_prefix_guesses`. If a player would
+win before, it plays again, so that long prefixes are as frequent as short ones.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import numpy as np
-import numpy.typing as npt
-
+from wordle_rl.boards import InitialState, SecretPicker, draw_numbers, random_board, start_of, with_outside
 from wordle_rl.config import StartSettings, TeacherSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import Transcript
-from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
+from wordle_rl.game import score_guess
 from wordle_rl.prompt import Prompter
-from wordle_rl.rollout import InitialState, start_of
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.solver import Solver
@@ -102,7 +98,7 @@ class GroupStarts:
         if rng is None:
             rng = random.Random(":".join(map(str, (self._seed, *draw_numbers(step, process, refill)))))
         if self._take_turns and not refill:
-            secrets = self.picker.next_ones(num_groups, step, process)
+            secrets = self.picker.next_ones(num_groups, step, process, num_processes())
         else:
             secrets = self.picker.pick(num_groups, step, process, refill)
         starts = [
@@ -131,135 +127,6 @@ def record_secrets(run: Run, stage: str, step: int, process: int, secrets: Seque
     run.append("secrets.jsonl", {"stage": stage, "step": step, "process": process, "secrets": list(secrets)})
 
 
-def random_given(
-    words: WordList,
-    secret: str,
-    rng: random.Random,
-    max_prefix_guesses: int,
-    *,
-    hard_mode: bool = False,
-    before: Sequence[str] = (),
-    exactly: bool = False,
-) -> tuple[str, ...]:
-    """Draw 0 to `max_prefix_guesses` distinct answers, none of them the secret, as turns already played.
-
-    Args:
-        max_prefix_guesses: Most guesses, `before` included.
-        hard_mode: Each guess must follow the hints of those before it. If no answer does, fewer are drawn.
-        before: Guesses that come first. They are not part of the result.
-        exactly: Draw exactly `max_prefix_guesses`.
-    """
-    given: list[str] = [*before]
-    turns = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in before] if hard_mode else []
-
-    def is_allowed(word: str) -> bool:
-        return word != secret and word not in given and hard_mode_fault(word, turns) is None
-
-    for _ in range((max_prefix_guesses if exactly else rng.randint(0, max_prefix_guesses)) - len(before)):
-        # Most draws are allowed at once. Only after a miss is the whole list filtered.
-        word = words.answers[rng.randrange(len(words.answers))]
-        if not is_allowed(word):
-            left = [answer for answer in words.answers if is_allowed(answer)]
-            if not left:
-                break
-            word = left[rng.randrange(len(left))]
-        given.append(word)
-        if hard_mode:
-            turns.append(Turn(word, score_guess(secret, word), Outcome.SCORED))
-    return tuple(given[len(before) :])
-
-
-class SecretPicker:
-    """Prioritized sampling of secrets.
-
-    The priority of a secret is a running mean of the reward std of its groups, or the reward that a greedy probe lost
-    on it.
-
-    Seed and step determine a draw, given the same priorities. `prioritized_fraction` of the draws go in proportion to
-    priority; the rest is uniform.
-    """
-
-    _MEMORY = 0.5  # weight of the old value in the running mean
-    _FLOOR = 0.02  # least priority, as a fraction of the largest: a solved secret is still tried now and then
-
-    def __init__(self, secrets: Sequence[str], prioritized_fraction: float, seed: int) -> None:
-        if not secrets:
-            raise ValueError("secrets is empty: the training split has no words; give at least one secret")
-        self._secrets = list(secrets)
-        self._index = {secret: i for i, secret in enumerate(self._secrets)}
-        self._prioritized_fraction = prioritized_fraction
-        self._seed = seed
-        self._priorities = np.full(len(self._secrets), np.nan)
-
-    def __contains__(self, secret: object) -> bool:
-        """True if `secret` can be drawn."""
-        return secret in self._index
-
-    def pick(self, count: int, step: int, process: int = 0, refill: int = 0) -> list[str]:
-        """Draw secrets, without repeats within a process as long as there are enough; see `GroupStarts.draw`."""
-        rng = np.random.default_rng([self._seed, *draw_numbers(step, process, refill)])
-        weights = self.weights()
-        repeats = count > int(np.count_nonzero(weights))  # numpy refuses more distinct draws than there are
-        drawn = rng.choice(len(self._secrets), size=count, replace=repeats, p=weights)
-        return [self._secrets[i] for i in drawn]
-
-    def next_ones(self, count: int, step: int, process: int = 0) -> list[str]:
-        """Return the next secrets of passes over all of them, each pass in an order of its own."""
-        total, first = len(self._secrets), (step * num_processes() + process) * count
-        places = [divmod(place, total) for place in range(first, first + count)]
-        orders = {number: np.random.default_rng([self._seed, number]).permutation(total) for number, _ in places}
-        return [self._secrets[orders[number][place]] for number, place in places]
-
-    def weights(self) -> npt.NDArray[np.float64]:
-        """Return the probability of each secret, shape (secrets,), summing to 1."""
-        known = self._priorities[~np.isnan(self._priorities)]
-        untried = known.max() if len(known) else 1.0  # optimism: try every secret before repeating easy ones
-        priorities = np.where(np.isnan(self._priorities), untried, self._priorities)
-        priorities = np.maximum(priorities, self._FLOOR * max(untried, 1e-9))
-        weight = self._prioritized_fraction
-        return np.asarray((1.0 - weight) / len(priorities) + weight * priorities / priorities.sum())
-
-    def update(self, secret: str, reward_std: float) -> None:
-        """Move the priority of a secret towards the reward std of one group."""
-        i = self._index[secret]
-        before = self._priorities[i]
-        after = self._MEMORY * before + (1 - self._MEMORY) * reward_std
-        self._priorities[i] = reward_std if np.isnan(before) else after
-
-    def reset(self, priorities: Mapping[str, float]) -> None:
-        """Replace all priorities; a secret without one counts as untried."""
-        self._priorities[:] = np.nan
-        for secret, priority in priorities.items():
-            self._priorities[self._index[secret]] = priority
-
-    def state(self) -> dict[str, float]:
-        """Return the known priorities by secret."""
-        return {s: float(x) for s, x in zip(self._secrets, self._priorities, strict=True) if not np.isnan(x)}
-
-    def load_state(self, state: Mapping[str, float]) -> None:
-        """Restore priorities and ignore secrets that are no longer trained on."""
-        for secret, priority in state.items():
-            if secret in self._index:
-                self._priorities[self._index[secret]] = priority
-
-
-def draw_numbers(step: int, process: int, refill: int) -> tuple[int, ...]:
-    """Return the key of a draw's random stream, without the seed.
-
-    Examples:
-        >>> draw_numbers(7, 0, refill=0), draw_numbers(7, 0, refill=2)
-        ((7, 0), (7, 0, 2))
-    """
-    return (step, process, refill) if refill else (step, process)
-
-
-def with_outside(secrets: Sequence[str], words: WordList, rate: float, rng: random.Random) -> list[str]:
-    """Replace each secret, with probability `rate`, by a listed word from outside the answers."""
-    if not rate or not words.outside:
-        return list(secrets)
-    return [rng.choice(words.outside) if rng.random() < rate else secret for secret in secrets]
-
-
 _TRIES = 24
 """Games that a player may try to reach the wanted number of guesses; after that the longest is taken."""
 _TEACHER_GAMES = 16
@@ -279,7 +146,7 @@ class PrefixGuesses:
     def __call__(self, secret: str, rng: random.Random) -> tuple[str, ...]:
         """Draw prefix guesses, none of which is the secret."""
         if self._kind == "random" and not self._num_openers:
-            return random_given(self._words, secret, rng, self._most, hard_mode=self._hard_mode)
+            return random_board(self._words, secret, rng, self._most, hard_mode=self._hard_mode)
         wanted = rng.randint(0, self._most)
         if not wanted:
             return ()
@@ -304,7 +171,7 @@ class PrefixGuesses:
 
     def _random(self, secret: str, opener: str | None, wanted: int, rng: random.Random, _: int) -> tuple[str, ...]:
         first = (opener,) if opener is not None else ()
-        more = random_given(self._words, secret, rng, wanted, hard_mode=self._hard_mode, before=first, exactly=True)
+        more = random_board(self._words, secret, rng, wanted, hard_mode=self._hard_mode, before=first, exactly=True)
         return first + more
 
     def _consistent(self, secret: str, opener: str | None, wanted: int, rng: random.Random, _: int) -> tuple[str, ...]:

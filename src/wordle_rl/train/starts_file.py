@@ -20,13 +20,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.data.external import OddRowError, guesses_of_history
 from wordle_rl.data.game_record import board_row, in_our_names
 from wordle_rl.data.row_files import read_rows
 from wordle_rl.game import Game, Rules, score_guess
-from wordle_rl.rollout import InitialState
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, RunError
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from wordle_rl.boards import InitialState
+from wordle_rl.chat.masks import Segment
 from wordle_rl.env import PlayedTurn, StopReason, Transcript
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
-from wordle_rl.rollout import ActiveGame, InitialState, Segment, Trajectory, advance, open_game, truncate_if_too_long
+from wordle_rl.rollout import ActiveGame, Trajectory, advance, open_game, truncate_if_too_long
 from wordle_rl.solver import Solver, fitting_answers, turn_regret
 from wordle_rl.train.advantages import TurnValues
 from wordle_rl.words import WordList

@@ -14,7 +14,8 @@ import tinker
 from tinker_cookbook.rl.types import Env, EnvGroupBuilder, StepResult
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.trainers.games import BoardTask, LoopSettings, TokenEnv, game_source
+from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
+from wordle_rl.trainers.token_env import TokenEnv
 
 
 class WordleTinkerEnv(Env):

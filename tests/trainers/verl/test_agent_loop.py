@@ -12,7 +12,8 @@ pytest.importorskip("verl")
 from scripted import say
 from verl_games import RecordedServer, make_loop, play_recorded, verl_run
 
-from wordle_rl.rollout import InitialState, Trajectory
+from wordle_rl.boards import InitialState
+from wordle_rl.rollout import Trajectory
 from wordle_rl.trainers.verl.agent_loop import GameOutput, WordleAgentLoop
 from wordle_rl.trainers.verl.play import RunGames, run_games
 

@@ -16,6 +16,7 @@ from training_fixtures import write_config
 from transformers import AutoTokenizer, Qwen3ForCausalLM
 from verl_cluster import train
 
+from wordle_rl.chat.masks import encode_game
 from wordle_rl.env import WordleEnv
 from wordle_rl.runs import read_jsonl
 from wordle_rl.trainers.verl.play import ToolCodec, ToolPrompter
@@ -49,7 +50,7 @@ def make_caller(directory: Path, words_directory: Path) -> None:
         for guess in guesses:
             reply = prompter.reply(guess)
             dialogue += [{"role": "assistant", "content": reply}, *env.step(reply).messages]
-        games.append(codec.encode_game(dialogue))
+        games.append(encode_game(codec, dialogue))
     longest = max(len(ids) for ids, _ in games)
     ids = torch.tensor([row + [0] * (longest - len(row)) for row, _ in games])  # (games, tokens)
     mask = torch.tensor([row + [0] * (longest - len(row)) for _, row in games])

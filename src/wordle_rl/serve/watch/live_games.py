@@ -19,6 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config import ALGORITHM_NAMES, LARGEST_SEED, ConfigError, SamplingSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
@@ -28,7 +29,7 @@ from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.directory import is_model, weights_mark
 from wordle_rl.policy.scripted import PLAYER_NAMES
 from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
-from wordle_rl.rollout import ActiveGame, InitialState, advance, open_game
+from wordle_rl.rollout import ActiveGame, advance, open_game
 from wordle_rl.runs import trained_model
 from wordle_rl.serve.watch.review import Reviewer
 from wordle_rl.serve.watch.run_files import find_runs

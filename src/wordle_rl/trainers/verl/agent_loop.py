@@ -19,9 +19,11 @@ from uuid import uuid4
 import torch
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 
+from wordle_rl.boards import InitialState
+from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.rollout import InitialState, Trajectory, mask_without_overlong
+from wordle_rl.rollout import Trajectory
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.trainers.verl.play import RunGames, run_games
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_game
 from wordle_rl.cli import console
 from wordle_rl.config import ConfigError, RunConfig
@@ -16,7 +17,6 @@ from wordle_rl.pipeline import finish_model
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.prompt import Style
-from wordle_rl.rollout import InitialState
 from wordle_rl.runs import BOARDS_FILE, VALIDATION_SECRETS_FILE, Run, RunError, write_jsonl
 from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
 from wordle_rl.train.starts_file import StartBoards, ValidationFile, read_start_boards

@@ -16,6 +16,7 @@ from typing import Any, Self, cast
 
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
+from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import ChatTemplateError, render
 from wordle_rl.config import GRPOTraining, RunConfig
@@ -25,7 +26,7 @@ from wordle_rl.game import Outcome, Turn
 from wordle_rl.policy.loading import load_codec
 from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter
 from wordle_rl.reward import RewardBreakdown, Rubric
-from wordle_rl.rollout import InitialState, SampleTokens, Trajectory, open_game, play_tokens
+from wordle_rl.rollout import SampleTokens, Trajectory, open_game, play_tokens
 from wordle_rl.runs import parse_json
 from wordle_rl.train.starts import PrefixGuesses
 
