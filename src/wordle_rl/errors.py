@@ -9,8 +9,14 @@ class UserError(ValueError):
 
 
 def first_line(error: Exception) -> str:
-    """Return the first line of another library's error, or the name of its type if it says nothing."""
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Return the first line of another library's error, or the name of its type if it says nothing.
+
+    Examples:
+        >>> first_line(ValueError("Validation error for field 'size':\\n    too large\\nand more"))
+        "Validation error for field 'size': too large"
+    """
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return " ".join(line.strip() for line in (lines[:2] if lines[0].endswith(":") else lines[:1]))
 
 
 def special_file(path: str | Path) -> str | None:

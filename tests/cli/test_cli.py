@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -83,6 +84,7 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
         "runs": ["compare", games, tmp_path / "model.json"],
         "report": ["report", finished_run],
         "clean": ["report", finished_run, "--audit"],
+        "finished": ["run", finished_run / "config.json", "--out", finished_run, "--until", "traces"],
     }
     for key, command in commands.items():
         code, out, err = cli(*command, "--json")
@@ -275,3 +277,30 @@ def test_the_printed_tree_finds_every_secret_by_its_marks(cli, word_directory: P
             if guess != secret:
                 guess, branches = branches[score_guess(secret, guess)]
         assert guess == secret
+
+
+def test_two_runs_are_compared_by_their_last_models(cli, finished_run, tmp_path: Path) -> None:
+    other = shutil.copytree(finished_run, tmp_path / "other")
+    by_run = cli("compare", finished_run, other, "--json", "--names", "a", "b")
+    by_file = cli(
+        "compare", *(run / "eval" / "grpo.json" for run in (finished_run, other)), "--json", "--names", "a", "b"
+    )
+    assert by_run[0] == 0
+    assert by_run[:2] == by_file[:2]
+
+
+def test_rates_that_look_like_fractions_are_told_to_be_per_cent(cli) -> None:
+    code, _, err = cli("power", 0.6, 0.7)
+    assert code == 0
+    assert "percent" in err
+    assert cli("power", 60, 70)[2] == ""
+
+
+def test_long_searches_and_exports_tell_how_far_they_are(cli, finished_run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.runs.progress.LINE_EVERY_S", 0.0)
+    attack = ("rewards", "sparse", "--attack", "--secrets", 1, "--steps", 1, "--answers", 20)
+    for command in (attack, ("watch", finished_run, "--export", tmp_path / "page.html")):
+        code, _, err = cli(*command)
+        assert code == 0
+        [*_, (done, total)] = re.findall(r": (\d+) of (\d+)", err)
+        assert done == total != "0"

@@ -2,12 +2,18 @@
 
 import itertools
 import json
+import math
+import typing
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
-from wordle_rl.cli import run
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.cli import COMMANDS, run
+from wordle_rl.cli.arguments import read as read_arguments
+from wordle_rl.cli.settings import take_settings
+from wordle_rl.config import ConfigError, RunConfig, every_setting, load_config
 
 
 @pytest.fixture
@@ -104,3 +110,71 @@ def test_a_run_directory_is_named_for_its_preset_or_file(monkeypatch, file: Path
         assert cli("run", *given)[0] == 0
     assert asked == [Path("runs/half"), Path("runs/quickstart"), Path("runs/qwen3-1.7b")]
     assert cli("run")[0] == 2
+
+
+def kinds_of(annotation: object) -> set[object]:
+    """The types that an annotation is made of."""
+    parts = typing.get_args(annotation)
+    return {annotation} | {kind for part in parts for kind in kinds_of(part)} if parts else {annotation}
+
+
+NUMBERS = [".".join(each) for each, field, _ in every_setting(RunConfig()) if {int, float} & kinds_of(field.annotation)]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "-1", "0", "1e30"])
+def test_every_number_is_finite_and_taken_as_given_or_named(value: str) -> None:
+    assert len(NUMBERS) > 50
+    others = {}
+    for name in NUMBERS:
+        given, _ = take_settings([f"--{name.replace('_', '-')}={value}"])
+        [setting] = given
+        try:
+            found = load_config(None, given)
+        except ConfigError as error:
+            if setting[-1] not in str(error) or "\n" in str(error):
+                others[name] = str(error)
+            continue
+        for part in setting:
+            found = getattr(found, part)
+        if isinstance(found, dict | str):  # a table of your own, or a path
+            continue
+        if not math.isfinite(float(value)) or found != float(value):
+            others[name] = found
+    assert others == {}
+
+
+NEEDED = {
+    "power": ["60", "70"],
+    "traces": ["--out", "t.jsonl"],
+    "compare": ["a.json", "b.json"],
+    "conformance": ["http://127.0.0.1:1"],
+    **{name: ["quickstart"] for name in ("run", "preflight")},
+    "eval": ["--player", "solver"],
+    **{name: ["somewhere"] for name in ("speedrun", "report", "export", "dataset")},
+}
+"""Arguments without which a command is not read."""
+
+
+def numeric_options(function: Callable[..., object]) -> Iterator[str]:
+    """The options of a command whose value is a number, those of its sections of settings included."""
+    for name, kind in typing.get_type_hints(function).items():
+        if isinstance(kind, type) and issubclass(kind, BaseModel):
+            needed = {key: "x" for key, field in kind.model_fields.items() if field.is_required()}
+            nested = ((each, field) for each, field, _ in every_setting(kind.model_construct(**needed)))
+            yield from (".".join(each) for each, field in nested if {int, float} & kinds_of(field.annotation))
+        elif name != "return" and {int, float} & kinds_of(kind):
+            yield name
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_option_takes_a_number_that_is_not_finite(command: str, capsys) -> None:
+    function, taken = COMMANDS[command].load(), []
+    for option, value in itertools.product(numeric_options(function), ("inf", "nan")):
+        given = [*NEEDED.get(command, []), f"--{option.replace('_', '-').removeprefix('patience.')}={value}"]
+        if command == "power" and option == "rates":
+            given = [value, "60"]
+        try:
+            taken.append((option, read_arguments(function, command, given)))
+        except (ConfigError, SystemExit):
+            assert "Unrecognized" not in capsys.readouterr().err, given
+    assert taken == []

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, begun, rows, write_config
 
-from wordle_rl.config import ALGORITHM_NAMES, RunConfig, load_config
+from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, load_config
 from wordle_rl.data.dataset import Example
 from wordle_rl.evaluate.journal import num_kept
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
@@ -18,6 +18,7 @@ from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.pipeline.stages import load_learner
 from wordle_rl.policy.directory import find_model
+from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.providers import PROVIDERS
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
@@ -103,6 +104,24 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     assert not (directory / "results.json").exists()
     assert set(Pipeline(config, directory, QUIET)()) == {"sft", *COSTS}
     assert tree(directory)["traces.jsonl"] == traces
+
+
+def test_a_disk_without_room_for_the_models_is_refused_before_anything_is_written(
+    word_directory, tmp_path: Path, monkeypatch
+) -> None:
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, sft__save_steps="1"))
+    model = load_numbers(config.model).num_parameters * 4
+    needed = model + 2 * 3 * model  # the model, and a checkpoint and its successor with two more numbers a weight
+    usage = shutil.disk_usage(tmp_path)
+    for free, refused in ((needed - 1, True), (needed, False)):
+        monkeypatch.setattr(shutil, "disk_usage", lambda _, free=free: usage._replace(free=free))
+        if refused:
+            with pytest.raises(ConfigError, match=str(tmp_path / "run")):
+                Pipeline(config, tmp_path / "run", QUIET)("sft")
+            assert not (tmp_path / "run").exists()
+        else:
+            Pipeline(config, tmp_path / "run", QUIET)("sft")
+            assert (tmp_path / "run" / "sft" / "model.safetensors").is_file()
 
 
 def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty, tmp_path: Path) -> None:

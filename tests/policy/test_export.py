@@ -34,9 +34,18 @@ def test_the_command_does_it_and_keeps_where_the_model_comes_from(checkpoint, tm
     code, _, err = cli("export", checkpoint, "--out", tmp_path / "model")
     assert (code, err) == (0, "")
     assert lineage_of(tmp_path / "model") == lineage
-    code, _, err = cli("export", tmp_path / "model", "--out", tmp_path / "merged")
+    code, _, err = cli("export", tmp_path / "model", "--out", tmp_path / "merged", "--dtype", "bfloat16")
     assert code == 2
     assert "adapter_config.json" in err
+
+
+def test_a_whole_model_of_a_run_is_copied(finished_run, tmp_path, cli) -> None:
+    assert cli("export", finished_run, "--out", tmp_path / "model")[0] == 0
+    found, _ = load_model(ModelSettings(path=str(tmp_path / "model")), 0)
+    whole, _ = load_model(ModelSettings(path=str(finished_run / "grpo")), 0)
+    assert same_bits(weights_of(found), weights_of(whole))
+    assert lineage_of(tmp_path / "model") == lineage_of(finished_run / "grpo")
+    assert cli("export", finished_run, "--out", tmp_path / "model")[0] == 2, "it is not empty"
 
 
 def damage(checkpoint: Path, fault: str) -> None:

@@ -20,6 +20,9 @@ from transformers import (
     Gemma4TextConfig,
     MiniMaxConfig,
     Qwen2_5_VLConfig,
+    Qwen3_5TextConfig,
+    Qwen3NextConfig,
+    RwkvConfig,
 )
 
 from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
@@ -162,7 +165,14 @@ def test_the_text_part_of_gemma_4_says_what_the_whole_says(tmp_path) -> None:
     assert torch.equal(logits(load_model(ModelSettings(path=str(tmp_path / "saved")), 0)[0]), logits(part))
 
 
-@pytest.mark.parametrize("config", [Qwen2_5_VLConfig(), MiniMaxConfig()], ids=["qwen2.5-vl", "minimax"])
+LINEAR = {"num_hidden_layers": 2, "layer_types": ["linear_attention"] * 2}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [Qwen2_5_VLConfig(), MiniMaxConfig(), RwkvConfig(), Qwen3_5TextConfig(**LINEAR), Qwen3NextConfig(**LINEAR)],
+    ids=lambda config: config.model_type,
+)
 def test_models_that_cannot_play_are_refused_in_one_line(config, tmp_path) -> None:
     config.save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=f"\\({config.model_type}\\)") as caught:

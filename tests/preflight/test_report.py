@@ -1,12 +1,14 @@
 """Laws of `preflight`: a run is looked at from all sides, a few games are played, and nothing is written."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 from contexts import context_of
 from scripted import ScriptedSampler
 from training_fixtures import write_config
+from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config import RunConfig
@@ -66,3 +68,47 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config, finished_run) 
     assert found["memory"]["grpo"]["total"] > found["memory"]["grpo"]["counted"] > 0
     assert found["longest_game"] == 111
     assert sorted(config.parent.rglob("*")) == before, "it writes nothing"
+
+
+@pytest.mark.parametrize(
+    ("text", "setting"),
+    [
+        ('algorithm = "grpo"\n[grpo]\nsteps = 1e30', "grpo.steps"),
+        ("[model]\nmax_length = 1000000000000", ""),
+        ("max_completion_tokens = 1000000000000", ""),
+        ("[model]\nnum_layers = 1000000", "model.num_layers"),
+        (f'[game]\nsystem_prompt = "{5_000_000 * "a"}"', "game.system_prompt"),
+        ("".join(f"unknown_{number} = 1\n" for number in range(200_000)), "unknown_0"),
+    ],
+    ids=["steps", "length", "tokens", "layers", "prompt", "keys"],
+)
+def test_absurd_settings_are_answered_in_seconds(text: str, setting: str, cli, tmp_path: Path) -> None:
+    (tmp_path / "absurd.toml").write_text(text)
+    started = time.process_time()
+    code, out, err = cli("preflight", tmp_path / "absurd.toml", "--groups", 0)
+    assert time.process_time() - started < 5
+    assert code == 2
+    assert setting in err
+    assert len(out + err) < 10_000
+
+
+@pytest.mark.parametrize("make", [MambaConfig, FalconMambaConfig, Mamba2Config], ids=lambda make: make.model_type)
+def test_a_model_of_linear_attention_alone_is_looked_at(make, tokenizer, config, cli, tmp_path: Path) -> None:
+    sizes = {"vocab_size": len(tokenizer), "hidden_size": 32, "num_hidden_layers": 1, "state_size": 8}
+    heads = {"num_heads": 4, "head_dim": 16, "n_groups": 1} if make is Mamba2Config else {}
+    ends = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id, "bos_token_id": None}
+    AutoModelForCausalLM.from_config(make(**sizes, **heads, **ends)).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    code, out, err = cli("preflight", config, "--model.path", tmp_path / "model", "--groups", 1, "--json")
+    assert code == 0, err
+    assert json.loads(out)["played"]["num_games"] > 0
+
+
+def test_what_a_model_plays_before_sft_is_no_warning(cli, config, finished_run) -> None:
+    command = ("preflight", config, "--model.path", finished_run / "sft", "--groups", 2, "--max-completion-tokens", 12)
+    levels = {}
+    for epochs in (0, 1):
+        found = json.loads(cli(*command, "--sft.epochs", epochs, "--json")[1])["findings"]
+        levels[epochs] = [each["message"] for each in found if "train SFT first" in each["message"]]
+    assert levels[0]
+    assert levels[1] == []

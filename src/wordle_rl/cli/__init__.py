@@ -9,18 +9,21 @@ A command's module is imported only when you call it, so `wordle-rl --help` is q
 
 from __future__ import annotations
 
+import codecs
 import difflib
 import importlib
+import io
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl import __version__
-from wordle_rl.errors import UserError
+from wordle_rl.errors import UserError, first_line
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ _ELSEWHERE = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command. Return 0, 2 after a wrong input, or 130 after Ctrl-C."""
+    _prepare_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] in ("-h", "--help"):
         sys.stdout.write(overview())
@@ -129,15 +133,74 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         if package == "wordle_rl":
             raise
         return _refuse(f'{program} needs {error.name}: pip install "wordle-rl[{_EXTRAS.get(package, "train")}]"')
-    except (UserError, OSError) as error:
+    except UserError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:
         sys.stderr.write(f"{_stopped(command, arguments)}\n")
         return 130
+    except Exception as error:
+        if (fault := _fault_of_input(error)) is None:
+            raise
+        # A library does not know which input of the command it was given, so the line repeats the command.
+        named = getattr(error, "filename", None) or " ".join([program, *arguments])[:200]
+        return _refuse(f"{named}: {fault}")
     finally:
         # torch makes a directory for compiled code when it is imported. It stays empty unless something was compiled.
         with suppress(OSError, KeyError):
             Path(os.environ["TORCHINDUCTOR_CACHE_DIR"]).rmdir()
+
+
+_OF_INPUT = {
+    ("pydantic_core", "ValidationError"),
+    ("jinja2", "TemplateError"),
+    ("safetensors", "SafetensorError"),
+    ("huggingface_hub", "HFValidationError"),
+    ("torch", "OutOfMemoryError"),
+}
+"""Package and class of foreign errors that mean an unfit input or machine. By name: asking must import nothing."""
+
+
+def _fault_of_input(error: Exception) -> str | None:
+    """Describe an error for which the input or the machine is to blame; None for a bug."""
+    # The class decides. TypeError, AttributeError, KeyError, AssertionError, RuntimeError and plain ValueError are what
+    # bugs of ours raise, and a bug needs its traceback. Where a library raises those for what a file holds, such as a
+    # model's config.json, the code that reads the file makes a `UserError` of them.
+    classes = {(kind.__module__.partition(".")[0], kind.__name__) for kind in type(error).__mro__}
+    said = f"{first_line(error)} ({type(error).__name__})"
+    if ("pydantic_core", "ValidationError") in classes:
+        from wordle_rl.config.files import describe
+
+        return describe(error)  # type: ignore[arg-type]
+    if isinstance(error, MemoryError) or "can't allocate memory" in str(error):  # numpy; a plain RuntimeError of torch
+        return f"this machine has too little memory: {said}"
+    if isinstance(error, OSError):
+        gone = isinstance(error, FileNotFoundError) and error.filename is None  # os.getcwd
+        return "the current directory does not exist any more" if gone else str(error.strerror or said)
+    if isinstance(error, ImportError):
+        return None if str(error.name).startswith("wordle_rl") else said
+    # A chat template is code that comes with a model, and raises anything.
+    in_template = any(frame.f_code.co_filename == "<template>" for frame, _ in traceback.walk_tb(error.__traceback__))
+    return said if isinstance(error, UnicodeError) or classes & _OF_INPUT or in_template else None
+
+
+def _prepare_streams() -> None:
+    """Print dots, dashes and frames as ASCII where the output's encoding has none; take closed streams as empty."""
+    codecs.register_error("wordle_rl.plain", _plain)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115  # until the process ends
+        elif mode == "w" and isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="wordle_rl.plain")
+
+
+_PLAIN = str.maketrans({"·": ".", "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "█": "#", "░": ".", "→": "->"})
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "replace").decode(), error.end
 
 
 def overview() -> str:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import inspect
 import io
+import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -45,6 +46,7 @@ Address = Annotated[
         "or a URL. Keys come from the environment or .env: TOGETHER_API_KEY, FIREWORKS_API_KEY, else OPENAI_API_KEY.",
     ),
 ]
+
 _HELP = {"-h", "--help", "--help-all"}
 
 
@@ -69,6 +71,10 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
 
     def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
+        for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+            numbers = value if isinstance(value, tuple) else (value,)
+            if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
+                raise ConfigError(f"--{name.replace('_', '-')}: {value} is no finite number; give one")
         return functools.partial(function, *args, **kwargs, **bound)
 
     # A docstring's line breaks are the source's; a help text is wrapped to the terminal's width.

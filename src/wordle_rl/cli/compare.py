@@ -13,14 +13,14 @@ import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
-from wordle_rl.config import ConfigError
+from wordle_rl.config import ConfigError, stored_config
 from wordle_rl.evaluate.compare import compare_all
 from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
 from wordle_rl.report.speedrun import against_reference, check_speedrun, record_of, reference_for, row_of
-from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs import is_run, read_object, write_json
 
 
 def compare(
@@ -36,7 +36,7 @@ def compare(
     paired bootstrap. If secrets were played more than once, wins are tested by secret.
 
     Args:
-        runs: Two or more evaluation files (JSON). The first is the baseline.
+        runs: Two or more evaluation files (JSON), or runs, whose last models are compared. The first is the baseline.
         names: Names to show. Default: the names stored in the files.
         control: Control runs to show beside the others (SFT alone, with nothing kept from the teacher).
         reference: Compare the curve of one run of a preset with those of the preset's reference runs instead. The exit
@@ -46,6 +46,7 @@ def compare(
         return _compare_with_reference(runs, as_json)
     if names and len(names) != len(runs):
         raise ConfigError(f"{len(names)} names for {len(runs)} evaluations; give one for each")
+    runs = tuple(_evaluation_in(path) for path in runs)
     evaluations = [Evaluation.load(path) for path in runs]
     first = evaluations[0]
     controls = [
@@ -62,6 +63,10 @@ def compare(
     shared = compare_all(evaluations)
     console.show(asdict(shared), [terminal.comparison_table(shared)], as_json)
     return 0
+
+
+def _evaluation_in(path: Path) -> Path:
+    return path / "eval" / f"{stored_config(path / 'config.json').evaluated[-1]}.json" if is_run(path) else path
 
 
 def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
@@ -110,10 +115,14 @@ def power(
     """Count the games that two players must play before a difference of their win rates shows.
 
     Args:
-        rates: Two win rates, in percent.
+        rates: Two win rates in percent, 0 to 100.
         alpha: Chance of a false positive (two-sided test). Usually 0.05.
         chance: Power: the chance that a true difference shows. Usually 0.8.
     """
+    if not all(0 <= rate <= 100 for rate in rates) or rates[0] == rates[1]:
+        raise ConfigError(f"win rates {rates[0]:g} and {rates[1]:g}: give two different ones in percent, 0 to 100")
+    if max(rates) < 1:
+        console.messages.print(f"warning: win rates are in percent; {rates[0]:g} means {rates[0] / 100:g} of all games")
     needed = games_needed(rates[0] / 100, rates[1] / 100, alpha=alpha, power=chance)
     terms = f"two-sided, {100 * alpha:g} %, power {100 * chance:g} %"
     told = f"{needed:,} games each show {rates[0]:g} % against {rates[1]:g} % ({terms}); fewer on the same secrets"

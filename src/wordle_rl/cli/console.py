@@ -50,7 +50,9 @@ messages = PlainConsole(stderr=True, markup=False, highlight=False)
 
 def print_json(value: Any) -> None:
     """Print JSON and nothing else on standard output."""
-    sys.stdout.write(visible_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
+    # Escapes keep every character where the encoding of the output has not all of them.
+    in_unicode = str(sys.stdout.encoding).lower().startswith("utf")
+    sys.stdout.write(visible_json(json.dumps(value, indent=2, ensure_ascii=not in_unicode)) + "\n")
 
 
 def show(value: Any, lines: Iterable[object], as_json: bool) -> None:

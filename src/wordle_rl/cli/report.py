@@ -129,8 +129,9 @@ def export(
 ) -> None:
     """Make a trained model ready for others: a whole model directory (--out), or a hub repository (--repo).
 
-    An adapter is merged into its base model; the logits are compared before anything is written. FSDP checkpoint shards
-    are gathered. With --backend mlx, an MLX adapter or quantized MLX weights become one ordinary model.
+    A whole model is copied. An adapter is merged into its base model; the logits are compared before anything is
+    written. FSDP checkpoint shards are gathered. With --backend mlx, an MLX adapter or quantized MLX weights become one
+    ordinary model.
 
     Args:
         model: A model directory, a run (its last model is taken), or a checkpoint such as
@@ -152,6 +153,7 @@ def export(
         return
     assert out is not None
     from wordle_rl.policy import export as torch_export
+    from wordle_rl.policy.adapters import is_adapter
 
     source, done = model, dict[str, float]()
     if torch_export.is_sharded(model):
@@ -159,9 +161,13 @@ def export(
         line = f"{done['num_weights']} weights"
     else:
         source = find_model(model)
-        merge = torch_export.merge if backend == "torch" else find_backend(backend).export
-        done["difference"] = merge(source, out, dtype)
-        line = f"logits differ by {done['difference']:.1e} standard deviations"
+        if backend == "torch" and dtype == "auto" and not is_adapter(source):
+            torch_export.copy(source, out)
+            line = f"copied from {source}"
+        else:
+            merge = torch_export.merge if backend == "torch" else find_backend(backend).export
+            done["difference"] = merge(source, out, dtype)
+            line = f"logits differ by {done['difference']:.1e} standard deviations"
     if (lineage := lineage_of(source)) is not None:
         save_lineage(out, lineage)
     console.show({"model": str(out), **done}, [f"model: {out}; {line}"], as_json)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated, Any
 
 import tyro
@@ -15,8 +18,9 @@ from wordle_rl.config import ConfigError, load_config
 from wordle_rl.config.files import find_config
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
-from wordle_rl.reward.attack import Effort, Gameability, words_for
+from wordle_rl.reward.attack import Effort, Gameability, games_of_attack, words_for
 from wordle_rl.reward.attack import attack as search
+from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 
@@ -55,8 +59,10 @@ def rewards(
         return
     effort = Effort(secrets, steps, seed)
     listed = load_words(words)
-    with console.messages.status("attacking…"):
-        found = {name: attacked(rubric, listed, answers, effort) for name, rubric in rubrics.items()}
+    found, played, total = {}, itertools.count(1), len(rubrics) * games_of_attack(effort)
+    with show_progress(console.messages, "attack", total, transient=True) as advance:
+        for name, rubric in rubrics.items():
+            found[name] = attacked(rubric, listed, answers, effort, partial(_tell, advance, played, total, name))
     told = {name: {**asdict(each), "gap": each.gap} for name, each in found.items()}
     best = (f"{name}: the best policy for all secrets is {each.policy}" for name, each in found.items())
     console.show(told, [table_of(found), *best], as_json)
@@ -66,10 +72,16 @@ def rewards(
         )
 
 
-def attacked(rubric: Rubric, words: WordList, num_answers: int, effort: Effort) -> Gameability:
+def _tell(advance: ProgressCallback, played: Iterator[int], total: int, name: str) -> None:
+    advance(next(played), total, name)
+
+
+def attacked(
+    rubric: Rubric, words: WordList, num_answers: int, effort: Effort, tell: Callable[[], None] = lambda: None
+) -> Gameability:
     """Attack one reward on a word list of suitable size."""
     solver = Solver(words_for(rubric, words, num_answers))
-    return search(rubric, solver, Prompter(word_length=words.word_length), effort)
+    return search(rubric, solver, Prompter(word_length=words.word_length), effort, tell)
 
 
 def table_of(found: dict[str, Gameability]) -> Table:

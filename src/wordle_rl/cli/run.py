@@ -72,7 +72,8 @@ def run_chain(
     if not is_first():
         return
     if results is None:
-        console.out.print(f"finished up to {until}: {directory}")
+        told = {"run": str(directory), "finished": until}
+        console.show(told, [f"finished up to {until}: {directory}"], as_json)
     elif as_json:
         console.print_json(results)
     else:

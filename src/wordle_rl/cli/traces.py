@@ -13,6 +13,7 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Seed, StrictFraction, Words
 from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, TraceSettings, check_seed
 from wordle_rl.data.game_record import read_traces
+from wordle_rl.runs import check_writable
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
@@ -49,6 +50,7 @@ def traces(
         split_seed: Seed of the split.
     """
     check_seed(seed)
+    check_writable(out)
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
         if strict_fraction:

@@ -14,6 +14,7 @@ presets/        ready-made runs by name: `wordle-rl run quickstart`
 # `name as name` marks an explicit re-export, for mypy and ruff alike.
 from wordle_rl.config.base import FIELDS_ONLY as FIELDS_ONLY
 from wordle_rl.config.base import LARGEST_SEED as LARGEST_SEED
+from wordle_rl.config.base import MOST_LAYERS as MOST_LAYERS
 from wordle_rl.config.base import ConfigError as ConfigError
 from wordle_rl.config.base import Section as Section
 from wordle_rl.config.base import check_seed as check_seed

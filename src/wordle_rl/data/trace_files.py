@@ -74,7 +74,9 @@ def read_games(path: Path) -> Iterator[GameRecord]:
         return
     files = sorted(path.glob("wordle_data_*.csv"))
     if not files:
-        raise RunError(f"{path} holds no wordle_data_<WORD>.csv; name a traces file, or a directory made with --csv")
+        own = path / "traces.jsonl"
+        fix = f"name {own}" if own.is_file() else "name a traces file, or a directory made with --csv"
+        raise RunError(f"{path} holds no wordle_data_<WORD>.csv; {fix}")
     for file in files:
         yield from _read_csv(file)
 

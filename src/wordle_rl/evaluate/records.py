@@ -192,9 +192,11 @@ class Evaluation:
         except FileNotFoundError:
             raise EvaluationError(f"no file {path}; `wordle-rl eval` writes one") from None
         except IsADirectoryError:
-            found = (path / "eval").glob("*.json")
-            example = min(found, key=lambda file: len(file.name), default=path / "eval" / "grpo.json")
-            raise EvaluationError(f"{path} is a directory; name an evaluation in it, such as {example}") from None
+            found = sorted([*path.glob("*.json"), *path.glob("eval/*.json")], key=lambda file: len(file.name))
+            fix = (
+                f"name an evaluation in it, such as {found[0]}" if found else "name a file that `wordle-rl eval` wrote"
+            )
+            raise EvaluationError(f"{path} is a directory; {fix}") from None
         except ValidationError as error:
             first = error.errors()[0]
             place = ".".join(map(str, first["loc"])) or "the file"

@@ -7,6 +7,7 @@ train with it.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -122,10 +123,35 @@ def check_before_run(
     boards = config.rl.starts.file
     if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():
         boards = directory / BOARDS_FILE
-    found = findings_of(Plan(config, context, ahead, begins, boards))
+    plan = Plan(config, context, ahead, begins, boards)
+    found = findings_of(plan)
     if problems := [finding.message for finding in found if finding.level == "problem"]:
         raise ConfigError("; ".join(problems))
+    check_space(plan, directory)
     return ahead, [finding.message for finding in found if finding.level == "warning"]
+
+
+def check_space(plan: Plan, directory: Path) -> None:
+    """Refuse a disk without room for the models and checkpoints ahead, before the steps that it would lose."""
+    config, stages = plan.config, [name for name in plan.config.trained if name in plan.ahead]
+    numbers = plan.model.numbers
+    if not stages or numbers is None:
+        return
+    each = numbers.trainable_bytes or numbers.weight_bytes
+    model = numbers.num_trainable * each  # of a model with adapters, only these are saved
+    needed = len(stages) * model
+    often = {"sft": config.sft.save_steps, "grpo": config.grpo.save_steps}
+    if any(often.get(name, 1) for name in stages):
+        # Weights and AdamW's two numbers a weight; the last checkpoint is removed once the next is complete.
+        needed += 2 * (model + 2 * numbers.num_trainable * each)
+    place = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
+    own = (file for name in stages for file in (directory / name).rglob("*") if file.is_file())  # will be replaced
+    free = shutil.disk_usage(place).free + sum(file.stat().st_size for file in own)
+    if free < needed:
+        raise ConfigError(
+            f"--out {directory}: the disk has {free / 1e6:,.1f} MB free and cannot hold the run's models and "
+            f"checkpoints, {needed / 1e6:,.1f} MB; free space, or name another --out"
+        )
 
 
 def _ahead(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> set[str]:

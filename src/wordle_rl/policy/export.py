@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.policy.adapters import base_of, is_adapter
-from wordle_rl.policy.loading import load_codec, load_model, save_model
+from wordle_rl.policy.loading import load_codec, load_model, save_model, written_whole
 from wordle_rl.policy.multimodal import language_config
 from wordle_rl.runs import RunError
 
@@ -68,6 +68,16 @@ def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
     save_model(whole.to(getattr(torch, stored_in)), codec, out)
     del model, whole
     return checked(out, _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe), expected, stored_in)
+
+
+def copy(model: Path, out: Path) -> None:
+    """Copy a whole model, without the checkpoints beside it."""
+    check_empty(out)
+    with written_whole(out) as partial:
+        partial.mkdir(parents=True, exist_ok=True)
+        for file in model.iterdir():
+            if file.is_file():
+                shutil.copyfile(file, partial / file.name)
 
 
 def checked(out: Path, found: np.ndarray, expected: np.ndarray, dtype: str) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -25,7 +26,7 @@ from transformers.utils import logging as library_logging
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import named_template, training_template
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
-from wordle_rl.errors import first_line, special_file
+from wordle_rl.errors import UserError, first_line, special_file
 from wordle_rl.policy.adapters import (
     ADAPTER_CONFIG,
     ADAPTER_WEIGHTS,
@@ -46,7 +47,7 @@ from wordle_rl.policy.kv_cache import attention_sizes, has_full_attention, large
 from wordle_rl.policy.multimodal import check_shards, language_config, load_language_model
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_model, make_tokenizer
-from wordle_rl.runs import RunError, is_run, trained_model
+from wordle_rl.runs import cannot_write, is_run, trained_model
 
 SMALL = 20_000_000
 """Models with fewer parameters use plain attention on a CPU."""
@@ -62,10 +63,12 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
         tokenizer = make_tokenizer()
         model = _make_tiny(tokenizer, settings, seed)
         model.to(device_of_process())  # type: ignore[arg-type]  # transformers decorates `to` without its type
+        codec = _make_codec(tokenizer, settings)
     else:
         with _loading(settings.path):
             tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
             model = _load_weights(settings)
+            codec = _make_codec(tokenizer, settings)
     if attention := attention_of(settings):
         by_choice = settings.attn_implementation is not None
         # torch's fused attention has no soft-capped logits.
@@ -86,7 +89,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, Cha
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             model = add_adapters(model, settings.lora, named)
-    return model, _make_codec(tokenizer, settings)
+    return model, codec
 
 
 def _make_tiny(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings, seed: int) -> PreTrainedModel:
@@ -145,7 +148,7 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
     with _loading(settings.path):
         tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
         config = language_config(_weights_path(settings))
-    return _make_codec(tokenizer, settings), _context_of(config)
+        return _make_codec(tokenizer, settings), _context_of(config)
 
 
 def _weights_path(settings: ModelSettings) -> str:
@@ -180,9 +183,13 @@ def _loading(path: str) -> Iterator[None]:
     try:
         with retries_in_one_line():
             yield
-    except ConfigError:
+    except UserError:
         raise
-    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+    except Exception as error:
+        # Foreign code reads foreign files, and raises whatever they lead it to. What our own lines raise is a bug.
+        *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith("wordle_rl"):
+            raise
         raise ConfigError(f"cannot load a model from {path!r}: {first_line(error)}") from error
 
 
@@ -252,7 +259,7 @@ def written_whole(directory: Path) -> Iterator[Path]:
         for file in partial.iterdir():
             file.replace(directory / file.name)
     except (OSError, SafetensorError) as error:
-        raise RunError(f"cannot save the model in {directory}: {error}; free space and run again") from error
+        raise cannot_write(directory, error) from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

@@ -23,7 +23,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as library_logging
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config import MOST_LAYERS, ConfigError
 from wordle_rl.runs import RunError, read_object
 
 _NAMES = {
@@ -41,6 +41,12 @@ _SAFETENSORS_ALONE = "they are loaded from .safetensors files beside it alone; h
 def language_config(path: str) -> PreTrainedConfig:
     """Return the configuration of the model to load: the model's, or that of its text part."""
     stored, _ = PreTrainedConfig.get_config_dict(path)
+    if not isinstance(stored, dict):
+        raise ConfigError(f"config.json of {path} holds no settings; copy the model again")
+    for sizes in (stored, stored.get("text_config")):
+        layers = sizes.get("num_hidden_layers") if isinstance(sizes, dict) else None
+        if isinstance(layers, int) and layers > MOST_LAYERS:
+            raise ConfigError(f"{path}: num_hidden_layers {layers:,} in config.json is above {MOST_LAYERS}; mend it")
     if not _SHARD.fullmatch(weights := str(stored.get("transformers_weights") or SAFE_WEIGHTS_NAME)):
         raise ConfigError(f"config.json of {path} names the weights {weights!r}; {_SAFETENSORS_ALONE}")
     if kernel := _named_kernel(stored):
@@ -51,10 +57,16 @@ def language_config(path: str) -> PreTrainedConfig:
     config: PreTrainedConfig = AutoConfig.from_pretrained(path, trust_remote_code=False)
     config._attn_implementation = None  # attention is for the caller to choose, not for the file
     text = config.get_text_config()
-    if text.model_type == "minimax":  # its linear attention has no mask
+    if text.model_type in ("minimax", "rwkv"):  # their linear attention has no mask
         raise ConfigError(
             f"{path} ({text.model_type}) reads padding as text, so games of different lengths cannot be played side by "
             "side; choose another model"
+        )
+    if {*(getattr(text, "layer_types", None) or ())} == {"linear_attention"} and "mamba" not in text.model_type:
+        # `generate` asks its cache how long it is, which only layers with keys and values know.
+        raise ConfigError(
+            f"{path} ({text.model_type}) has linear-attention layers alone, and transformers generates with those of "
+            "Mamba only; choose another model"
         )
     if not _is_more_than_text(config):
         return config

@@ -96,7 +96,8 @@ def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
     elif num_groups and not any(finding.level == "problem" for finding in report.findings):
         try:
             played = _play_model(plan, num_groups)
-            found = [*check_play(played, config.max_completion_tokens)]
+            # A model that SFT will teach first has nothing to show yet.
+            found = [] if "sft" in plan.ahead else [*check_play(played, config.max_completion_tokens)]
         except UserError as error:
             found = [problem(str(error))]
     return replace(report, findings=(*report.findings, *found), played=played)

@@ -111,8 +111,10 @@ def check_speedrun(runs: Sequence[Path]) -> tuple[Goal, list[Attempt]]:
     configs = [config_of(run) for run in runs]
     if len({config.model_copy(update={"seed": 0}).model_dump_json() for config in configs}) > 1:
         raise SpeedrunError("the runs have different settings; a row is one recipe, by three seeds")
-    if len({config.seed for config in configs}) < SEEDS:
-        raise SpeedrunError(f"a row needs runs of {SEEDS} different seeds; these are {len(runs)} runs")
+    if (count := len({config.seed for config in configs})) < SEEDS:
+        raise SpeedrunError(
+            f"a row needs runs of {SEEDS} different seeds; {len(runs)} runs are named, and they have {count}"
+        )
     goal = goal_of(configs[0])
     return goal, [attempt(run, goal) for run in runs]
 

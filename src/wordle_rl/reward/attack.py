@@ -122,12 +122,27 @@ def words_for(rubric: Rubric, words: WordList, num_answers: int) -> WordList:
     return WordList(words.name, answers, tuple({*answers, *words.outside[::every]}))
 
 
-def attack(rubric: Rubric, solver: Solver, prompter: Prompter, effort: Effort = Effort()) -> Gameability:
-    """Search for the best reward without a win, on the solver's word list (see `words_for`)."""
+def games_of_attack(effort: Effort) -> int:
+    """Return the number of games that `attack` plays to find its policies; a smaller list of answers needs fewer."""
+    simple = (len(REPLIES) + 1) * len(CHOICES) + _KEPT * effort.steps
+    return effort.num_secrets * (simple + len(CHOICES) + 1 + effort.steps)
+
+
+def attack(
+    rubric: Rubric,
+    solver: Solver,
+    prompter: Prompter,
+    effort: Effort = Effort(),
+    tell: Callable[[], None] = lambda: None,
+) -> Gameability:
+    """Search for the best reward without a win, on the solver's word list (see `words_for`).
+
+    `tell` is called for each game of the search.
+    """
     rng = random.Random(f"attack {effort.seed}")
     answers = solver.words.answers
     secrets = sorted(rng.sample(answers, min(effort.num_secrets, len(answers))))
-    search = Search(rubric, solver, prompter, rng)
+    search = Search(rubric, solver, prompter, rng, tell)
     shared = search.shared_policy(secrets, effort.steps)
     own = [search.own_policy(shared, secret, effort.steps) for secret in secrets]
     fitting, best = ([search.honest(secret, best=best) for secret in secrets] for best in (False, True))
@@ -252,11 +267,18 @@ class Policy(NamedTuple):
 class Search:
     """The games of one rubric: plays policies, counts replies and false wins, and keeps the best loss."""
 
-    def __init__(self, rubric: Rubric, solver: Solver, prompter: Prompter, rng: random.Random) -> None:
+    def __init__(
+        self,
+        rubric: Rubric,
+        solver: Solver,
+        prompter: Prompter,
+        rng: random.Random,
+        tell: Callable[[], None] = lambda: None,
+    ) -> None:
         self.solver, self.words = solver, solver.words
         self.candidates = fitting_answers(solver)
         self.near: Callable[[str, str], list[str]] = lru_cache(maxsize=None)(self._near)
-        self._rubric, self._prompter, self._rng = rubric, prompter, rng
+        self._rubric, self._prompter, self._rng, self._tell = rubric, prompter, rng, tell
         self._max_turns = prompter.rules.max_turns
         self.replies = self.false_wins = 0
         self.best_loss = -math.inf
@@ -333,6 +355,7 @@ class Search:
 
     def _reward(self, policy: Policy, secret: str) -> float:
         transcript = self.play(policy, secret)
+        self._tell()
         self.replies += len(transcript.turns)
         reward = self._rubric.score(transcript, self.solver).total
         self.false_wins += transcript.won

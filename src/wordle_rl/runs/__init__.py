@@ -14,6 +14,8 @@ distributed.py   several processes, one run: ranks, barriers, sharding
 
 # `name as name` marks an explicit re-export, for mypy and ruff alike.
 from wordle_rl.runs.atomic_files import RunError as RunError
+from wordle_rl.runs.atomic_files import cannot_write as cannot_write
+from wordle_rl.runs.atomic_files import check_writable as check_writable
 from wordle_rl.runs.atomic_files import is_number as is_number
 from wordle_rl.runs.atomic_files import parse_json as parse_json
 from wordle_rl.runs.atomic_files import read_jsonl as read_jsonl

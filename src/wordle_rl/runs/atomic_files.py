@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
@@ -37,14 +38,23 @@ def _partial_file(path: Path) -> Iterator[TextIO]:
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror or error}; free space or choose another place") from error
+        raise cannot_write(path, error) from error
 
 
-def cannot_write(path: Path, error: OSError) -> RunError:
-    """Say that a file cannot be written, and why."""
-    return RunError(
-        f"cannot write {path}: {error.strerror or error}; free space and run again, or choose another place"
-    )
+def check_writable(path: Path) -> None:
+    """Check that a file can be written, before the work that it is for."""
+    if path.is_dir():
+        raise RunError(f"{path} is a directory; name a file")
+    place = next(parent for parent in path.absolute().parents if parent.exists())
+    if not (place.is_dir() and os.access(path if path.exists() else place, os.W_OK)):
+        raise RunError(f"cannot write {path}: {place} is no directory that you may write to; choose another place")
+
+
+def cannot_write(path: Path, error: Exception) -> RunError:
+    """Return the error for a file or directory that cannot be written, with the way out."""
+    full = getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT) or "No space left" in str(error)
+    fix = "free space and run again, or choose another place" if full else "choose another place"
+    return RunError(f"cannot write {path}: {getattr(error, 'strerror', None) or error}; {fix}")
 
 
 def without_lone_surrogates(text: str) -> str:
@@ -120,7 +130,7 @@ def read_object(path: Path) -> dict[str, Any]:
     try:
         value = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise RunError(f"{path} is not JSON ({error}); delete it, or pass --overwrite to start over") from None
+        raise RunError(f"{path} is not JSON ({error}); delete it, or start the run over") from None
     if not isinstance(value, dict):
-        raise RunError(f"{path} is a {type(value).__name__}, not a JSON object; pass --overwrite to start over")
+        raise RunError(f"{path} is a {type(value).__name__}, not a JSON object; delete it, or start the run over")
     return value

@@ -35,6 +35,7 @@ def acquire(path: Path, written: Path) -> FileLock | None:
     lock = FileLock(path, blocking=False, thread_local=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()  # where no file can be made, the lock would seem to be another's
         lock.acquire()
     except Timeout:
         raise RunError(f"another process is writing {written}; wait until it ends, or name another --out") from None

@@ -11,6 +11,7 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config import ConfigError
 from wordle_rl.runs import RunError
+from wordle_rl.runs.progress import show_progress
 from wordle_rl.serve.serve_settings import ServeSettings
 
 INSTALL = 'pip install "wordle-rl[serve]"'
@@ -53,7 +54,8 @@ def watch(
     if export is not None:
         from wordle_rl.serve.watch.watch_page import export_run
 
-        path = export_run(run, export)
+        with show_progress(console.messages, "games reviewed", 0, transient=True) as tell:
+            path = export_run(run, export, tell)
         if as_json:
             console.print_json({"page": str(path)})
         else:

@@ -9,7 +9,7 @@ import base64
 import gzip
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -19,7 +19,8 @@ from wordle_rl.config import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.report import write_report
 from wordle_rl.report.page import WATCH_PAGE, from_template
-from wordle_rl.runs import write_text_atomically
+from wordle_rl.runs import check_writable, write_text_atomically
+from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.serve.watch.review import Reviewer
 from wordle_rl.serve.watch.run_files import every_game, find_runs, sources_of, summary_of, words_source
 from wordle_rl.solver import Solver
@@ -72,19 +73,20 @@ def _asset(name: str) -> str:
 Json = dict[str, Any]
 
 
-def export_run(run: Path, path: Path) -> Path:
-    """Write the page with all sample games and evaluations of a run.
+def export_run(run: Path, path: Path, tell: ProgressCallback = lambda *_: None) -> Path:
+    """Write the page with all sample games and evaluations of a run; `tell` hears of each game reviewed.
 
     If it is WATCH_PAGE beside the run's report, the report is written again with links to the games.
     """
-    exported = exported_run(run)
+    check_writable(path)
+    exported = exported_run(run, tell)
     write_text_atomically(path, render_page(exported, exported["run"]["name"]).html)
     if path.resolve() == (run / WATCH_PAGE).resolve() and (run / "report.html").is_file():
         write_report(run)
     return path
 
 
-def exported_run(run: Path) -> Json:
+def exported_run(run: Path, tell: ProgressCallback = lambda *_: None) -> Json:
     """Collect what the page needs: the games, the review of every board in them, and the words."""
     if find_runs(run) != {run.resolve().name: run}:
         raise ConfigError(f"{run} is not a run; give a directory that `wordle-rl run` wrote")
@@ -97,16 +99,17 @@ def exported_run(run: Path) -> Json:
         "run": summary | {"sources": [source for source in summary["sources"] if source["id"] in kept]},
         "games": {name: {"games": found, "faults": []} for name, found in games.items()},
         "reviews": _reviews(
-            Reviewer(solver), (game for found in games.values() for game in found), summary["max_turns"]
+            Reviewer(solver), [game for found in games.values() for game in found], summary["max_turns"], tell
         ),
         "words": {"answers": words.answers, "guesses": words.guesses},
     }
 
 
-def _reviews(reviewer: Reviewer, games: Iterable[Json], max_turns: int) -> dict[str, list[Any]]:
+def _reviews(reviewer: Reviewer, games: Sequence[Json], max_turns: int, tell: ProgressCallback) -> dict[str, list[Any]]:
     # For each board the review of its last turn: candidates, left, bits, the solver's guess and its bits.
     found: dict[str, list[Any]] = {}
-    for game in games:
+    for number, game in enumerate(games, start=1):
+        tell(number, len(games), "")
         turns = GameRecord.from_row({name: value for name, value in game.items() if name != "id"}).board()
         keys = [
             ",".join(f"{turn.guess or ''}.{turn.marks or ''}" for turn in turns[: end + 1]) for end in range(len(turns))
