@@ -9,6 +9,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -134,6 +135,8 @@ def run_server(
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     # After a clean shutdown uvicorn raises the signal again. Ignore it, or SIGTERM would look like a crash.
     signal.signal(signal.SIGTERM, lambda *_: None)
+    # The page's handlers run in threads, each of which may keep the interpreter this long: a turn waits for all of them.
+    sys.setswitchinterval(0.0005)
     # Modules and word lists live until the end; keep the garbage collector from scanning them again and again.
     gc.collect()
     gc.freeze()
