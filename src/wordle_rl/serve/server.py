@@ -135,7 +135,7 @@ def run_server(
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     # After a clean shutdown uvicorn raises the signal again. Ignore it, or SIGTERM would look like a crash.
     signal.signal(signal.SIGTERM, lambda *_: None)
-    # The page's handlers run in threads, each of which may keep the interpreter this long: a turn waits for all of them.
+    # The page's handlers run in threads, each of which may hold the interpreter this long: a turn waits for all.
     sys.setswitchinterval(0.0005)
     # Modules and word lists live until the end; keep the garbage collector from scanning them again and again.
     gc.collect()
