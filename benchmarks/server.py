@@ -198,7 +198,7 @@ def main() -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, options.open + 256)), hard))
     with ExitStack() as stack, tempfile.TemporaryDirectory() as directory:
-        own = stack.enter_context(started(own_server()))
+        own = stack.enter_context(started(own_server("--max-client-sessions", "4096")))
         rows = turn_rows(options, own, stack, Path(directory))
         threads, kib = asyncio.run(open_many(own, options.open))
         rows.append(row(f"ours, threads with {options.open} sessions open", [threads], "threads"))

@@ -15,6 +15,7 @@ from websockets.sync.client import ClientConnection
 from wordle_server import RunningServer, wordle_server
 
 from wordle_rl.prompt import Style
+from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.serve_settings import ServeSettings
 
 REPLIES = (
@@ -109,8 +110,36 @@ def test_a_server_that_shows_no_secret_sends_none_at_the_end_either(path: str, r
                 for _ in range(6):
                     last = player.ask("step", message=reply)
                 assert last["done"]
-                player.ask("state")
+                assert player.ask("state").get("task_id") is None
                 assert held(secret, player.heard) == []
+
+
+@pytest.mark.parametrize("path", ["/ws", "/textarena/ws"])
+@pytest.mark.parametrize("named", [{}, {"seed": 5}, {"index": 5}, {"seed": 5, "index": 5}])
+def test_a_board_is_begun_alike_whether_or_not_it_names_the_secret(server, path: str, named: dict[str, int]) -> None:
+    tasks = server.service.games.offered()
+    secret = tasks.secret(tasks.pick("train", named.get("index"), named.get("seed", 0)))
+    with server.connect(path) as socket:
+        for given in ([secret], ["crane"], [secret, "crane"], ["crane", secret.upper()]):
+            player = Player(socket)
+            begun = player.ask("reset", given=given, **named)
+            assert not begun["done"]
+            assert begun["observation"].get("turns_left", 6 - len(given)) == 6 - len(given)
+            state = player.ask("state")
+            board = [turn["guess"] for turn in state.get("board", ())] or [
+                guess for guess, _ in state["raw_state"]["game_state"]["guess_history"]
+            ]
+            assert board == [word.lower() for word in given]
+            assert "GGGGG" not in player.heard
+
+
+def test_boards_on_one_seed_score_no_word_of_another_ones_secret(server) -> None:
+    """Else a few resets would find the secret of a seed. A group with one seed and one board has one secret."""
+    games = server.service.games
+    boards = [ResetOptions(seed=1, given=[word]) for word in ("crane", "slips", "fight")]
+    played = [games.new_game(options).env._secret for options in boards * 2]
+    assert played[:3] == played[3:]
+    assert len(set(played)) == 3
 
 
 def test_the_scan_finds_what_it_looks_for() -> None:

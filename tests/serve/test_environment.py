@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from wordle_rl.config import WordSettings
+from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.config.context import GameContext
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import COMPONENTS, PRESETS
@@ -15,6 +15,7 @@ from wordle_rl.serve.openenv_client import WordleAction
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.tasks import WordTasks, difficulty_of
+from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment
 from wordle_rl.solver import Solver
 from wordle_rl.trainers.games import BoardTask
 from wordle_rl.words.split import split_secrets
@@ -82,12 +83,31 @@ def test_no_training_session_has_a_strict_word_on_its_board() -> None:
     assert not strict & drawn[0.1]
 
 
-def test_the_secret_as_a_prefix_guess_is_refused_in_words_that_do_not_name_it(service) -> None:
-    tasks = service.games.offered()
-    secret = tasks.secret(tasks.pick("train", 0, 0))
+def test_a_board_of_every_secret_leaves_none_to_play(word_directory) -> None:
+    settings = ServeSettings(words=WordSettings(source=str(word_directory)), game=GameSettings(max_turns=20))
+    part = Service.of(settings).games.offered().context.split.val
+    environment = Service.of(settings.model_copy(update={"allow_held_out": ("val",)})).environment()
+    environment.reset(split="val", given=list(part[1:]))
+    assert environment.step(guess(part[0])).secret == part[0]
     with pytest.raises(Refusal) as refused:
-        service.environment().reset(split="train", index=0, given=[secret])
-    assert secret not in json.dumps(refused.value.as_json())
+        environment.reset(split="val", given=list(part))
+    assert refused.value.reason is Reason.BAD_OPTION
+
+
+def test_of_a_reply_no_more_is_read_or_kept_than_the_limit_allows() -> None:
+    service = Service.of(ServeSettings(max_reply_characters=100))
+    ours, textarena = service.environment(), TextArenaEnvironment(service.games)
+    word = "<guess>crane</guess>"
+    for reply, outcome in ((word + " " * 10**6, "scored"), ("<think>" + "x" * 10**6 + "</think>" + word, "malformed")):
+        ours.reset(seed=1)
+        assert ours.step(WordleAction(message=reply)).outcome == outcome
+        (played,) = ours._game.env.played
+        assert (played.reply, played.overlong) == (reply[:100], True)
+    ours.step(guess("slips"))
+    assert not ours._game.env.played[-1].overlong
+    textarena.reset(seed=1)
+    said = textarena.step(TextArenaAction(message="[crane] " + "😀" * 10**6)).messages[-1].content
+    assert len(said) < 2000
 
 
 # --- tasks: same place, same secret; ids and lists tell none ---

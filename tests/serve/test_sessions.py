@@ -1,6 +1,7 @@
 """Laws of the sessions: a full server, an idle session, a half-open socket, a shutdown end in one way."""
 
 import json
+import logging
 import socket
 import time
 
@@ -35,6 +36,56 @@ def test_a_full_server_says_so_and_takes_the_next_when_one_has_left() -> None:
         assert sessions_left(running, 0)
         with running.connect() as again:
             assert ask(again, "reset")["type"] == "observation"
+
+
+def test_one_client_does_not_take_the_sessions_of_others() -> None:
+    other = {"X-Forwarded-For": "192.0.2.1"}  # a proxy on this machine is believed
+    with wordle_server(ServeSettings(max_sessions=3, max_client_sessions=2)) as running:
+        with running.connect() as first, running.connect("/textarena/ws"), running.connect() as third:
+            answer = json.loads(third.recv())
+            assert refusal(answer) == "full"
+            assert (answer["data"]["active_sessions"], answer["data"]["max_sessions"]) == (2, 2)
+            with running.connect(additional_headers=other) as elsewhere:
+                assert ask(elsewhere, "reset")["type"] == ask(first, "reset")["type"] == "observation"
+        assert sessions_left(running, 0)
+        with running.connect() as again:
+            assert ask(again, "reset")["type"] == "observation"
+
+
+def test_a_request_must_arrive_in_time_and_a_session_need_not() -> None:
+    host = b" HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+    nothing, half_a_header, whole = b"", b"GET /health" + host, b"GET /health" + host + b"\r\n"
+    half_a_body = b"POST /reset" + host + b"Content-Type: application/json\r\nContent-Length: 9\r\n\r\n{"
+    with_a_body = b"GET /ws" + host + b"Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 9\r\n\r\n"
+    with wordle_server(ServeSettings(request_timeout_s=0.5)) as running, running.connect() as session:
+        ask(session, "reset")
+        for sent in ([nothing], [half_a_header], [half_a_body], [with_a_body], [whole, half_a_header]):
+            # Less than the 5 s after which uvicorn ends a pause between requests.
+            with socket.create_connection(("127.0.0.1", running.port), timeout=3) as raw:
+                for part in sent[:-1]:
+                    raw.sendall(part)
+                    assert b" 200 " in raw.recv(4096)
+                raw.sendall(sent[-1])
+                begun = time.monotonic()
+                while raw.recv(4096):  # until the server closes it
+                    pass
+                assert time.monotonic() - begun > 0.3, sent
+        say(session, "crane")
+
+
+def test_a_frame_that_is_no_text_ends_its_session_in_one_line(caplog) -> None:
+    with wordle_server() as running, running.connect() as odd:
+        logger = logging.getLogger("uvicorn.error")
+        logger.addHandler(caplog.handler)
+        try:
+            odd.send(b"\xff\xfe", text=True)
+            with pytest.raises(ConnectionClosed) as closed:
+                odd.recv(timeout=10)
+        finally:
+            logger.removeHandler(caplog.handler)
+        assert closed.value.rcvd.code == 1007
+        assert "Traceback" not in caplog.text
+        assert len(caplog.text.splitlines()) == 1
 
 
 def test_clients_that_stop_at_their_own_turn_limit_hold_no_session() -> None:

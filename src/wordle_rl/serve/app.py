@@ -1,31 +1,27 @@
-"""`create_app`: the application of `wordle-rl serve`, with its access control."""
+"""`create_app`: the application of `wordle-rl serve`."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-import hmac
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from openenv.core.env_server.http_server import HTTPEnvServer
 from openenv.core.env_server.interfaces import Environment
 from openenv.core.env_server.types import Action, Observation, State
-from pydantic import SecretStr
-from starlette.datastructures import Headers
 from starlette.routing import WebSocketRoute
-from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.serve.environment import NAME, WordleEnvironment
+from wordle_rl.serve.gate import guard
 from wordle_rl.serve.openenv_client import WordleAction, WordleObservation, WordleState
-from wordle_rl.serve.protocol import EnvironmentProtocol, Refusal
+from wordle_rl.serve.protocol import EnvironmentProtocol, Refusal, wrong_fields
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.sessions import Sessions
 from wordle_rl.serve.tasks import ServedGames
@@ -64,7 +60,7 @@ def create_app(settings: ServeSettings) -> FastAPI:
         description="Wordle as an OpenEnv environment.",
     )
     app.state.service = service
-    app.add_middleware(Gate, token=settings.token())
+    guard(app, settings)
     make = partial(WordleEnvironment, service.games)
     _add_openenv_routes(app, service, make, WordleAction, WordleObservation, WordleState, NAME)
     _add_own_routes(app, service)
@@ -104,8 +100,14 @@ def _add_openenv_routes(
         await service.sessions.serve(socket, EnvironmentProtocol(make(), action).answer)
 
     @app.exception_handler(Refusal)
-    async def refused(_request: Request, error: Refusal) -> JSONResponse:
-        return JSONResponse({"detail": error.as_json()}, error.reason.status)
+    async def refused(_request: Request, error: Refusal) -> Response:
+        # In ASCII, since the name of a field can hold a lone surrogate.
+        return Response(json.dumps({"detail": error.as_json()}), error.reason.status, media_type="application/json")
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> Response:
+        # FastAPI's own answer repeats the input, and fails at what is no JSON: infinity, a lone surrogate.
+        return await refused(request, wrong_fields(error.errors()))
 
 
 def create_textarena_app(service: Service) -> FastAPI:
@@ -126,52 +128,3 @@ def in_textarena_words(settings: ServeSettings) -> ServeSettings:
         "system_prompt": None,
     }
     return settings.model_copy(update={"game": settings.game.model_copy(update=wording)})
-
-
-OPEN_PATHS = ("/health", "/ready")
-"""Paths without a token, for probes; they only tell whether the server is up."""
-
-
-class Gate:
-    """Refuse requests and WebSocket upgrades before the application sees them.
-
-    With a token, a request needs `Authorization: Bearer TOKEN`, or `Basic` with the token as password, for which a
-    browser prompts its user. WebSockets opened by a page of another site are always refused, since browsers allow them.
-    """
-
-    def __init__(self, app: ASGIApp, token: SecretStr | None) -> None:
-        self._app = app
-        self._token = token.get_secret_value().encode() if token else None
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        denied = self._denied(scope) if scope["type"] in ("http", "websocket") else None
-        if denied is None:
-            await self._app(scope, receive, send)
-        elif scope["type"] == "websocket":
-            await WebSocket(scope, receive, send).send_denial_response(denied)
-        else:
-            await denied(scope, receive, send)
-
-    def _denied(self, scope: Scope) -> Response | None:
-        headers = Headers(scope=scope)
-        # Browsers send the origin of the page that opens a WebSocket; programs send none.
-        origin = headers.get("origin")
-        if scope["type"] == "websocket" and origin is not None and urlsplit(origin).netloc != headers.get("host"):
-            return JSONResponse({"message": "this WebSocket was opened by a page of another site"}, 403)
-        if self._token is None or scope["path"] in OPEN_PATHS or self._bears_token(headers):
-            return None
-        message = "this server needs a token; send Authorization: Bearer TOKEN"
-        return JSONResponse({"message": message}, 401, {"WWW-Authenticate": 'Basic realm="wordle-rl", charset="UTF-8"'})
-
-    def _bears_token(self, headers: Headers) -> bool:
-        scheme, _, value = headers.get("authorization", "").partition(" ")
-        given = value.strip().encode("latin-1")
-        if scheme.lower() == "basic":
-            try:
-                given = base64.b64decode(given, validate=True).partition(b":")[2]
-            except binascii.Error:
-                return False
-        elif scheme.lower() != "bearer":
-            return False
-        return hmac.compare_digest(given, self._token or b"")  # in constant time

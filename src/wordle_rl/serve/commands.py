@@ -39,6 +39,7 @@ def watch(
     run: Annotated[Path, tyro.conf.Positional] = Path("runs"),
     export: Path | None = None,
     port: int = 8010,
+    host_names: tuple[str, ...] = (),
     as_json: Json = False,
 ) -> None:
     """Look at games in the browser: replay a run while it trains, watch its models play, or play yourself.
@@ -48,6 +49,7 @@ def watch(
         export: Write one file with all games of the run instead, which needs no server. The run's report links to
             RUN/watch.html.
         port: Port on this machine; 0: any free one. `wordle-rl serve` has another default, so both can run.
+        host_names: Names by which a browser reaches the page through a proxy, besides `localhost`; `*`: any name.
     """
     if not run.is_dir():
         raise RunError(f"no run directory {run}; give one that `wordle-rl run` wrote, or a directory of runs")
@@ -67,5 +69,5 @@ def watch(
         from wordle_rl.serve.watch.watch_app import create_page_app
     except ModuleNotFoundError as error:
         raise ConfigError(f"watch needs {error.name}: {INSTALL}; --export works without it") from None
-    settings = ServeSettings(runs=run, port=port)
+    settings = ServeSettings(runs=run, port=port, host_names=host_names)
     run_server(create_page_app(settings), settings, lambda address: _say(f"open {address}/watch/; Ctrl-C stops"))

@@ -88,6 +88,11 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
             raise Refusal(Reason.GAME_OVER, "the game is over; send reset for another")
         return self._game
 
+    def _read(self, reply: str) -> tuple[str, bool]:
+        """Return what is read and kept of a reply, and whether more was said."""
+        most = self._games.settings.max_reply_characters
+        return reply[:most], len(reply) > most
+
     def get_metadata(self) -> EnvironmentMetadata:
         """Name, description and version."""
         return self.about
@@ -124,7 +129,8 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
 
     def _played(self, action: WordleAction) -> NewGame:
         game = self._running()
-        game.env.step(action.message)
+        reply, overlong = self._read(action.message)
+        game.env.step(reply, overlong=overlong)
         self._episode["step_count"] += 1
         return game
 
@@ -156,13 +162,14 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
         if self._game is None:
             return WordleState()
         env = self._game.env
+        shows_secret = env.stop_reason is not None and self._game.shows_secret
         return WordleState(
             **self._episode,
             max_turns=env.prompter.rules.max_turns,
             turns_left=env.observation.turns_left,
             stop_reason=env.stop_reason and env.stop_reason.value,
             board=[{"guess": turn.guess, "marks": turn.marks, "outcome": turn.outcome.value} for turn in env.turns],
-            task_id=self._game.task_id,
+            task_id=self._game.task_id if shows_secret else None,
             words=self._game.words,
             hard_mode=env.prompter.rules.hard_mode,
             style=str(env.prompter.style),

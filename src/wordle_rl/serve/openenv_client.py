@@ -51,7 +51,9 @@ class WordleState(State):
     board: list[dict[str, Any]] = Field(
         default_factory=list, description="Turns so far, prefix guesses included: guess, marks, outcome"
     )
-    task_id: str | None = Field(default=None, description="Opaque id of the task that is played")
+    task_id: str | None = Field(
+        default=None, description="Opaque id of the task, once the game is over and the server shows its secret"
+    )
     words: str | None = Field(default=None, description="Name of the word list")
     hard_mode: bool = Field(default=False, description="Every revealed hint must be used")
     style: str | None = Field(default=None, description="Wording of the prompts")
@@ -61,8 +63,8 @@ class WordleState(State):
 class ResetOptions(BaseModel):
     """Options of a reset; anything else is refused.
 
-    The same seed, or the same `split` and `index`, give the same secret and the same prefix guesses in every session,
-    even after a restart.
+    The same options with a seed, or with `split` and `index`, give the same secret and the same prefix guesses in every
+    session, even after a restart.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
@@ -78,7 +80,9 @@ class ResetOptions(BaseModel):
     style: Annotated[Style, Field(strict=False)] | None = Field(default=None, description="Wording of the prompts")
     reward: str | None = Field(default=None, max_length=64, description="Name of a reward preset")
     given: list[_Word] | None = Field(
-        default=None, max_length=20, description="Guesses already on the board when play begins"
+        default=None,
+        max_length=20,
+        description="Guesses already on the board when play begins; the secret is drawn from the other words",
     )
     max_given: int = Field(default=0, ge=0, le=20, description="0 to this many random guesses already on the board")
 

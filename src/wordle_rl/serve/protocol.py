@@ -6,6 +6,7 @@ connection or does not answer; here the message is refused and the session conti
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from http import HTTPStatus
 from typing import Any, Generic, TypeVar
@@ -76,14 +77,18 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def checked(kind: type[ModelT], values: dict[str, Any]) -> ModelT:
-    """Validate the fields of a request; a `Refusal` names the wrong ones, without their contents."""
+    """Validate the fields of a request; see `wrong_fields`."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
-        said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
-        raise Refusal(Reason.BAD_MESSAGE, f"wrong fields: {said}", errors=named) from None
+        raise wrong_fields(error.errors(include_url=False, include_context=False, include_input=False)) from None
+
+
+def wrong_fields(faults: Sequence[Mapping[str, Any]]) -> Refusal:
+    """Name the fields that pydantic found wrong, without their contents."""
+    named = [{"field": ".".join(map(str, fault["loc"]))[:80], "fault": fault["msg"]} for fault in faults[:10]]
+    said = "; ".join(f"{fault['field'] or 'message'}: {fault['fault']}" for fault in named[:3])
+    return Refusal(Reason.BAD_MESSAGE, f"wrong fields: {said}", errors=named)
 
 
 def _read(text: str) -> tuple[Any, dict[str, Any]]:

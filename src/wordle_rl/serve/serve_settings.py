@@ -37,18 +37,27 @@ class ServeSettings(FixedRewardSettings):
     """Address to listen on; the default is reachable only from this machine."""
     port: int = Field(8000, ge=0, le=65535)
     """Port to listen on; 0: any free one. `wordle-rl watch` has another default, so both can run."""
+    host_names: tuple[str, ...] = ()
+    """More names by which clients call the server, such as that of a proxy before it, besides `localhost`, `host` and
+    any IP address; `*`: any name. Requests under other names are refused."""
     token_variable: str = ""
     """Environment variable with a token that every request must send; empty: no token is needed."""
     id_key_variable: str = ""
     """Environment variable with the key of task ids; empty: a new key, and so new ids, at every start."""
     max_sessions: int = Field(4096, ge=1)
     """Most open sessions; more are refused."""
+    max_client_sessions: int = Field(1024, ge=1)
+    """Most open sessions of one client address; more are refused."""
+    max_reply_characters: int = Field(65_536, ge=1)
+    """Characters of a reply that are read and kept; the rest is cut off, as at a token limit."""
+    request_timeout_s: float = Field(30.0, gt=0)
+    """Seconds that a request may take to arrive, headers and body; later its connection is closed."""
     idle_timeout_s: float = Field(1800.0, gt=0)
     """Close a session after this many seconds without a message."""
     ping_timeout_s: float = Field(20.0, gt=0)
     """Seconds between pings, and to wait for the answer to one before the connection counts as lost."""
     max_message_bytes: int = Field(1_048_576, ge=1024)
-    """Longest message; a longer one closes its connection."""
+    """Longest message of a session, and body of a request; a longer message closes its connection."""
     shutdown_timeout_s: float = Field(10.0, ge=0)
     """Seconds that turns in progress have to finish when the server stops."""
 

@@ -1,16 +1,22 @@
-"""The server process: its socket, and a shutdown that finishes turns in progress."""
+"""The server process: its socket, deadlines of requests, and a shutdown that finishes turns in progress."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import gc
+import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from wordle_rl.config import ConfigError
 from wordle_rl.serve.serve_settings import ServeSettings
@@ -42,6 +48,53 @@ class SessionServer(uvicorn.Server):
         if self._drain is not None:
             await self._drain()
         await super().shutdown(sockets)
+
+
+class TimedRequests(H11Protocol):
+    """uvicorn's HTTP, but a request must arrive within `timeout_s` seconds of its connection or of its first bytes.
+
+    uvicorn limits only the pause between two requests, so half a header would hold a connection for ever.
+    """
+
+    timeout_s: float
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as in uvicorn
+        """Begin to wait for the first request."""
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        """Pass bytes on, then wait for the rest of the request, if there is any."""
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait for nothing more."""
+        super().connection_lost(exc)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def _watch(self) -> None:
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):  # the request is complete
+            if self._deadline is not None:
+                self._deadline.cancel()
+                self._deadline = None
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self.timeout_s, self._expire)
+
+    def _expire(self) -> None:
+        # A WebSocket's protocol has taken the place of this one; its handshake is the request that must be complete.
+        protocol = self.transport.get_protocol()
+        if not (isinstance(protocol, WebSocketsSansIOProtocol) and protocol.handshake_complete):
+            self.transport.close()
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    # A frame that is no text is its client's fault, and one line; uvicorn adds where it found it.
+    if str(record.msg).startswith("Invalid UTF-8"):
+        record.exc_info = None
+    return True
 
 
 def listen(host: str, port: int, dead_after_s: float) -> socket.socket:
@@ -82,6 +135,8 @@ def run_server(
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     # After a clean shutdown uvicorn raises the signal again. Ignore it, or SIGTERM would look like a crash.
     signal.signal(signal.SIGTERM, lambda *_: None)
+    # The page's handlers run in threads, each of which may hold the interpreter this long: a turn waits for all.
+    sys.setswitchinterval(0.0005)
     # Modules and word lists live until the end; keep the garbage collector from scanning them again and again.
     gc.collect()
     gc.freeze()
@@ -96,9 +151,10 @@ def run_server(
 def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
     """Return uvicorn's settings."""
     # No compression, which costs more time than a turn. Pings detect half-open connections.
-    return uvicorn.Config(
+    config = uvicorn.Config(
         app,
         loop="uvloop",
+        http=type("Requests", (TimedRequests,), {"timeout_s": settings.request_timeout_s}),
         ws="websockets-sansio",
         ws_per_message_deflate=False,
         ws_max_size=settings.max_message_bytes,
@@ -109,3 +165,5 @@ def configured(app: Starlette, settings: ServeSettings) -> uvicorn.Config:
         access_log=False,
         server_header=False,
     )
+    logging.getLogger("uvicorn.error").addFilter(_without_traceback)
+    return config

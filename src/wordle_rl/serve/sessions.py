@@ -1,4 +1,4 @@
-"""Open sessions of a server: capacity, idle timeout, shutdown.
+"""Open sessions of a server: capacity, in all and of one client, idle timeout, shutdown.
 
 A session is a WebSocket with a function that answers its messages. This file does not know the messages.
 """
@@ -54,8 +54,8 @@ class Sessions:
     async def serve(self, socket: WebSocket, answer: Answer) -> None:
         """Answer the messages of a connection in order until it ends. After a `Refusal` the session continues."""
         await socket.accept()
-        if self.draining.is_set() or self.is_full:
-            await self._refuse_session(socket)
+        if (refused := self._no_session(socket)) is not None:
+            await self._end(socket, *refused)
             return
         task = asyncio.current_task()
         assert task is not None
@@ -99,15 +99,20 @@ class Sessions:
         session.busy = False
         return True
 
-    async def _refuse_session(self, socket: WebSocket) -> None:
+    def _no_session(self, socket: WebSocket) -> tuple[Refusal, int] | None:
+        # The reason, and the code to close with, why a connection gets no session.
         if self.draining.is_set():
-            refusal = Refusal(Reason.SHUTTING_DOWN, "the server is stopping; try again later")
-            await self._end(socket, refusal, _SERVICE_RESTART)
-            return
-        most = self._settings.max_sessions
-        taken = {"active_sessions": len(self._open), "max_sessions": most}
-        refusal = Refusal(Reason.FULL, f"all {most} sessions are taken; try again later", **taken)
-        await self._end(socket, refusal, _TRY_AGAIN_LATER)
+            return Refusal(Reason.SHUTTING_DOWN, "the server is stopping; try again later"), _SERVICE_RESTART
+        settings, address = self._settings, _address(socket)
+        of_client = sum(_address(session.socket) == address for session in self._open)
+        for active, most, whose in (
+            (len(self._open), settings.max_sessions, ""),
+            (of_client, settings.max_client_sessions, " of your address"),
+        ):
+            if active >= most:
+                said = f"all {most} sessions{whose} are taken; try again later"
+                return Refusal(Reason.FULL, said, active_sessions=active, max_sessions=most), _TRY_AGAIN_LATER
+        return None
 
     async def _end(self, socket: WebSocket, refusal: Refusal, code: int) -> None:
         # Send the reason and close the session. A peer that does not read is left to uvicorn after a while.
@@ -127,3 +132,7 @@ class Sessions:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT_S + 1)
+
+
+def _address(socket: WebSocket) -> str:
+    return socket.client.host if socket.client is not None else ""

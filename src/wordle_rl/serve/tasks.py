@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
@@ -54,19 +54,30 @@ class WordTasks:
         """Return the secret of a task; only the game may see it."""
         return self._part(task.split)[task.index]
 
-    def pick(self, split: str, index: int | None, seed: int) -> BoardTask:
-        """Return the task of an index, or of a seed without an index."""
+    def pick(self, split: str, index: int | None, seed: int, given: Sequence[str] = ()) -> BoardTask:
+        """Return the task of an index, or of a seed without an index, whose secret is not among `given` words.
+
+        A game cannot begin with its secret on the board, and a refusal would tell the secret. So a seed draws from the
+        other tasks, another one for other `given`; so does an index whose own secret is given.
+        """
         self._check_open(split)
-        count = self.num_tasks(split)
-        if index is None:
-            digest = hashlib.sha256(f"{self._mark}:{split}:{seed}".encode()).digest()
-            index = int.from_bytes(digest[:8], "big") % count
-        if not 0 <= index < count:
-            raise Refusal(Reason.UNKNOWN_TASK, f"split {split!r} has tasks 0 to {count - 1}, not {index}")
+        part = self._part(split)
+        if index is not None and not 0 <= index < len(part):
+            raise Refusal(Reason.UNKNOWN_TASK, f"split {split!r} has tasks 0 to {len(part) - 1}, not {index}")
+        if index is None or part[index] in given:
+            place = ":".join((str(seed) if index is None else f"index {index}", *given))
+            digest = hashlib.sha256(f"{self._mark}:{split}:{place}".encode()).digest()
+            left = [number for number, word in enumerate(part) if word not in given] if given else range(len(part))
+            if not left:
+                raise Refusal(Reason.BAD_OPTION, f"given has every secret of split {split!r}; give fewer words")
+            index = left[int.from_bytes(digest[:8], "big") % len(left)]
         return BoardTask(split=split, index=index)
 
     def task_id(self, task: BoardTask) -> str:
-        """Return an opaque id: a keyed hash of the place, which reveals nothing without the key."""
+        """Return an opaque id: a keyed hash of the place.
+
+        It names the secret all the same, since lists of tasks show it beside the index: keep it until the game is over.
+        """
         place = f"{self._mark}:{task.split}:{task.index}"
         return hmac.new(self._key, place.encode(), hashlib.sha256).hexdigest()[:32]
 
@@ -192,17 +203,20 @@ class ServedGames:
         """Create the game of a reset."""
         offer = self.offered(options.words)
         seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
-        task = offer.pick(options.split or "train", options.index, seed)
+        if options.given is not None and options.max_given:
+            raise Refusal(Reason.BAD_OPTION, "given and max_given both set the board; leave out one of them")
+        named = tuple(word.lower() for word in options.given or ())
+        task = offer.pick(options.split or "train", options.index, seed, named)
         secret = offer.secret(task)
         context = offer.context.for_part(task.split)
         prompter = self._prompter(context.words, options)
-        given = self._given(context.words, secret, seed, prompter, options)
+        given = named or self._drawn(context.words, secret, seed, prompter, options)
         try:
             env = WordleEnv(secret, context.words, prompter, given)
         except ValueError:
             raise Refusal(
                 Reason.BAD_OPTION,
-                f"given must have fewer than {prompter.rules.max_turns} playable words, none of them the secret",
+                f"given must have fewer than {prompter.rules.max_turns} words, all of which may be played",
             ) from None
         reward, rubric = self._rubric(options.reward)
         return NewGame(
@@ -224,16 +238,14 @@ class ServedGames:
             self._prompters[key] = self.settings.game.model_copy(update=changes).prompter(words.word_length)
         return self._prompters[key]
 
-    def _given(
+    def _drawn(
         self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
     ) -> tuple[str, ...]:
         rules = prompter.rules
-        if options.given is not None and options.max_given:
-            raise Refusal(Reason.BAD_OPTION, "given and max_given both set the board; leave out one of them")
         if options.max_given >= rules.max_turns:
             raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
         if not options.max_given:
-            return tuple(word.lower() for word in options.given or ())
+            return ()
         rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
         return random_board(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
 

@@ -109,10 +109,10 @@ class TextArenaGame:
         placed = (marks.count("G") + marks.count("Y") / 2) / self.letters
         return texts.won() if self.won else texts.lost(secret, round(100 * placed))
 
-    def step(self, message: str) -> None:
-        """Play one message: one word in brackets after optional thinking."""
+    def step(self, message: str, *, overlong: bool = False) -> None:
+        """Play one message: one word in brackets after optional thinking. An overlong one was cut."""
         known = self.board
-        self.env.step(message)
+        self.env.step(message, overlong=overlong)
         turn, left = self.env.turns[-1], self.env.observation.turns_left
         self.history += texts.played(message, turn, left, repeated=turn.guess in known, letters=self.letters)
         self.prompt = texts.ENV_ID
@@ -180,7 +180,8 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         env, shown = self._running().env, self._shown
         assert shown is not None
         before = env.turns
-        shown.step(action.message)
+        message, overlong = self._read(action.message)
+        shown.step(message, overlong=overlong)
         self._episode["step_count"] += 1
         observation = self._observation(shown)
         self._signals.judge(env.turns[-1], before)

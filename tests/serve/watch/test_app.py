@@ -1,6 +1,8 @@
 """Laws of what the page asks for: wrong requests have defined answers, a running game's secret stays where it is."""
 
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -14,11 +16,12 @@ from starlette.testclient import TestClient
 
 from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.game import Dictionary, score_guess
+from wordle_rl.report.page import render as render_report
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.watch import live_games
+from wordle_rl.serve.watch import live_games, watch_app
 from wordle_rl.serve.watch.live_games import HandGames
 from wordle_rl.serve.watch.review import Reviewer
-from wordle_rl.serve.watch.watch_app import create_watch_app
+from wordle_rl.serve.watch.watch_app import create_page_app, create_watch_app
 
 
 @pytest.fixture
@@ -48,6 +51,39 @@ def test_a_run_is_sent_once_until_it_changes(client: TestClient, tmp_path: Path)
     games = client.get(f"/watch/api/runs/one/games?source=games&after={before}").json()
     assert [game["step"] for game in games["games"]] == [4]
     assert games["next"] == now
+
+
+def test_an_offset_beyond_the_file_finds_its_end(client: TestClient) -> None:
+    games = client.get(f"/watch/api/runs/one/games?source=games&after={2**53}")
+    assert games.status_code == 200
+    assert (games.json()["games"], games.json()["next"]) == ([], games.json()["size"])
+
+
+def test_a_report_is_rendered_once_until_its_run_changes(client: TestClient, tmp_path: Path, monkeypatch) -> None:
+    rendered: list[str] = []
+
+    def render(run, watch_page: str) -> str:
+        rendered.append(run.name)
+        time.sleep(0.2)
+        return render_report(run, watch_page)
+
+    monkeypatch.setattr(watch_app, "render_report", render)
+    with client, ThreadPoolExecutor(8) as browsers:  # all on one event loop, as on a server
+        first = list(browsers.map(client.get, ["/watch/runs/one/report.html"] * 8))
+        assert {(page.status_code, page.text) for page in first} == {(200, first[0].text)}
+        assert len(rendered) == 1
+        with (tmp_path / "runs" / "one" / "games.jsonl").open("a") as file:
+            file.write(json.dumps(training_game(4)) + "\n")
+        assert client.get("/watch/runs/one/report.html").text != first[0].text
+    assert len(rendered) == 2
+
+
+def test_the_page_is_reached_by_an_address_or_a_name_of_its_own(tmp_path: Path) -> None:
+    client = TestClient(create_page_app(ServeSettings(runs=tmp_path, max_message_bytes=1024)), "http://127.0.0.1:8010")
+    for host, status in (("127.0.0.1:8010", 200), ("localhost", 200), ("evil.example:8010", 400)):
+        for path in ("/watch/", "/watch/api/runs", "/"):
+            assert client.get(path, headers={"Host": host}).status_code == status
+    assert client.post("/watch/api/play", content=b"{}" + b" " * 1024).status_code == 413
 
 
 WRONG = {

@@ -83,8 +83,9 @@ def test_a_change_of_any_file_changes_the_mark(tmp_path: Path) -> None:
     run = make_run(tmp_path / "one")
     marks = [mark_of(run), mark_of(run)]
     assert marks[0] == marks[1]
-    for name in ("games.jsonl", "metrics.jsonl"):
+    for name in ("games.jsonl", "metrics.jsonl", "strata.json", "controls/more.json", "grpo/selected.json"):
+        (run / name).parent.mkdir(exist_ok=True)
         write(run / name, [training_game(9)], "a")
         marks.append(mark_of(run))
     (run / "eval" / "sft.json").unlink()
-    assert len({*marks, mark_of(run)}) == 4
+    assert len({*marks, mark_of(run)}) == 7

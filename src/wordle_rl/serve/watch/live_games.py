@@ -209,7 +209,7 @@ def _described(game: ActiveGame, reviewer: Reviewer) -> Json:
 
 MAX_GAMES = 1000
 """Most games by hand to keep; the least recently played one is dropped."""
-_MAX_REFUSALS = 1000
+_MAX_REFUSALS = 100
 
 
 class HandGames:

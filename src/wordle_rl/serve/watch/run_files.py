@@ -16,7 +16,8 @@ from typing import Any
 
 from wordle_rl.config import MODEL_NAMES
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.runs import RunError, is_number, is_run, parse_json, read_object
+from wordle_rl.evaluate.strata import STRATA_FILE
+from wordle_rl.runs import CHOICE_FILE, CONTROLS, RunError, is_number, is_run, parse_json, read_object
 
 CHUNK_BYTES = 1 << 20
 """Most bytes of lines to send at once; a longer line is sent alone."""
@@ -92,8 +93,9 @@ def words_source(run: Path) -> str:
 
 def mark_of(run: Path) -> str:
     """Hash the sizes and times of a run's files."""
-    names = ["config.json", "manifest.json", "results.json", "metrics.jsonl"]
-    paths = [*(run / name for name in names), *(source.path for source in sources_of(run).values())]
+    names = ["config.json", "manifest.json", "results.json", "metrics.jsonl", STRATA_FILE, f"grpo/{CHOICE_FILE}"]
+    paths = [run / name for name in names] + sorted((run / CONTROLS).glob("*.json"))
+    paths += [source.path for source in sources_of(run).values()]
     facts = [(path.name, stat.st_size, stat.st_mtime_ns) for path in paths if (stat := _stat(path)) is not None]
     return hashlib.sha256(repr(facts).encode()).hexdigest()[:20]
 
@@ -117,7 +119,7 @@ def read_lines(path: Path, after: int) -> Json:
         if not after and size > TAIL_BYTES:
             file.seek(size - TAIL_BYTES)
             skipped = size - TAIL_BYTES + len(file.readline())
-        file.seek(max(after, skipped))
+        file.seek(min(max(after, skipped), size))
         offset = file.tell()
         games: list[Json] = []
         faults: list[str] = []

@@ -17,10 +17,12 @@ game.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import secrets
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
@@ -29,6 +31,7 @@ from fastapi import FastAPI, HTTPException, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from wordle_rl.config import LARGEST_SEED
@@ -37,6 +40,7 @@ from wordle_rl.errors import UserError
 from wordle_rl.game import Dictionary
 from wordle_rl.report import read_run
 from wordle_rl.report.page import render as render_report
+from wordle_rl.serve.gate import guard
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.watch.live_games import HandGames, Players, live_events
 from wordle_rl.serve.watch.review import Reviewer, parse_board
@@ -45,6 +49,8 @@ from wordle_rl.serve.watch.watch_page import render_page
 from wordle_rl.solver import Solver
 from wordle_rl.words.split import SplitName
 
+MAX_REPORTS = 4
+"""Most rendered reports in memory, each of a run's files as they were; the least recently read one is dropped."""
 Whole = Annotated[int, Query(ge=0, le=2**53)]
 """A whole number that JavaScript can hold."""
 
@@ -111,6 +117,7 @@ def create_watch_app(settings: ServeSettings) -> FastAPI:
 def create_page_app(settings: ServeSettings) -> FastAPI:
     """Create the application of `wordle-rl watch`: the page at `/watch/`, to which `/` redirects."""
     app = FastAPI(title="wordle-rl: watch", openapi_url=None)
+    guard(app, settings)
     app.add_route("/", to_page)
     app.mount("/watch", create_watch_app(settings))
     return app
@@ -135,6 +142,8 @@ class Watch:
         self._source_of_words = settings.words.source
         self._parts: tuple[SplitName, ...] = ("train", *settings.allow_held_out)
         self._players = Players(settings.runs, context, settings.players, settings.players_url or None)
+        self._rendered = lru_cache(MAX_REPORTS)(_rendered)
+        self._rendering = asyncio.Lock()
         self._reviewers: dict[str, Reviewer] = {}
         answers = tuple(word for part in self._parts for word in context.split.named(part))
         self._hand_games = HandGames(self._reviewer(context.solver), answers, settings.game.max_turns)
@@ -213,10 +222,16 @@ class Watch:
             raise HTTPException(404, "this game is over, or has made room for newer ones; begin another")
         return _json(answer)
 
-    def report(self, run: str) -> Response:
+    async def report(self, run: str) -> Response:
         """The report of a run as it stands."""
-        page = render_report(read_run(self._run(run)), watch_page=f"../../#run={quote(run)}&")
+        # One at a time: each takes a processor for seconds. Whoever waits gets the page that the first one rendered.
+        async with self._rendering:
+            page = await run_in_threadpool(self._report_of, run)
         return HTMLResponse(page, headers={"X-Content-Type-Options": "nosniff"})
+
+    def _report_of(self, run: str) -> bytes:
+        directory = self._run(run)
+        return self._rendered(directory, mark_of(directory), run)
 
     def _run(self, name: str) -> Path:
         found = find_runs(self._directory).get(name)
@@ -226,6 +241,10 @@ class Watch:
 
     def _reviewer(self, solver: Solver) -> Reviewer:
         return self._reviewers.setdefault(solver.words.fingerprint, Reviewer(solver))
+
+
+def _rendered(directory: Path, _mark: str, run: str) -> bytes:
+    return render_report(read_run(directory), watch_page=f"../../#run={quote(run)}&").encode()
 
 
 _NEVER_KEPT = {"Cache-Control": "no-store"}
