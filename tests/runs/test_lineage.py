@@ -23,6 +23,7 @@ from wordle_rl.runs.lineage import (
     save_lineage,
     trained_further,
 )
+from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.words import WordListError, load_words
 from wordle_rl.words.split import Split, split_secrets
 
@@ -94,8 +95,9 @@ def of_split_5(finished_run: Path, word_directory: Path, tmp_path: Path) -> Path
 def test_a_model_is_tested_on_what_its_training_held_out(place: str, of_split_5, word_directory, tmp_path, cli) -> None:
     model = tmp_path / place if place == "elsewhere" else of_split_5 / place
     shutil.copytree(of_split_5 / "sft", model, dirs_exist_ok=True)
-    if "checkpoint" in place:
+    if "checkpoint" in place:  # as an earlier version saved it: only the run around it knows
         (model / LINEAGE_FILE).unlink()
+        (model / SEAL_FILE).unlink()
     out = tmp_path / "model.json"
     assert cli("eval", "--player", model, "--out", out, "--no-regret", "--max-completion-tokens", 12)[0] == 0
     held_out = set(split_secrets(load_words(str(word_directory)), 5).test)

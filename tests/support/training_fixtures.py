@@ -124,6 +124,17 @@ def small_model(tokenizer, seed: int = 0):
     return make_model(tokenizer, **TINY, seed=seed)
 
 
+def flipped(content: bytes) -> bytes:
+    """The bytes of a file with one bit changed, in the middle."""
+    place = len(content) // 2
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def halved(content: bytes) -> bytes:
+    """The first half of a file."""
+    return content[: len(content) // 2]
+
+
 def weights_of(model) -> dict[str, object]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 

@@ -33,6 +33,7 @@ from wordle_rl.policy.directory import settings_of
 from wordle_rl.policy.export import check_empty, checked, probe_tokens
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.multimodal import is_text_part, language_config
+from wordle_rl.runs.seal import check_sealed
 
 Weights = dict[str, mx.array]
 """Weights by transformers' names."""
@@ -105,6 +106,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
         return of_transformers(whole), codec
     settings = at_directory(settings)
     codec, _ = loading.load_codec(settings)
+    check_sealed(Path(settings.path))
     source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
     model = _load_directory(source, settings)
     if settings.load_in_4bit and not model.is_quantized:
@@ -254,6 +256,7 @@ def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
 
 def read_model(model: MLXModel, directory: Path) -> None:
     """Load the weights of a directory written by `save_model`."""
+    check_sealed(directory)
     if model.lora is not None:
         model.take(adapters.read_adapters(directory, model.lora.layers))
         return
