@@ -1,5 +1,6 @@
 """Laws of lineage and of the audit: a model carries whose secrets it learnt from, and leaks are found."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -182,6 +183,33 @@ def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(model, re
     assert all(part in err for part in (model, record))
     run.append("games.jsonl", {"secret": SPLIT.test[0]})
     assert audit(run.directory).leaks == (("games.jsonl", SPLIT.test[0]),), "a leak is told all the same"
+
+
+@pytest.mark.parametrize(
+    ("record", "stage"),
+    [("traces.jsonl", "sft"), ("metrics.jsonl", "sft"), ("metrics.jsonl", "grpo"), ("secrets.jsonl", "grpo")],
+)
+@pytest.mark.parametrize("lost", ["first", "last"])
+def test_a_record_that_has_lost_a_line_is_not_proven_clean(record, stage, lost, finished_run, tmp_path, cli) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    assert cli("report", run, "--audit")[0] == 0
+    lines = (run / record).read_text().splitlines(keepends=True)
+    places = [place for place, line in enumerate(lines) if json.loads(line).get("stage", stage) == stage]
+    del lines[places[0 if lost == "first" else -1]]
+    (run / record).write_text("".join(lines))
+    code, out, err = cli("report", run, "--audit")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert record in err
+
+
+def test_a_step_without_its_secrets_is_not_proven_clean(run: Run) -> None:
+    """Also in a run that is not finished, or of an earlier version that counted no rows."""
+    for step in (1, 2):
+        run.append("metrics.jsonl", {"stage": "grpo", "step": step})
+    with pytest.raises(RunError, match=r"secrets\.jsonl"):
+        audit(run.directory)
+    run.append("secrets.jsonl", {"stage": "grpo", "step": 1, "secrets": list(SPLIT.train[:3])})
+    assert audit(run.directory).clean
 
 
 def test_a_run_that_trained_and_recorded_nothing_is_not_called_clean(tmp_path: Path) -> None:
