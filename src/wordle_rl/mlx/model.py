@@ -106,8 +106,9 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
         return of_transformers(whole), codec
     settings = at_directory(settings)
     codec, _ = loading.load_codec(settings)
-    check_sealed(Path(settings.path))
     source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
+    for directory in (settings.path, source):
+        check_sealed(Path(directory))
     model = _load_directory(source, settings)
     if settings.load_in_4bit and not model.is_quantized:
         quantize(model.network)
