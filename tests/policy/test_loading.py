@@ -120,6 +120,7 @@ def test_weights_that_are_a_pickle_are_refused_unread(trap, saved) -> None:
 
 
 def test_an_index_of_shards_and_a_config_name_safetensors_alone(trap, saved) -> None:
+    (saved / SEAL_FILE).unlink()
     torch.save({"weight": trap}, saved / "adapter_model.bin")
     (saved / "model.safetensors").rename(saved / "other.safetensors")
     for shard in ("adapter_model.bin", "../model/other.safetensors"):
@@ -136,6 +137,7 @@ def test_an_index_of_shards_and_a_config_name_safetensors_alone(trap, saved) -> 
 
 
 def test_a_model_of_the_hub_names_safetensors_alone(trap, saved, tmp_path, monkeypatch) -> None:
+    (saved / SEAL_FILE).unlink()
     torch.save({"weight": trap}, saved / "pytorch_model.bin")
     (saved / "model.safetensors").unlink()
     (saved / "model.safetensors.index.json").write_text('{"weight_map": {"weight": "pytorch_model.bin"}}')
@@ -151,6 +153,7 @@ def test_a_model_of_the_hub_names_safetensors_alone(trap, saved, tmp_path, monke
 
 @pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation", "inside"])
 def test_a_model_s_own_config_names_no_code_of_the_hub(key, saved) -> None:
+    (saved / SEAL_FILE).unlink()
     stored = json.loads((saved / "config.json").read_text())
     named = {"text_config": {"_attn_implementation": "someone/kernel"}} if key == "inside" else {key: "someone/kernel"}
     (saved / "config.json").write_text(json.dumps(stored | named))
@@ -160,6 +163,7 @@ def test_a_model_s_own_config_names_no_code_of_the_hub(key, saved) -> None:
 
 
 def test_attention_is_ours_to_choose_and_not_the_file_s(saved) -> None:
+    (saved / SEAL_FILE).unlink()
     stored = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps({**stored, "_attn_implementation": "flash_attention_2"}))
     assert load_model(ModelSettings(path=str(saved)), 0)[0].config._attn_implementation in ("eager", "sdpa")
