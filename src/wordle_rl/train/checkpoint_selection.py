@@ -255,9 +255,10 @@ class BestWeights:
         return read_object(path)
 
     def _weights(self, name: str) -> Path:
-        files = self._record(name).get(_FILES)
+        files: Any = self._record(name).get(_FILES)
         check_marks(self._directory, files, self._remedy)
-        return self._directory / next(iter(files))
+        (weights,) = files
+        return self._directory / str(weights)
 
     @property
     def _remedy(self) -> str:
