@@ -1,15 +1,19 @@
 """Laws of commands that are killed at random moments: started again, they leave the files of a run that never was."""
 
 import time
+from pathlib import Path
 
 import pytest
 
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from kill_cases import KILLS, make_case
+from kill_cases import KILLS, LEARNT, make_case
 from kills import run_kills, run_unbroken
+from safetensors.torch import load_file
 from training_fixtures import rows
+
+from wordle_rl.policy.directory import find_model
 
 pytestmark = pytest.mark.faults
 
@@ -20,6 +24,15 @@ SERVER_SHARE = 10
 def share(name: str, kills: int) -> int:
     """The kills of a command, at least one."""
     return max(1, round(KILLS[name] * kills / (sum(KILLS.values()) + SERVER_SHARE)))
+
+
+def check_learnt(name: str, run: Path) -> None:
+    """Every round of a training learnt from its own games, and its weights are not those it began with."""
+    assert all(row[LEARNT[name]] > 0 for row in rows(run / "metrics.jsonl") if row["stage"] == name)
+    assert (run / "labels.jsonl").stat().st_size > 0
+    before, after = (load_file(place / "model.safetensors") for place in (find_model(Path("bundled")), run / name))
+    assert before.keys() == after.keys()
+    assert any(not before[weight].equal(after[weight]) for weight in before)
 
 
 @pytest.mark.parametrize("name", list(KILLS))
@@ -35,5 +48,7 @@ def test_killed_at_any_moment_it_ends_with_the_same_files(
         for row in rows(path):
             steps.setdefault(row["stage"], []).append(row["step"])
         assert all(found == sorted(found) for found in steps.values())
+    if name in LEARNT:
+        check_learnt(name, tmp_path / "unbroken" / "run")
     trials = run_kills(fork_server, case, tmp_path, unbroken, kill_record.seed, wanted)
     kill_record.rows.append((name, wanted, trials, time.monotonic() - started))

@@ -8,16 +8,18 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from training_fixtures import NUM_ANSWERS, begun, rows, write_config
+from training_fixtures import NUM_ANSWERS, begun, flipped, rows, write_config
 
 from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, load_config
 from wordle_rl.data.dataset import Example
+from wordle_rl.errors import UserError
 from wordle_rl.evaluate.journal import num_kept
+from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.pipeline.stages import load_learner
-from wordle_rl.policy.directory import find_model
+from wordle_rl.policy.directory import find_model, game_of
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.providers import PROVIDERS
 from wordle_rl.report import write_report
@@ -25,10 +27,12 @@ from wordle_rl.report.card import write_cards
 from wordle_rl.report.run_record import read_run
 from wordle_rl.runs import RunError, read_object, write_json
 from wordle_rl.runs.lineage import audit
+from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.words.split import split_secrets
 
 QUIET = Console(quiet=True)
+BRIEF = ("--max-completion-tokens", 12)
 COSTS = {"seconds", "peak_memory_gib", "memory"}
 """What results hold besides the figures of models."""
 
@@ -90,6 +94,87 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
     assert set(before) == set(after)
     rewritten = {name for name in after if after[name] != before[name]}
     assert rewritten <= {"config.json", "manifest.json", "results.json", "strata.json", "report.html"}
+
+
+@pytest.mark.parametrize("lost", ["grpo/model.safetensors", "grpo"])
+def test_a_run_that_has_lost_its_last_model_is_played_by_none_in_its_place(lost, finished_run, tmp_path, cli) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    shutil.rmtree(run / lost) if lost == "grpo" else (run / lost).unlink()
+    gone = str(run / "grpo" / "model.safetensors")
+    for command in (
+        ("eval", "--player", run, "--max-games", 1),
+        ("play", "--player", run, "--secret", "crane"),
+        ("export", run, "--out", tmp_path / "model"),
+    ):
+        code, out, err = cli(*command)
+        assert (code, out, err.count("\n"), gone in err) == (2, "", 1, True), command
+    with pytest.raises(RunError, match=gone):
+        open_model(run)
+    assert find_model(run / "sft") == run / "sft"
+
+
+@pytest.mark.parametrize("lost", ["grpo/model.safetensors", "sft/model.safetensors", "sft/chat_template.jinja"])
+def test_a_finished_run_that_has_lost_a_file_of_a_model_is_not_called_finished(lost, finished_run, tmp_path) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    config, whole = load_config(run / "config.json"), (run / lost).read_bytes()
+    (run / lost).unlink()
+    with pytest.raises(RunError, match=str(run / lost)):
+        Pipeline(config, run, QUIET)()
+    shutil.rmtree(run / "grpo")
+    if not lost.startswith("grpo"):
+        (run / lost).write_bytes(whole)
+    Pipeline(config, run, QUIET)("grpo")
+    assert find_model(run) == run / "grpo", "what was deleted on purpose is trained again"
+
+
+@pytest.mark.parametrize("file", ["model.safetensors", "chat_template.jinja", "wordle_rl.json"])
+def test_a_start_of_which_a_byte_has_changed_is_not_trained_further(file, finished_run, tmp_path) -> None:
+    config = load_config(finished_run / "config.json")
+    run = begun(config, tmp_path / "run", finished_run)
+    changed = run / "sft" / file
+    damage = flipped if file == "model.safetensors" else lambda content: content.replace(b"e", b"a", 1)
+    changed.write_bytes(damage(changed.read_bytes()))
+    with pytest.raises(UserError, match=str(changed)):
+        Pipeline(config, run, QUIET)("grpo")
+    assert not (run / "grpo").exists()
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration"])
+def test_every_model_on_the_way_says_how_it_is_played(
+    algorithm, finished_run, word_directory, sixty, tmp_path, monkeypatch, cli
+) -> None:
+    """Copied out of its run, a checkpoint or a round's model is asked as its training asked it."""
+    changes = {"rounds": 1, "groups_per_round": 2, "group_size": None} if algorithm != "grpo" else {}
+    stored = load_config(finished_run / "config.json")
+    config = stored.model_copy(
+        update={
+            "algorithm": algorithm,
+            "rl": stored.rl.model_copy(update=changes),
+            "grpo": stored.grpo.model_copy(update={"save_steps": 1}),
+        }
+    )
+    run, kept = begun(config, tmp_path / "run", finished_run), tmp_path / "kept"
+    for loop in ("training_loop", "round_loop"):
+        monkeypatch.setattr(f"wordle_rl.train.{loop}.drop_checkpoints", lambda place: place.rename(kept))
+    Pipeline(config, run, QUIET)(algorithm)
+    [model] = kept.iterdir()
+    assert game_of(model) == config.game
+    asked = ("play", "--player", model, "--secret", sixty.answers[0], "--words", word_directory, *BRIEF)
+    code, _, err = cli(*asked)
+    assert (code, "style" in err) == (0, False)
+    for name in ("wordle_rl.json", SEAL_FILE):
+        (model / name).unlink()
+    code, _, err = cli(*asked)
+    assert (code, all(word in err for word in ("english", "transcript", "optional"))) == (0, True), err
+    code, _, err = cli("eval", "--player", model, "--max-games", 1, "--style", "compact", *BRIEF)
+    assert (code, "thinking" in err) == (0, False)
+
+
+def test_a_run_without_its_last_model_yet_says_which_plays(finished_run, sixty, tmp_path, cli) -> None:
+    run = begun(load_config(finished_run / "config.json"), tmp_path / "run", finished_run)
+    code, _, err = cli("play", "--player", run, "--secret", sixty.answers[0], *BRIEF)
+    assert code == 0
+    assert str(run / "sft") in err
 
 
 def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) -> None:

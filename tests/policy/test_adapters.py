@@ -24,6 +24,7 @@ from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.preflight.memory import Work, estimate
 from wordle_rl.runs import RunError
+from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
@@ -167,6 +168,7 @@ def test_a_merge_needs_an_adapter_and_an_empty_place(adapter, base, tmp_path) ->
 
 def test_an_adapter_that_does_not_fit_is_refused_by_what_is_wrong(adapter, base) -> None:
     file = adapter / "adapter_model.safetensors"
+    (adapter / SEAL_FILE).unlink()
     with pytest.raises(ConfigError, match=r"model\.lora\.rank 8"):
         model_in(adapter, lora=LoraSettings(rank=8))
     weights = load_file(file)

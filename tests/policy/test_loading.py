@@ -1,6 +1,7 @@
 """Laws of models and optimizers: whole directories, named damage, state that survives a round trip."""
 
 import json
+import re
 from contextlib import suppress
 from io import StringIO
 from pathlib import Path
@@ -11,15 +12,17 @@ from chat_families import family_config, family_tokenizer
 from fake_hub import open_hub
 from huggingface_hub.utils import logging as hub_logging
 from small_models import small_config
-from training_fixtures import small_model
+from training_fixtures import flipped, halved, small_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3MoeConfig
 
 from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
+from wordle_rl.errors import UserError
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.policy.multimodal import load_language_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import RunError
+from wordle_rl.runs.seal import SEAL_FILE, check_sealed
 
 
 @pytest.fixture
@@ -69,8 +72,9 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("how", ["missing", *DAMAGE])
-def test_a_damaged_model_is_refused_in_one_line_that_names_it(how, saved) -> None:
+def test_a_damaged_model_from_elsewhere_is_refused_in_one_line_that_names_it(how, saved) -> None:
     path = saved
+    (saved / SEAL_FILE).unlink()
     if how == "missing":
         path = saved / "nowhere"
     else:
@@ -85,8 +89,28 @@ def test_a_damaged_model_is_refused_in_one_line_that_names_it(how, saved) -> Non
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("file", ["model.safetensors", "config.json", "chat_template.jinja", "tokenizer.json"])
+@pytest.mark.parametrize("damage", [None, flipped, halved])
+def test_a_file_of_a_saved_model_that_is_lost_or_changed_is_named(file, damage, saved) -> None:
+    content = (saved / file).read_bytes()
+    (saved / file).unlink()
+    if damage is not None:
+        (saved / file).write_bytes(damage(content))
+    with pytest.raises(UserError, match=re.escape(str(saved / file))):
+        load_model(ModelSettings(path=str(saved)), 0)
+    if file != "model.safetensors" or damage is not flipped:  # a look at a model does not read its weights
+        with pytest.raises(UserError, match=re.escape(str(saved / file))):
+            load_codec(ModelSettings(path=str(saved)))
+    (saved / file).write_bytes(content)
+    load_model(ModelSettings(path=str(saved)), 0)
+    (saved / SEAL_FILE).write_text('{"files": {"config.json": "x"}}')
+    with pytest.raises(RunError, match=SEAL_FILE):
+        check_sealed(saved)
+
+
 def test_weights_that_are_a_pickle_are_refused_unread(trap, saved) -> None:
-    (saved / "model.safetensors").unlink()
+    for name in ("model.safetensors", SEAL_FILE):
+        (saved / name).unlink()
     torch.save({"weight": trap}, saved / "pytorch_model.bin")
     for load in (load_codec, lambda settings: load_model(settings, 0)):
         with pytest.raises(ConfigError, match=r"pytorch_model.bin"):
@@ -96,6 +120,7 @@ def test_weights_that_are_a_pickle_are_refused_unread(trap, saved) -> None:
 
 
 def test_an_index_of_shards_and_a_config_name_safetensors_alone(trap, saved) -> None:
+    (saved / SEAL_FILE).unlink()
     torch.save({"weight": trap}, saved / "adapter_model.bin")
     (saved / "model.safetensors").rename(saved / "other.safetensors")
     for shard in ("adapter_model.bin", "../model/other.safetensors"):
@@ -112,6 +137,7 @@ def test_an_index_of_shards_and_a_config_name_safetensors_alone(trap, saved) -> 
 
 
 def test_a_model_of_the_hub_names_safetensors_alone(trap, saved, tmp_path, monkeypatch) -> None:
+    (saved / SEAL_FILE).unlink()
     torch.save({"weight": trap}, saved / "pytorch_model.bin")
     (saved / "model.safetensors").unlink()
     (saved / "model.safetensors.index.json").write_text('{"weight_map": {"weight": "pytorch_model.bin"}}')
@@ -127,6 +153,7 @@ def test_a_model_of_the_hub_names_safetensors_alone(trap, saved, tmp_path, monke
 
 @pytest.mark.parametrize("key", ["_attn_implementation", "attn_implementation", "inside"])
 def test_a_model_s_own_config_names_no_code_of_the_hub(key, saved) -> None:
+    (saved / SEAL_FILE).unlink()
     stored = json.loads((saved / "config.json").read_text())
     named = {"text_config": {"_attn_implementation": "someone/kernel"}} if key == "inside" else {key: "someone/kernel"}
     (saved / "config.json").write_text(json.dumps(stored | named))
@@ -136,6 +163,7 @@ def test_a_model_s_own_config_names_no_code_of_the_hub(key, saved) -> None:
 
 
 def test_attention_is_ours_to_choose_and_not_the_file_s(saved) -> None:
+    (saved / SEAL_FILE).unlink()
     stored = json.loads((saved / "config.json").read_text())
     (saved / "config.json").write_text(json.dumps({**stored, "_attn_implementation": "flash_attention_2"}))
     assert load_model(ModelSettings(path=str(saved)), 0)[0].config._attn_implementation in ("eager", "sdpa")
@@ -144,6 +172,7 @@ def test_attention_is_ours_to_choose_and_not_the_file_s(saved) -> None:
 
 @pytest.mark.parametrize("file", ["config.json", "tokenizer_config.json"])
 def test_code_that_comes_with_a_model_is_not_run(file, saved, tmp_path) -> None:
+    (saved / SEAL_FILE).unlink()
     settings = json.loads((saved / file).read_text())
     own = {"AutoConfig": "own.Own", "AutoModelForCausalLM": "own.Own", "AutoTokenizer": ["own.Own", "own.Own"]}
     settings["auto_map"] = own

@@ -18,7 +18,6 @@ from wordle_rl.pipeline.push import OUTBOX, HubPusher
 from wordle_rl.report.card import card_text, write_cards
 from wordle_rl.report.hub import files_of, push
 from wordle_rl.report.run_record import read_run
-from wordle_rl.runs.lineage import Lineage, lineage_of
 
 TOKEN = "hf_" + "secret" * 5
 
@@ -186,15 +185,10 @@ def test_a_run_writes_over_no_card_and_the_command_does(finished_run, tmp_path, 
 
 
 @pytest.fixture
-def lineage(finished_run) -> Lineage:
-    return lineage_of(finished_run / "grpo")
-
-
-@pytest.fixture
 def checkpoint(finished_run, tmp_path: Path) -> Path:
     """A checkpoint of GRPO, with the state of its training."""
     directory = tmp_path / "run" / "grpo" / "checkpoints" / "checkpoint-2"
-    shutil.copytree(finished_run / "grpo", directory, ignore=shutil.ignore_patterns("wordle_rl.json", "README.md"))
+    shutil.copytree(finished_run / "grpo", directory, ignore=shutil.ignore_patterns("README.md"))
     for name in ("optimizer.pt", "trainer_state.json", "rng_state.pth"):
         (directory / name).write_text("x")
     return directory
@@ -205,10 +199,10 @@ def sent(pusher: HubPusher) -> None:
     pusher._sending.join()
 
 
-def test_a_checkpoint_is_sent_as_a_model_with_its_lineage_and_without_its_training(lineage, checkpoint: Path) -> None:
+def test_a_checkpoint_is_sent_as_a_model_with_its_lineage_and_without_its_training(checkpoint: Path) -> None:
     with open_hub() as hub:
         pusher = HubPusher("me/wordle", lambda _: None, api=HfApi(endpoint=hub.url, token="hf_x"))
-        pusher.send_checkpoint(lineage, checkpoint, "grpo step 2")
+        pusher.send_checkpoint(checkpoint, "grpo step 2")
         sent(pusher)
     assert hub.commits == [("me/wordle", "grpo step 2")]
     files = hub.repos["me/wordle"]
@@ -216,10 +210,9 @@ def test_a_checkpoint_is_sent_as_a_model_with_its_lineage_and_without_its_traini
     assert not {"optimizer.pt", "trainer_state.json", "rng_state.pth"} & set(files)
     assert files["model.safetensors"] == (checkpoint / "model.safetensors").read_bytes()
     assert not (checkpoint.parents[2] / OUTBOX).exists()
-    assert not (checkpoint / "wordle_rl.json").exists(), "the checkpoint itself is as it was"
 
 
-def test_while_one_is_on_its_way_the_next_is_left_out(lineage, checkpoint: Path) -> None:
+def test_while_one_is_on_its_way_the_next_is_left_out(checkpoint: Path) -> None:
     held, begun, titles = Event(), Event(), []
 
     class SlowApi:
@@ -232,17 +225,17 @@ def test_while_one_is_on_its_way_the_next_is_left_out(lineage, checkpoint: Path)
             titles.append(commit_message)
 
     pusher = HubPusher("me/wordle", lambda _: None, api=SlowApi())
-    pusher.send_checkpoint(lineage, checkpoint, "grpo step 2")
+    pusher.send_checkpoint(checkpoint, "grpo step 2")
     assert begun.wait(10)
-    pusher.send_checkpoint(lineage, checkpoint, "grpo step 4")
+    pusher.send_checkpoint(checkpoint, "grpo step 4")
     held.set()
     sent(pusher)
     assert titles == ["grpo step 2"]
 
 
-def test_a_checkpoint_in_shards_is_left_out(lineage, checkpoint: Path) -> None:
+def test_a_checkpoint_in_shards_is_left_out(checkpoint: Path) -> None:
     (checkpoint / "pytorch_model_fsdp_0").mkdir()
     (checkpoint / "model.safetensors").unlink()
     pusher = HubPusher("me/wordle", lambda _: None, api=HfApi(token="hf_x"))
-    pusher.send_checkpoint(lineage, checkpoint, "sft step 1")
+    pusher.send_checkpoint(checkpoint, "sft step 1")
     assert pusher._sending is None

@@ -23,8 +23,8 @@ def plant(place: Path, seed: int = 0, *, wins: float = 0.84, curve: tuple[float,
     seconds = {"sft": 30.0, "expert_iteration": 100.0 + seed, "eval": 50.0}
     write_json(place / "timings.json", {"seconds": {}, "processor_seconds": seconds})
     run.append("traces.jsonl", {"secret": split.train[0]})
-    run.append("secrets.jsonl", {"stage": "expert_iteration", "secrets": list(split.train[:4])})
     for number, rate in enumerate(curve):
+        run.append("secrets.jsonl", {"stage": "expert_iteration", "step": number, "secrets": list(split.train[:4])})
         run.append("metrics.jsonl", {"stage": "sft", "step": number, "loss": 1.0})
         run.append("metrics.jsonl", {"stage": "expert_iteration", "step": number, "win_rate": rate})
     return place

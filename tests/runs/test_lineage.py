@@ -1,5 +1,6 @@
 """Laws of lineage and of the audit: a model carries whose secrets it learnt from, and leaks are found."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from wordle_rl.runs.lineage import (
     save_lineage,
     trained_further,
 )
+from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.words import WordListError, load_words
 from wordle_rl.words.split import Split, split_secrets
 
@@ -94,8 +96,9 @@ def of_split_5(finished_run: Path, word_directory: Path, tmp_path: Path) -> Path
 def test_a_model_is_tested_on_what_its_training_held_out(place: str, of_split_5, word_directory, tmp_path, cli) -> None:
     model = tmp_path / place if place == "elsewhere" else of_split_5 / place
     shutil.copytree(of_split_5 / "sft", model, dirs_exist_ok=True)
-    if "checkpoint" in place:
+    if "checkpoint" in place:  # as an earlier version saved it: only the run around it knows
         (model / LINEAGE_FILE).unlink()
+        (model / SEAL_FILE).unlink()
     out = tmp_path / "model.json"
     assert cli("eval", "--player", model, "--out", out, "--no-regret", "--max-completion-tokens", 12)[0] == 0
     held_out = set(split_secrets(load_words(str(word_directory)), 5).test)
@@ -180,6 +183,33 @@ def test_a_model_without_the_record_of_its_secrets_is_not_proven_clean(model, re
     assert all(part in err for part in (model, record))
     run.append("games.jsonl", {"secret": SPLIT.test[0]})
     assert audit(run.directory).leaks == (("games.jsonl", SPLIT.test[0]),), "a leak is told all the same"
+
+
+@pytest.mark.parametrize(
+    ("record", "stage"),
+    [("traces.jsonl", "sft"), ("metrics.jsonl", "sft"), ("metrics.jsonl", "grpo"), ("secrets.jsonl", "grpo")],
+)
+@pytest.mark.parametrize("lost", ["first", "last"])
+def test_a_record_that_has_lost_a_line_is_not_proven_clean(record, stage, lost, finished_run, tmp_path, cli) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    assert cli("report", run, "--audit")[0] == 0
+    lines = (run / record).read_text().splitlines(keepends=True)
+    places = [place for place, line in enumerate(lines) if json.loads(line).get("stage", stage) == stage]
+    del lines[places[0 if lost == "first" else -1]]
+    (run / record).write_text("".join(lines))
+    code, out, err = cli("report", run, "--audit")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert record in err
+
+
+def test_a_step_without_its_secrets_is_not_proven_clean(run: Run) -> None:
+    """Also in a run that is not finished, or of an earlier version that counted no rows."""
+    for step in (1, 2):
+        run.append("metrics.jsonl", {"stage": "grpo", "step": step})
+    with pytest.raises(RunError, match=r"secrets\.jsonl"):
+        audit(run.directory)
+    run.append("secrets.jsonl", {"stage": "grpo", "step": 1, "secrets": list(SPLIT.train[:3])})
+    assert audit(run.directory).clean
 
 
 def test_a_run_that_trained_and_recorded_nothing_is_not_called_clean(tmp_path: Path) -> None:

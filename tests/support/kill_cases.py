@@ -1,5 +1,6 @@
 """The commands that are killed: each a few seconds long, and with every kind of file that it may write."""
 
+import shutil
 from functools import partial
 from pathlib import Path
 
@@ -7,6 +8,12 @@ from kills import Case
 from training_fixtures import begun, write_config
 
 from wordle_rl.config import load_config
+from wordle_rl.words import load_words
+
+BEGINS_WINNING = {"model__path": '"bundled"', "sft__epochs": "0"}
+"""A start for what learns from the policy's own wins or better guesses; the SFT of the miniature has none."""
+LEARNT = {"expert_iteration": "own_examples", "dpo": "pairs"}
+"""The metric of a round that counts what it learns from the policy's own games."""
 
 TRAININGS: dict[str, dict[str, str]] = {
     "sft": {
@@ -25,11 +32,13 @@ TRAININGS: dict[str, dict[str, str]] = {
         "rl.reward__preset": '"shaped_curriculum"',
     },
     "expert_iteration": {
+        **BEGINS_WINNING,
         "algorithm": '"expert_iteration"',
         "expert_iteration__rounds": "3",
         "expert_iteration__groups_per_round": "8",
     },
     "dpo": {
+        **BEGINS_WINNING,
         "algorithm": '"dpo"',
         "dpo__rounds": "3",
         "dpo__groups_per_round": "8",
@@ -63,7 +72,7 @@ def make_case(name: str, words: Path, taught: Path, address: str) -> Case:
     Args:
         name: One of `KILLS`.
         words: Directory of a small word list.
-        taught: A run that is finished up to SFT, whose games and model the other trainings begin with.
+        taught: A run that is finished up to SFT, whose games and model the others begin with, unless `BEGINS_WINNING`.
         address: Of an endpoint that plays.
     """
     listed = ("--words", str(words))
@@ -84,7 +93,13 @@ def _prepare(name: str, words: Path, taught: Path, directory: Path) -> None:
     """Write what a command begins with into its directory."""
     if name == "run":
         write_config(directory / "config.toml", words, **{**TRAININGS["grpo"], "grpo__steps": "1"})
+    elif name in LEARNT:
+        # The model guesses words of its own list, so all of them can be guessed.
+        (directory / "words").mkdir()
+        shutil.copy(words / "answers.txt", directory / "words")
+        (directory / "words" / "guesses.txt").write_text("\n".join(load_words().guesses) + "\n")
+        write_config(directory / "config.toml", Path("words"), **TRAININGS[name])
     elif name in TRAININGS:
         write_config(directory / "config.toml", words, **TRAININGS[name])
-    if name in TRAININGS and name != "sft":
+    if name in TRAININGS and name not in ("sft", *LEARNT):
         begun(load_config(directory / "config.toml"), directory / "run", taught)

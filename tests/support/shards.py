@@ -9,6 +9,7 @@ import torch.distributed.checkpoint as dcp
 from training_fixtures import small_model
 
 from wordle_rl.policy.loading import save_model
+from wordle_rl.runs.seal import SEAL_FILE
 
 
 @pytest.fixture
@@ -16,6 +17,7 @@ def checkpoint(tokenizer, codec, tmp_path) -> Path:
     """A training checkpoint as one process writes it: shards, config and tokenizer, no whole weights."""
     model = small_model(tokenizer)
     save_model(model, codec, tmp_path / "checkpoint-7")
+    (tmp_path / "checkpoint-7" / SEAL_FILE).unlink()
     (tmp_path / "checkpoint-7" / "model.safetensors").rename(tmp_path / "whole.safetensors")
     state = {name: weight for name, weight in model.state_dict().items() if name != "lm_head.weight"}  # it is tied
     write_shards(state, tmp_path / "checkpoint-7")

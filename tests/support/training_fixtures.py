@@ -20,7 +20,7 @@ from wordle_rl.config import (
 )
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.runs import Run
+from wordle_rl.runs import Run, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
@@ -124,6 +124,17 @@ def small_model(tokenizer, seed: int = 0):
     return make_model(tokenizer, **TINY, seed=seed)
 
 
+def flipped(content: bytes) -> bytes:
+    """The bytes of a file with one bit changed, in the middle."""
+    place = len(content) // 2
+    return content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
+
+
+def halved(content: bytes) -> bytes:
+    """The first half of a file."""
+    return content[: len(content) // 2]
+
+
 def weights_of(model) -> dict[str, object]:
     return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
 
@@ -171,11 +182,12 @@ def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
 
 
 def begun(config: RunConfig, directory: Path, taught: Path) -> Path:
-    """A run that has done its SFT: the games and the model of another run."""
+    """A run that has done its SFT: the games, the model and the metrics of another run."""
     Run.create(directory, config, split_secrets(load_words(config.words.source), config.words.split_seed))
     for name in ("traces.jsonl", "validation_traces.jsonl"):
         shutil.copy(taught / name, directory)
     shutil.copytree(taught / "sft", directory / "sft")
+    write_jsonl(directory / "metrics.jsonl", (row for row in rows(taught / "metrics.jsonl") if row["stage"] == "sft"))
     return directory
 
 

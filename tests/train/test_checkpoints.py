@@ -1,13 +1,15 @@
 """Laws of checkpoints: whole ones count, the step decides which is newest, and a file that is gone is named."""
 
 import os
+import re
 import shutil
 import time
 from pathlib import Path
 
 import pytest
+from training_fixtures import flipped, halved
 
-from wordle_rl.runs import RunError
+from wordle_rl.runs import RunError, write_json
 from wordle_rl.train.checkpoints import complete_checkpoint, last_checkpoint, last_step, stored_state
 
 NAMES = ("model.safetensors", "optimizer.pt", "shards/__0_0.distcp", "config.json")
@@ -38,11 +40,25 @@ def test_a_checkpoint_counts_once_it_is_marked_and_the_step_decides_which_is_new
     assert stored_state(second) == {"cumulative_wins": 4}
 
 
-@pytest.mark.parametrize("damage", ["removed", "cut"])
-def test_a_file_that_a_checkpoint_has_lost_is_named(damage: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("damage", [None, halved, flipped])
+def test_a_file_that_a_checkpoint_has_lost_or_that_has_changed_is_named(damage, name: str, tmp_path: Path) -> None:
     checkpoint = saved(tmp_path, 10)
     complete_checkpoint(checkpoint, {})
-    file = checkpoint / "optimizer.pt"
-    file.unlink() if damage == "removed" else file.write_text("opt")
-    with pytest.raises(RunError, match=r"checkpoint-10\b.*\boptimizer\.pt"):
-        last_checkpoint(tmp_path)
+    file = checkpoint / name
+    content = file.read_bytes()
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage(content))
+    with pytest.raises(RunError, match=re.escape(str(file))):
+        stored_state(checkpoint)
+    if damage is not flipped:  # a mere look for the newest one reads none
+        with pytest.raises(RunError, match=re.escape(str(file))):
+            last_checkpoint(tmp_path)
+
+
+def test_a_checkpoint_of_an_earlier_version_knows_the_sizes_alone(tmp_path: Path) -> None:
+    checkpoint = saved(tmp_path, 10)
+    sizes = {name: (checkpoint / name).stat().st_size for name in NAMES}
+    write_json(checkpoint / "wordle_rl_state.json", {"cumulative_wins": 3, "files": sizes})
+    assert stored_state(checkpoint) == {"cumulative_wins": 3}

@@ -1,6 +1,7 @@
 """Laws of choosing weights: the validation secrets decide, ties go to the later weights, a stop forgets nothing."""
 
 import os
+import re
 import signal
 from contextlib import contextmanager
 from functools import partial
@@ -13,13 +14,13 @@ from grpo_training import SETTINGS, update
 from reward_games import SOLVER
 from round_training import learner_of
 from safetensors.torch import load_file
-from training_fixtures import compact, make_run, rows, same_bits, small_model, weights_of
+from training_fixtures import compact, flipped, halved, make_run, rows, same_bits, small_model, weights_of
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
-from wordle_rl.runs import read_object
+from wordle_rl.runs import RunError, read_object
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoint_selection import BestWeights, Validated, Validation
@@ -91,6 +92,27 @@ def test_the_weights_that_are_taken(name, sixty, tmp_path) -> None:
     assert read_object(tmp_path / "selected.json")["alpha"] == alphas[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        *((name, damage) for name in ("best", "start") for damage in (None, flipped, halved)),
+        *((f"{name}.json", damage) for name in ("best", "start", "start_wins") for damage in (None, halved)),
+    ],
+)
+def test_kept_weights_that_are_lost_or_have_changed_are_named(name, damage, sixty, tmp_path) -> None:
+    model, run, place = torch.nn.Linear(2, 2, bias=False), make_run(tmp_path, sixty), tmp_path / "grpo" / "best"
+    make = partial(BestWeights, holding(model), lambda step, *_: costing(step), 1, run, place, (0.5, 1.0))
+    make().begin()
+    file = place / name if name.endswith("json") else next(place.glob(f"{name}-*"))
+    content = file.read_bytes()
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage(content))
+    resumed = make()
+    with pytest.raises(RunError, match=re.escape(str(place))):
+        resumed.take_best(1)
+
+
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
     """A training that was stopped after its last step has nothing left to do but to choose."""
     model, asked = torch.nn.Linear(2, 2, bias=False), []
@@ -114,7 +136,8 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     best = BestWeights(holding(model), lambda step, *_: costing(step), 1, run, tmp_path / "b")
     fill(first, 1.0)
     best.begin()
-    assert list(load_file(tmp_path / "b" / "best.safetensors")) == ["0.weight"]
+    [kept] = (tmp_path / "b").glob("best-*.safetensors")
+    assert list(load_file(kept)) == ["0.weight"]
     fill(first, 2.0)
     fill(frozen, 3.0)
     assert best.take_best(1) == 0

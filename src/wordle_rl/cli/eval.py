@@ -33,7 +33,7 @@ from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, n
 from wordle_rl.evaluate.forgetting import English, measure_english, speaks_english
 from wordle_rl.evaluate.journal import Journal, journal_path, num_kept
 from wordle_rl.evaluate.play import Scorer, evaluate, evaluate_concurrently, with_regret
-from wordle_rl.evaluate.players import Player, make_player, reply_bound, shown_name, words_of
+from wordle_rl.evaluate.players import Player, make_player, notes_on, reply_bound, shown_name, words_of
 from wordle_rl.evaluate.records import (
     GAME_COLUMNS,
     ControlFacts,
@@ -293,6 +293,8 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     split, solver = settings.split_of(words), Solver(words)
     secrets = asked.chosen(split, words)
     who = asked.make(words, solver)
+    for note in notes_on(asked.player, who.prompter, asked=asked.style is not None):
+        console.messages.print(note, soft_wrap=True)
     served = isinstance(who.sampler, ConcurrentSampler)
     if asked.patience.max_minutes and not served:
         raise ConfigError("--max-minutes limits the games of an endpoint; for a player on this machine use --max-games")

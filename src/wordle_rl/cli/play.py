@@ -16,7 +16,7 @@ from wordle_rl.cli.arguments import Address, PlayersWords
 from wordle_rl.cli.eval import game_for
 from wordle_rl.config import LARGEST_SEED, ConfigError, Constrain, SamplingSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate.players import Player, make_player, reply_bound, words_of
+from wordle_rl.evaluate.players import Player, make_player, notes_on, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
@@ -87,6 +87,8 @@ def play(
             seed=seed,
             constrained=constrain == "words",
         )
+    for note in notes_on(player, who.prompter):
+        console.messages.print(note, soft_wrap=True)
     rubric = named_schedule(reward).rubric() if verbose else None
     _watch(who, chosen, found, rubric, reward)
 

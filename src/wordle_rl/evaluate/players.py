@@ -23,6 +23,7 @@ from wordle_rl.config import (
     WordSettings,
     check_seed,
     served_name,
+    stored_config,
 )
 from wordle_rl.config.context import GameContext
 from wordle_rl.policy.base import MakeConstraint, Sampler, check_vllm, find_backend
@@ -39,7 +40,9 @@ from wordle_rl.policy.scripted import (
     is_own_player,
 )
 from wordle_rl.prompt import Prompter
+from wordle_rl.runs import is_run
 from wordle_rl.runs.lineage import lineage_of
+from wordle_rl.runs.seal import check_sealed
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -160,6 +163,23 @@ def make_player(
     return Player(label, model_player, prompter)
 
 
+def notes_on(name: str, prompter: Prompter, *, asked: bool = False) -> Iterator[str]:
+    """Yield what a user may not expect of a model: an earlier stage of its run plays, or its wording is a guess.
+
+    `asked`: the user named a wording.
+    """
+    if not is_model(name):
+        return
+    directory, run = _find_player(name), Path(name)
+    if is_run(run) and (last := stored_config(run / "config.json").trained[-1:]) and directory.name not in last:
+        yield f"{run} has no model of {last[0]} yet; {directory} plays"
+    if game_of(directory) is None and not asked:
+        yield (
+            f"{name} does not say how it was trained to play; it is asked with style {prompter.style}, shape "
+            f"{prompter.shape} and thinking {prompter.thinking}, and loses games if it needs others"
+        )
+
+
 def check_constrainable(name: str) -> None:
     """Check that a player's tokens are sampled here, so that its guesses can be limited."""
     if not is_model(name):
@@ -202,6 +222,7 @@ def model_sampler(
     codec, _ = load_codec(model)
     constraint = constraint_of(codec)
     directory = Path(at_directory(model).path)
+    check_sealed(directory)
     with TemporaryDirectory() as kept:  # the engine reads its weights while it is made
         if is_adapter(directory):
             merge(directory, Path(kept) / "merged")

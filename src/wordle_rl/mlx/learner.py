@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -167,7 +167,7 @@ class MLXLearner:
     def save_checkpoint(self, directory: Path) -> None:
         """See `Learner`."""
         assert self._optimizer is not None, "call start() first"
-        self.save_weights(directory / _WEIGHTS, {})
+        self.save_weights(directory / _WEIGHTS)
         self._optimizer.save(directory / _OPTIMIZER)
 
     def load_checkpoint(self, directory: Path) -> None:
@@ -184,10 +184,10 @@ class MLXLearner:
         """See `Learner`."""
         read_model(self.model, directory)
 
-    def save_weights(self, path: Path, metadata: Mapping[str, str]) -> None:
+    def save_weights(self, path: Path) -> None:
         """See `Learner`."""
         with path.open("wb") as file:  # given a path, MLX would change its suffix
-            mx.save_safetensors(file, self.model.trainable(), dict(metadata))
+            mx.save_safetensors(file, self.model.trainable())
 
     def load_weights(self, path: Path) -> None:
         """See `Learner`."""

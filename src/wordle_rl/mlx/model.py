@@ -33,6 +33,7 @@ from wordle_rl.policy.directory import settings_of
 from wordle_rl.policy.export import check_empty, checked, probe_tokens
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.multimodal import is_text_part, language_config
+from wordle_rl.runs.seal import check_sealed
 
 Weights = dict[str, mx.array]
 """Weights by transformers' names."""
@@ -106,6 +107,8 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
     settings = at_directory(settings)
     codec, _ = loading.load_codec(settings)
     source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
+    for directory in (settings.path, source):
+        check_sealed(Path(directory))
     model = _load_directory(source, settings)
     if settings.load_in_4bit and not model.is_quantized:
         quantize(model.network)
@@ -254,6 +257,7 @@ def save_model(model: MLXModel, codec: ChatCodec, directory: Path) -> None:
 
 def read_model(model: MLXModel, directory: Path) -> None:
     """Load the weights of a directory written by `save_model`."""
+    check_sealed(directory)
     if model.lora is not None:
         model.take(adapters.read_adapters(directory, model.lora.layers))
         return

@@ -37,6 +37,8 @@ from wordle_rl.runs import (
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.jsonl_store import repair_logs
 from wordle_rl.runs.lineage import is_trained, leak_warning
+from wordle_rl.runs.run import check_has_weights
+from wordle_rl.runs.seal import check_sealed
 
 
 class Pipeline:
@@ -115,6 +117,11 @@ def check_before_run(
     if overwrite:
         check_removable(directory)
         _check_inputs_stay(config, directory)
+    else:
+        for model in (directory / name for name in config.trained):
+            if is_trained(model):
+                check_has_weights(model)
+                check_sealed(model, weights=False)
     ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
         import wordle_rl.policy.loading  # noqa: F401 - fails now, not after the teacher's games, if a package is missing

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.config import ConfigError
 from wordle_rl.report.hub import files_of, open_repo, push, send
-from wordle_rl.runs import trained_model
-from wordle_rl.runs.lineage import Lineage, save_lineage
+from wordle_rl.runs import has_weights
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -35,19 +34,15 @@ class HubPusher:
         self._repo, self._private, self._show = repo, private, show
         self._sending: Thread | None = None
 
-    def send_checkpoint(self, lineage: Lineage, checkpoint: Path, title: str) -> None:
-        """Push a checkpoint in the background, unless an earlier one is still being pushed or it is sharded.
-
-        The lineage goes with the model, so that others can play it as it was trained.
-        """
-        if (self._sending is not None and self._sending.is_alive()) or trained_model(checkpoint) != checkpoint:
+    def send_checkpoint(self, checkpoint: Path, title: str) -> None:
+        """Push a checkpoint in the background, unless an earlier one is still being pushed or it is sharded."""
+        if (self._sending is not None and self._sending.is_alive()) or not has_weights(checkpoint):
             return
         copy = checkpoint.parent.parent.parent / OUTBOX
         shutil.rmtree(copy, ignore_errors=True)
         copy.mkdir()
         for name in files_of(checkpoint):
             _link(checkpoint / name, copy / name)
-        save_lineage(copy, lineage)
         self._sending = Thread(target=self._send, args=(copy, title), daemon=True)
         self._sending.start()
 

@@ -18,7 +18,7 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import is_first
-from wordle_rl.runs.lineage import Lineage, TrainedSecrets, lesson_of, trained_further
+from wordle_rl.runs.lineage import Lineage, TrainedSecrets, lesson_of, save_lineage, trained_further
 from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.runs.provenance import main_memory_bytes, peak_memory_gib, resident_memory_gib
 from wordle_rl.runs.trackers import Tracking
@@ -63,11 +63,17 @@ class RunWork:
         """The run directory."""
         return self.run.directory
 
-    def lineage_from(self, base: Path) -> Lineage:
-        """Return the lineage of the next training, which begins with `base`; it is pushed with its checkpoints."""
+    def lineage_from(self, base: Path, teacher: Path | None = None) -> Lineage:
+        """Return the lineage of the next training, which begins with `base` and may learn from a teacher's model.
+
+        Every model that the training saves on its way gets it, too.
+        """
         lineage = trained_further(base, self.config.game, self.lesson)
+        if teacher is not None:
+            lineage = lineage.taught_by(teacher)
+        self.run.describe_model = partial(save_lineage, lineage=lineage)
         if self.pusher is not None:
-            self.run.on_checkpoint = partial(self.pusher.send_checkpoint, lineage)
+            self.run.on_checkpoint = self.pusher.send_checkpoint
         return lineage
 
     def tell(self, line: str) -> None:

@@ -31,7 +31,7 @@ from wordle_rl.policy.base import find_backend
 from wordle_rl.report.card import CARD_FILE
 from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.lineage import Lineage, is_trained, save_lineage
+from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_lineage
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
@@ -186,11 +186,12 @@ def learn_by_play(work: RunWork) -> None:
     if settings.replay_fraction:
         work.tell(f"{settings.replay_fraction:.0%} of the games learnt from are replayed, of {_teacher_games(work)}")
     title = ALGORITHM_NAMES[name]
-    lineage = work.lineage_from(Path(start.path))
-    if name == "distill" and (teacher := work.config.distill.teacher_model) is not None:
+    teacher = work.config.distill.teacher_model if name == "distill" else None
+    if teacher is not None:
         from wordle_rl.train.distill import directory_of
 
-        lineage = lineage.taught_by(directory_of(teacher))
+        teacher = directory_of(teacher)
+    lineage = work.lineage_from(Path(start.path), teacher)
     # Each module has a function of its algorithm's name; all take the same arguments, but for their settings.
     train: Callable[..., Path] = getattr(import_module(f"wordle_rl.train.{name}"), f"train_{name}")
     further: dict[str, Any] = {"traces": work.config.traces} if name == "distill" else {}
@@ -298,10 +299,8 @@ def _is_done(model: Path) -> bool:
 def finish_model(directory: Path, lineage: Lineage) -> None:
     """Store the lineage of a run's model beside it; remove the card and the evaluations of an earlier model."""
     (directory / CARD_FILE).unlink(missing_ok=True)  # peft leaves an empty form
-    for kept in (directory / "epochs").glob("epoch-*"):
-        save_lineage(kept, lineage)
     for variant in get_args(Variant):
         evaluated = directory.parent / "eval" / f"{evaluation_name(directory.name, variant)}.json"
         evaluated.unlink(missing_ok=True)
         journal_path(evaluated).unlink(missing_ok=True)
-    save_lineage(directory, lineage)
+    save_lineage(directory, lineage, count_records(directory.parent, directory.name))

@@ -17,7 +17,7 @@ from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig
 from wordle_rl.policy.gguf import converted_path, is_converted
 from wordle_rl.policy.scripted import PLAYER_NAMES, is_own_player
 from wordle_rl.prompt import Style
-from wordle_rl.runs import is_run, trained_model
+from wordle_rl.runs import has_weights, is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
 
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
@@ -96,7 +96,7 @@ def _fetched(name: str) -> Path:
             f"no model or run directory {name!r}, and the hub could not be reached ({type(error).__name__}); check the "
             "name or the network"
         ) from None
-    if trained_model(place) is None:
+    if not has_weights(place):
         raise ConfigError(f"{name} of the hub holds no weights in safetensors; name another model")
     if (game := game_of(place)) is not None and not isinstance(game.style, Style):
         raise ConfigError(
@@ -114,9 +114,12 @@ def weights_mark(model_directory: Path) -> str:
 
 
 def game_of(model_directory: Path) -> GameSettings | None:
-    """Return the game settings stored with a model that was trained here, or None."""
+    """Return the game settings stored with a model that was trained here, else those of the run around it, or None."""
     lineage = lineage_of(model_directory)
-    return lineage.game if lineage is not None else None
+    if lineage is not None:
+        return lineage.game
+    run = run_around(model_directory) if model_directory.is_dir() else None
+    return run.game if run is not None else None
 
 
 def settings_of(model_directory: Path) -> ModelSettings:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from wordle_rl.config import ConfigError, ModelSettings
 from wordle_rl.errors import first_line
+from wordle_rl.runs.seal import seal
 from wordle_rl.words.list_files import user_cache_dir
 
 logger = logging.getLogger(__name__)
@@ -125,6 +126,7 @@ def _convert(file: Path, directory: Path) -> None:
         del model.config.quantization_config
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+    seal(directory)
 
 
 def _num_tensors(file: Path) -> int:

@@ -48,6 +48,7 @@ from wordle_rl.policy.multimodal import check_shards, language_config, load_lang
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import cannot_write, is_run, trained_model
+from wordle_rl.runs.seal import check_sealed, seal
 
 SMALL = 20_000_000
 """Models with fewer parameters use plain attention on a CPU."""
@@ -145,7 +146,7 @@ def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
     if settings.path == "tiny":
         return _make_codec(make_tokenizer(), settings), settings.max_length
     settings = at_directory(settings)
-    with _loading(settings.path):
+    with _loading(settings.path, weights=False):
         tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
         config = language_config(_weights_path(settings))
         return _make_codec(tokenizer, settings), _context_of(config)
@@ -177,9 +178,12 @@ def _published_stops(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings
 
 
 @contextmanager
-def _loading(path: str) -> Iterator[None]:
-    # Report faults of a model directory or hub name in one line.
+def _loading(path: str, *, weights: bool = True) -> Iterator[None]:
+    # Report faults of a model directory or hub name in one line; files that are lost or changed come first.
+    check_sealed(Path(path), weights=weights)
     _check_directory(path)
+    if is_adapter(path):
+        check_sealed(Path(base_of(Path(path))), weights=weights)
     try:
         with retries_in_one_line():
             yield
@@ -251,10 +255,12 @@ def save_model(
 
 @contextmanager
 def written_whole(directory: Path) -> Iterator[Path]:
-    """Yield a temporary directory beside `directory`, and move its files over once all are written."""
+    """Yield a temporary directory beside `directory`; once all files are written, list them (`seal`) and move them."""
     partial = directory.with_name(f".{directory.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # left by a kill
     try:
         yield partial
+        seal(partial)
         directory.mkdir(parents=True, exist_ok=True)
         for file in partial.iterdir():
             file.replace(directory / file.name)
@@ -269,6 +275,7 @@ def load_weights(model: PreTrainedModel, directory: Path) -> None:
     if has_adapters(model):
         from peft import set_peft_model_state_dict
 
+        check_sealed(directory)
         stored = load_file(directory / ADAPTER_WEIGHTS, device=str(model.device))
         set_peft_model_state_dict(model, stored)
         return
@@ -299,7 +306,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
             model, four_bit = _make_tiny(make_tokenizer(), settings, 0), 0
     else:
         settings = at_directory(settings)
-        with _loading(settings.path), torch.device("meta"):
+        with _loading(settings.path, weights=False), torch.device("meta"):
             config = language_config(_weights_path(settings))
             dtype = config.dtype if settings.dtype == "auto" else getattr(torch, settings.dtype)
             model = AutoModelForCausalLM.from_config(config, dtype=dtype, trust_remote_code=False)

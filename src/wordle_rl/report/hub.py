@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from wordle_rl.config import ConfigError
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.card import CARD_FILE, write_cards
+from wordle_rl.runs.seal import check_sealed
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -35,6 +36,7 @@ def push(path: Path, repo: str, *, private: bool = False, dry_run: bool = False,
     `api` is the hub; None: that of HF_ENDPOINT, with the token in HF_TOKEN or of the last login.
     """
     model = find_model(path)
+    check_sealed(model)
     _check_name(repo)
     if not dry_run and api is None:
         api = _logged_in()

@@ -4,6 +4,7 @@ atomic_files.py  atomic writes; JSON with errors in one line
 jsonl_store.py   append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
 lock.py          lock files: one process writes a run, or a file of games
 run.py           `Run`: one directory with its settings, manifest, metrics and models
+seal.py          size and SHA-256 of saved files, so that a lost or changed one is named
 provenance.py    the manifest: versions, git commit, words, split, hardware, command
 lineage.py       what a model has met: its lineage, and the audit of a run
 trackers.py      metrics and sample games in experiment trackers
@@ -42,6 +43,7 @@ from wordle_rl.runs.run import BufferedRun as BufferedRun
 from wordle_rl.runs.run import Run as Run
 from wordle_rl.runs.run import check_place as check_place
 from wordle_rl.runs.run import check_removable as check_removable
+from wordle_rl.runs.run import has_weights as has_weights
 from wordle_rl.runs.run import is_run as is_run
 from wordle_rl.runs.run import parts_of as parts_of
 from wordle_rl.runs.run import reset_run as reset_run

@@ -74,7 +74,12 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON atomically; see `write_text_atomically`."""
-    write_text_atomically(path, json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_text_atomically(path, json_text(value))
+
+
+def json_text(value: Any) -> str:
+    """Serialise a value as the text of a JSON file."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def write_jsonl(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -25,13 +25,18 @@ from wordle_rl.runs import (
     parse_json,
     read_jsonl,
     read_object,
-    write_json,
+    write_text_atomically,
 )
+from wordle_rl.runs.atomic_files import json_text
+from wordle_rl.runs.jsonl_store import LOG_FILES
+from wordle_rl.runs.seal import add_to_seal
 from wordle_rl.words import WordList, WordListError, load_words
 from wordle_rl.words.split import Split
 
 LINEAGE_FILE = "wordle_rl.json"
 """Written last into the directory of a trained model, so that a model with this file is complete."""
+_RECORDS = "records"
+"""In that file, beside the lineage: rows of the run's records when its stage ended."""
 
 
 class TrainedSecrets(Section):
@@ -113,7 +118,10 @@ def lineage_of(model_directory: Path) -> Lineage | None:
         return None
     try:
         # A stored import path must not run code when it is only read.
-        return Lineage.model_validate(parse_json(path.read_text(encoding="utf-8")), context=FIELDS_ONLY)
+        stored = parse_json(path.read_text(encoding="utf-8"))
+        if isinstance(stored, dict):
+            stored.pop(_RECORDS, None)
+        return Lineage.model_validate(stored, context=FIELDS_ONLY)
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
     except ValueError as error:
@@ -148,9 +156,18 @@ def leak_warning(model_directory: Path, split: Split) -> str | None:
     return None
 
 
-def save_lineage(model_directory: Path, lineage: Lineage) -> None:
-    """Store the lineage beside a model."""
-    write_json(model_directory / LINEAGE_FILE, lineage.model_dump(mode="json"))
+def save_lineage(model_directory: Path, lineage: Lineage, records: Mapping[str, int] | None = None) -> None:
+    """Store the lineage beside a model; of a finished one with what `count_records` found."""
+    stored = lineage.model_dump(mode="json") | ({} if records is None else {_RECORDS: dict(records)})
+    path, text = model_directory / LINEAGE_FILE, json_text(stored)
+    add_to_seal(path, text.encode())
+    write_text_atomically(path, text)
+
+
+def count_records(directory: Path, stage: str) -> dict[str, int]:
+    """Count the rows that each record of a run has of a stage (of teacher games: all), so that a loss is seen later."""
+    paths = [path for name in ("traces.jsonl", *LOG_FILES) if (path := directory / name).is_file()]
+    return {path.name: sum(row.get("stage", stage) == stage for row in read_jsonl(path)) for path in paths}
 
 
 def is_trained(directory: Path) -> bool:
@@ -217,8 +234,7 @@ def audit(directory: Path) -> Audit:
 
 def _strict_leaks(directory: Path, split: Split) -> Iterator[tuple[str, str]]:
     for name in ("traces.jsonl", VALIDATION_GAMES_FILE, LABELS_FILE, BOARDS_FILE, "games.jsonl", "secrets.jsonl"):
-        path = directory / name
-        for row in read_jsonl(path) if path.is_file() else ():
+        for row in _rows_of(directory / name):
             for word in sorted(split.strict_words_in(*_texts(row, sampled=name == "games.jsonl"))):
                 yield name, word
 
@@ -243,6 +259,8 @@ def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int], 
                 f"{directory} is not proven clean: {stage} was trained, but {record} with its secrets {fault}; restore "
                 "the file, or train again"
             )
+    for stage in config.trained:
+        _check_lines(directory, stage)
     by_rounds = config.algorithm != "grpo" and (directory / config.algorithm / LINEAGE_FILE).is_file()
     if strict and by_rounds and not (directory / LABELS_FILE).is_file():
         raise RunError(
@@ -251,6 +269,35 @@ def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int], 
         )
     if not counts:
         raise RunError(f"{directory} has nothing to audit yet: no model was trained and no secret was recorded")
+
+
+def _check_lines(directory: Path, stage: str) -> None:
+    # A record has at least the rows it had when its stage ended, and learning by play leaves some at every step.
+    path, found = directory / stage / LINEAGE_FILE, count_records(directory, stage)
+    was = read_object(path).get(_RECORDS, {}) if path.is_file() else {}
+    for name, count in was.items():
+        if found.get(name, 0) < count:
+            raise RunError(
+                f"{directory} is not proven clean: {name} has {found.get(name, 0):,} of the {count:,} rows that it had "
+                f"when {stage} ended; restore the file, or train again"
+            )
+    if stage == "sft":
+        return
+    steps = {
+        name: {row.get("step") for row in _rows_of(directory / name) if row.get("stage") == stage}
+        for name in ("metrics.jsonl", "secrets.jsonl")
+    }
+    done = max((step for step in steps["metrics.jsonl"] if isinstance(step, int)), default=0)
+    for name, first in (("metrics.jsonl", 1), ("secrets.jsonl", 0)):
+        if lost := set(range(first, first + done)) - steps[name]:
+            raise RunError(
+                f"{directory} is not proven clean: {name} has lost the rows of {stage} with step {min(lost)}; restore "
+                "the file, or train again"
+            )
+
+
+def _rows_of(path: Path) -> Iterator[dict[str, Any]]:
+    return read_jsonl(path) if path.is_file() else iter(())
 
 
 def _from_before(directory: Path, stage: str, split: Split) -> tuple[list[str], list[str]]:
@@ -275,7 +322,7 @@ def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[
 
 
 def _rows(path: Path) -> Iterator[tuple[dict[str, object], list[str]]]:
-    for number, row in enumerate(read_jsonl(path) if path.is_file() else (), start=1):
+    for number, row in enumerate(_rows_of(path), start=1):
         secrets = row.get("secrets") if path.name == "secrets.jsonl" else [row.get("secret")]
         if not isinstance(secrets, list) or not all(isinstance(secret, str) for secret in secrets):
             raise RunError(f"{path}:{number} has no secret, so nothing is proven; fix the line")

@@ -32,6 +32,7 @@ from wordle_rl.runs.atomic_files import RunError, read_object, write_json
 from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl
 from wordle_rl.runs.lock import LOCK_FILE, exclusive_lock
 from wordle_rl.runs.provenance import manifest, resumed_manifest
+from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
@@ -49,6 +50,8 @@ VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, for SFT's validation loss."""
 CONTROLS = "controls"
 """Directory of the control evaluations of a run."""
+WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+"""Files of which a model directory has one."""
 BY_TURN = "win_rate_by_turn/"
 """Prefix of the win rates of training games by turn; the turn follows."""
 PASS_AT = "pass_at/"
@@ -69,6 +72,8 @@ class Run:
         """Names of this run in trackers."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
         """Called with each complete checkpoint and a title such as `grpo step 20`."""
+        self.describe_model: Callable[[Path], None] = lambda _directory: None
+        """Called with the directory of each model that a training saves on its way, to store how it is played."""
 
     @classmethod
     def create(cls, directory: Path, config: RunConfig, split: Split, *, adds: bool = True) -> Run:
@@ -156,12 +161,35 @@ class BufferedRun(Run):
 
 
 def trained_model(path: Path) -> Path | None:
-    """Return the model directory at a path: itself, or the last trained model of a run; None if there is no model."""
-    weights = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
+    """Return the model directory at a path: itself, or the last trained model of a run; None if there is no model.
+
+    A model that was saved and has lost its weights is a `RunError`: an earlier one of its run must not stand in for it.
+    """
     for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
-        if any((candidate / name).is_file() for name in weights):
+        if has_weights(candidate):
             return candidate
+        left = [candidate / SEAL_FILE]
+        if candidate != path:
+            left += [candidate / name for name in ("config.json", "adapter_config.json")]
+            left.append(path / "eval" / f"{candidate.name}.json")
+        if any(file.is_file() for file in left):
+            check_has_weights(candidate)
     return None
+
+
+def has_weights(model_directory: Path) -> bool:
+    """True if a directory holds the weights of a model or an adapter."""
+    return any((model_directory / name).is_file() for name in WEIGHTS)
+
+
+def check_has_weights(model_directory: Path) -> None:
+    """Raise a `RunError` if the directory of a model that was saved has no weights."""
+    if not has_weights(model_directory):
+        is_adapter = (model_directory / "adapter_config.json").is_file()
+        raise RunError(
+            f"{model_directory / WEIGHTS[-1 if is_adapter else 0]} is missing; restore it, delete {model_directory} to "
+            "train that model again, or name another model"
+        )
 
 
 def check_place(directory: Path) -> None:

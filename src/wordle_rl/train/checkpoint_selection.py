@@ -14,7 +14,6 @@ Source: interpolating between initial and fine-tuned weights, Wortsman et al. 20
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import shutil
@@ -23,7 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
@@ -33,6 +32,7 @@ from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rollout import play
 from wordle_rl.runs import CHOICE_FILE, Run, RunError, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
+from wordle_rl.runs.seal import check_marks, marks_of
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import turn_regret
 from wordle_rl.train.grpo_rollouts import OpenPolicy
@@ -125,12 +125,11 @@ class Validation:
         return [game.transcript for game in games]
 
 
-_RECORD = "record"
-"""Metadata key of the record of the best weights. Record and weights share a file, so they always belong together."""
-_WEIGHTS_FILE = "best.safetensors"
-_START_FILE = "start.safetensors"
-_END_FILE = "end.safetensors"
-_START_WINS_FILE = "start_wins.json"
+_BEST, _START, _END = "best", "start", "end"
+"""Names of kept weights. NAME.json is their record: it names the file of the weights and its hash, so that both always
+belong together."""
+_FILES = "files"
+_START_WINS = "start_wins"
 _COSTS = ("greedy_cost", "cost")
 """Criteria to compare weights by, in this order."""
 _BOUND = "validation_cost"
@@ -176,7 +175,7 @@ class BestWeights:
     def begin(self) -> None:
         """Validate the initial weights."""
         if self._between and is_first():
-            self._keep(_START_FILE)
+            self._keep(_START)
         self._consider(0)
 
     def after(self, step: int) -> None:
@@ -191,15 +190,15 @@ class BestWeights:
         if self._between:
             wait_for_all()
             if is_first():
-                self._keep(_END_FILE)
+                self._keep(_END)
             wait_for_all()  # the others read the files that the first process writes
             for alpha in self._between:
-                self._learner.interpolate(self._directory / _START_FILE, self._directory / _END_FILE, alpha)
+                self._learner.interpolate(self._weights(_START), self._weights(_END), alpha)
                 self._consider(last_step, alpha)
         wait_for_all()
-        best = self._best()
-        assert best is not None  # the last step has been considered
-        self._learner.load_weights(self._directory / _WEIGHTS_FILE)
+        self._learner.load_weights(self._weights(_BEST))
+        best = self._record(_BEST)
+        del best[_FILES]
         if is_first():
             write_json(self._directory.parent / CHOICE_FILE, best)
         return int(best["step"])
@@ -229,41 +228,54 @@ class BestWeights:
         # The start sets the bound, and every later record passes it on.
         costs = {name: figures[name] for name in _COSTS}
         bound = figures[_BOUND]
-        best = self._best() if step else None
-        if best is not None:
+        if step:
+            best = self._record(_BEST)
             bound = best[_BOUND]
             if figures[_BOUND] > bound or [best[name] for name in _COSTS] < list(costs.values()):
                 return
-        self._keep(_WEIGHTS_FILE, {"step": step, "alpha": alpha, **costs, _BOUND: bound})
+        self._keep(_BEST, {"step": step, "alpha": alpha, **costs, _BOUND: bound})
 
     def _p_below_start(self, step: int, won: Sequence[bool]) -> float:
         # One-sided sign test over the secrets that exactly one of the two won: P(at most `only_now` wins | equal play).
-        path = self._directory / _START_WINS_FILE
-        if step == 0 or not path.is_file():
-            self._directory.mkdir(parents=True, exist_ok=True)
-            write_json(path, {"won": list(won)})
+        if step == 0:
+            write_json(self._directory / f"{_START_WINS}.json", {"won": list(won)})
             return 1.0
-        start = read_object(path)["won"]
+        start = self._record(_START_WINS)["won"]
         only_start = sum(a and not b for a, b in zip(start, won, strict=True))
         only_now = sum(b and not a for a, b in zip(start, won, strict=True))
         differing = only_start + only_now
         tail: int = sum(math.comb(differing, won) for won in range(only_now + 1))
         return float(tail / 2**differing)
 
-    def _best(self) -> dict[str, Any] | None:
-        path = self._directory / _WEIGHTS_FILE
+    def _record(self, name: str) -> dict[str, Any]:
+        # The start writes every record that a later step reads.
+        path = self._directory / f"{name}.json"
         if not path.is_file():
-            return None
-        with safe_open(path, "pt") as weights:
-            record: dict[str, Any] = json.loads(weights.metadata()[_RECORD])
-        return record
+            raise RunError(f"{path} is missing; {self._remedy}")
+        return read_object(path)
+
+    def _weights(self, name: str) -> Path:
+        files: Any = self._record(name).get(_FILES)
+        check_marks(self._directory, files, self._remedy)
+        (weights,) = files
+        return self._directory / str(weights)
+
+    @property
+    def _remedy(self) -> str:
+        return f"restore it, or delete {self._directory.parent} to train again"
 
     def _keep(self, name: str, record: Mapping[str, Any] | None = None) -> None:
-        partial = self._directory / f".{name}.partial"  # renamed when complete, so a kill leaves the old file whole
+        # The new weights get a name of their own, and count once the record names them: a kill leaves the old pair.
+        partial = self._directory / f".{name}.partial"
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._learner.save_weights(partial, {} if record is None else {_RECORD: json.dumps(record)})
-            partial.replace(self._directory / name)
+            self._learner.save_weights(partial)
+            mark = marks_of(self._directory, [partial])[partial.name]
+            weights = partial.replace(self._directory / f"{name}-{mark[1][:16]}.safetensors")
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
             raise RunError(f"cannot write {self._directory / name}: {error}; free space and run again") from error
+        write_json(self._directory / f"{name}.json", {**(record or {}), _FILES: {weights.name: mark}})
+        for other in self._directory.glob(f"{name}-*.safetensors"):
+            if other != weights:
+                other.unlink()

@@ -1,18 +1,18 @@
 """Checkpoint directories: find, complete and remove them.
 
 A checkpoint is a directory `checkpoint-STEP`. Its state file is written last, once all other files are on disk. It
-holds the state of the training and the sizes of those files. A directory without one was cut off and is ignored.
+holds the state of the training, and size and hash of those files. A directory without one was cut off and is ignored.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.runs import RunError, read_object, write_json
+from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs.seal import check_marks, marks_of
 
 STATE_FILE = "wordle_rl_state.json"
 """Marks a complete checkpoint; written last."""
@@ -31,36 +31,27 @@ def last_checkpoint(directory: Path) -> Path | None:
     if not marked:
         return None
     newest = max(marked, key=step_of)
-    for name, size in read_object(newest / STATE_FILE).get(_FILES, {}).items():
-        file = newest / name
-        if not file.is_file() or file.stat().st_size != size:
-            raise RunError(
-                f"checkpoint {newest} is damaged: {name} is missing or cut; restore it, or delete {newest} to "
-                "train again"
-            )
+    _check(newest, read_object(newest / STATE_FILE), lambda _name: False)
     return newest
 
 
 def stored_state(checkpoint: Path) -> dict[str, Any]:
-    """Return the training state that a complete checkpoint holds."""
+    """Return the training state that a complete checkpoint holds; refuse one of which any byte has changed."""
     state = read_object(checkpoint / STATE_FILE)
+    _check(checkpoint, state)
     state.pop(_FILES, None)
     return state
+
+
+def _check(checkpoint: Path, state: Mapping[str, Any], is_read: Callable[[str], bool] | None = None) -> None:
+    check_marks(checkpoint, state.get(_FILES, {}), f"restore it, or delete {checkpoint} to train again", is_read)
 
 
 def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
     """Mark a checkpoint that no process writes to any more as complete, and remove all others."""
     (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # left by a kill
-    files = [path for path in sorted(checkpoint.rglob("*")) if path.is_file() and path.name != STATE_FILE]
-    # The mark must not reach the disk before the files that it vouches for.
-    for file in files:
-        descriptor = os.open(file, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    sizes = {path.relative_to(checkpoint).as_posix(): path.stat().st_size for path in files}
-    write_json(checkpoint / STATE_FILE, {**state, _FILES: sizes})
+    files = (path for path in checkpoint.rglob("*") if path.is_file() and path.name != STATE_FILE)
+    write_json(checkpoint / STATE_FILE, {**state, _FILES: marks_of(checkpoint, files)})
     for other in checkpoint.parent.glob(f"{_PREFIX}-*"):
         if other != checkpoint:
             shutil.rmtree(other, ignore_errors=True)

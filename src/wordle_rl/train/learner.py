@@ -118,8 +118,8 @@ class Learner(Protocol):
     def load_model(self, directory: Path) -> None:
         """Load weights from a model directory that `save_model` wrote."""
 
-    def save_weights(self, path: Path, metadata: Mapping[str, str]) -> None:
-        """Write the trained weights and `metadata` as safetensors; the first process alone may call this."""
+    def save_weights(self, path: Path) -> None:
+        """Write the trained weights as safetensors; the first process alone may call this."""
 
     def load_weights(self, path: Path) -> None:
         """Load the trained weights from a file that `save_weights` wrote."""
@@ -408,9 +408,9 @@ class TorchLearner:
         self.version += 1
         load_weights(self.model, directory)
 
-    def save_weights(self, path: Path, metadata: Mapping[str, str]) -> None:
+    def save_weights(self, path: Path) -> None:
         """See `Learner`."""
-        save_file({name: weight.detach().contiguous() for name, weight in self._named()}, path, dict(metadata))
+        save_file({name: weight.detach().contiguous() for name, weight in self._named()}, path)
 
     @torch.no_grad()
     def load_weights(self, path: Path) -> None:

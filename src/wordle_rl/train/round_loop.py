@@ -250,6 +250,7 @@ class Rounds:
         # Save the model and the record of a round, log it, and remove earlier files of the checkpoint directory.
         directory = self.checkpoints / f"round-{record.rounds}"
         self.learner.save_model(directory)
+        self.run.describe_model(directory)
         self.run.append("metrics.jsonl", {"stage": self.name, "step": record.rounds, **numbers})
         write_json(directory / STATE_FILE, asdict(record))  # only now is the round finished, see `_resume`
         self.record = record

@@ -103,7 +103,10 @@ def fit(
     def keep_epoch(step: int) -> None:
         epoch, rest = divmod(step, plan.steps_per_epoch)
         if settings.save_each_epoch and epoch and not rest:
-            learner.save_model(loop.checkpoints.parent / "epochs" / f"epoch-{epoch}")
+            kept = loop.checkpoints.parent / "epochs" / f"epoch-{epoch}"
+            learner.save_model(kept)
+            if is_first():
+                loop.run.describe_model(kept)
 
     keep_epoch(done)  # a kill may have come after the checkpoint of an epoch's last step, before its model
     held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batches[0])

@@ -90,8 +90,8 @@ class TrainingLoop:
         found = last_checkpoint(self.checkpoints)
         if found is None:
             return 0, {}
+        state = stored_state(found)  # first: it checks every file
         self.learner.load_checkpoint(found)
-        state = stored_state(found)
         self._num_tokens = state.pop("num_tokens", 0)
         return step_of(found), state
 
@@ -209,6 +209,7 @@ class TrainingLoop:
             wait_for_all()
             self.learner.save_checkpoint(target)
             if is_first():
+                self.run.describe_model(target)
                 complete_checkpoint(target, {**state, "num_tokens": self._num_tokens})
         except RunError:
             shutil.rmtree(target, ignore_errors=True)

@@ -1,11 +1,13 @@
 """Laws of players to watch: a page names those of the list alone, and a model plays with the weights it has now."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 from contexts import context_for
 
 from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.runs import RunError
 from wordle_rl.serve.watch.live_games import MAX_MODELS, Players, live_events
 from wordle_rl.serve.watch.review import Reviewer
 
@@ -41,6 +43,17 @@ def test_a_model_of_a_run_says_its_likeliest_guesses(context, finished_run: Path
         assert likely == sorted(likely, reverse=True)
         assert 0 < sum(likely) <= 1.0001
         assert all(each["listed"] == (each["guess"] in context.words) for each in turn["likely"])
+
+
+def test_a_model_that_has_lost_its_weights_is_listed_and_refused_by_the_name_of_the_file(
+    context, finished_run: Path, tmp_path: Path
+) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    (run / "grpo" / "model.safetensors").unlink()
+    players = Players(tmp_path, context)
+    assert {"run/grpo", "run/sft"} <= players.ids().keys()
+    with pytest.raises(RunError, match=str(run / "grpo" / "model.safetensors")):
+        players.seat("run/grpo", 0.0, 1)
 
 
 def test_a_model_is_loaded_once_and_again_when_its_weights_change(context, finished_run: Path) -> None:

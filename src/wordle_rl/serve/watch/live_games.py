@@ -30,7 +30,8 @@ from wordle_rl.policy.directory import is_model, weights_mark
 from wordle_rl.policy.scripted import PLAYER_NAMES
 from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import ActiveGame, advance, open_game
-from wordle_rl.runs import trained_model
+from wordle_rl.runs import has_weights, trained_model
+from wordle_rl.runs.lineage import is_trained
 from wordle_rl.serve.watch.review import Reviewer
 from wordle_rl.serve.watch.run_files import find_runs
 from wordle_rl.solver import Solver
@@ -106,7 +107,7 @@ class Players:
         found = {}
         for name, run in find_runs(self._runs).items():
             for stage in (*ALGORITHM_NAMES, "sft"):
-                if (run / stage).is_dir() and trained_model(run / stage) == run / stage:
+                if has_weights(run / stage) or is_trained(run / stage):  # without weights, `seat` names what is lost
                     found[f"{name}/{stage}"] = run / stage
         return found
 

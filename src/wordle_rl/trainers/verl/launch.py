@@ -19,6 +19,7 @@ from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.prompt import Style
 from wordle_rl.runs import BOARDS_FILE, VALIDATION_SECRETS_FILE, Run, RunError, write_jsonl
 from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
+from wordle_rl.runs.seal import check_sealed
 from wordle_rl.train.starts_file import StartBoards, ValidationFile, read_start_boards
 from wordle_rl.trainers.verl.play import RunGames
 from wordle_rl.trainers.verl.settings import (
@@ -75,6 +76,7 @@ def _start(config: RunConfig, run: Path) -> str:
     if is_trained(run / "grpo"):
         raise ConfigError(f"{run} has a model of GRPO; remove {run / 'grpo'} to train it again")
     path = at_directory(config.start_settings(run)).path
+    check_sealed(Path(path))
     return str(Path(path).resolve()) if Path(path).is_dir() else path
 
 
