@@ -8,7 +8,7 @@ from chat_families import family_tokenizer
 
 from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
-from wordle_rl.chat.templates import ChatTemplateError
+from wordle_rl.chat.templates import ChatTemplateError, training_template
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 
@@ -76,6 +76,9 @@ NO_BORDERS = {
     "no end of a turn": "{% for m in messages %}{{ m.content }}{% endfor %}",
     "replies dropped": "{% for m in messages if m.role == 'user' %}{{ m.content }}<|im_end|>{% endfor %}",
     "all said twice": "{% for m in messages %}{{ m.content * 2 }}<|im_end|>{% endfor %}",
+    "tools": "{% for t in tools %}{{ t }}{% endfor %}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
+    "division": "{{ 1 / 0 }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
+    "endless recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
 }
 
 
@@ -85,6 +88,9 @@ def test_templates_without_readable_borders_are_refused(fault) -> None:
     tokenizer.chat_template = NO_BORDERS[fault]
     with pytest.raises(ChatTemplateError):
         ChatCodec(tokenizer)
+    if tokenizer.chat_template is not None:
+        with pytest.raises(ChatTemplateError):
+            training_template(tokenizer)
 
 
 def test_a_completion_cut_off_is_closed_and_a_finished_one_is_not(codec) -> None:
