@@ -5,6 +5,8 @@ For the templates that makers publish see test_loading_families.py.
 
 import pytest
 from chat_families import family_tokenizer
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
@@ -104,6 +106,17 @@ def test_a_completion_cut_off_is_closed_and_a_finished_one_is_not(codec) -> None
 def test_the_words_of_a_completion_lose_only_its_end(codec, text) -> None:
     assert codec.text_of(codec.reply_ids(text)) == text
     assert codec.text_of(codec.encode(text)) == text
+
+
+def test_ids_without_a_token_are_those_beyond_the_tokenizer_and_its_gaps(codec) -> None:
+    size = len(codec.tokenizer)
+    assert codec.unknown_ids(size) == ()
+    assert codec.unknown_ids(size + 2) == (size, size + 1)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 2, "</s>": 5}, unk_token="a")), eos_token="</s>"
+    )
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content + '</s>' }}{% endfor %}"
+    assert ChatCodec(tokenizer, stops=[7]).unknown_ids(9) == (1, 3, 4, 6, 8), "a stop may be drawn"
 
 
 def test_conversations_must_alternate_and_prompts_end_with_the_user(codec) -> None:

@@ -100,7 +100,7 @@ _NOT_IN_TRL = {
 {%- else %}{{- turn.content + eos_token }}{%- endif %}
 {%- endfor %}"""
 }
-"""Templates that do as those of their makers, in our words. Mistral's moves the system message to the last user turn."""
+"""Templates that do as their makers', in our words. Mistral's moves the system message to the last user message."""
 
 
 def published_template(name: str) -> str:

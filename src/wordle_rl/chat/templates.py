@@ -349,9 +349,7 @@ def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapp
         for end in range(len(opening) + 2, len(game) + 1):
             content, is_reply = game[end - 1]["content"], game[end - 1]["role"] == "assistant"
             joined += (
-                frame.spoken(content) + frame.turn_end
-                if is_reply
-                else frame.bridge_head + content + frame.bridge_tail
+                frame.spoken(content) + frame.turn_end if is_reply else frame.bridge_head + content + frame.bridge_tail
             )
             rendered = render(tokenizer, template, game[:end], variables, ask=not is_reply)
             if not (rendered.startswith(joined) if is_reply else rendered == joined):

@@ -1,9 +1,9 @@
 """Conversations made elsewhere as games of ours.
 
-A chat row (`{"messages"}`) or instruction row (`{"instruction", "input", "output"}`) becomes a `GameRecord` that carries
-its conversation, and every reply is trained on word for word. Rows that cannot be used are counted by reason. A row may
-name its secret in a field `secret`, `answer` or `word`. Otherwise the last guess counts as the secret, since it might
-have been right.
+A chat row (`{"messages"}`) or instruction row (`{"instruction", "input", "output"}`) becomes a `GameRecord` that
+carries its conversation, and every reply is trained on word for word. Rows that cannot be used are counted by reason. A
+row may name its secret in a field `secret`, `answer` or `word`. Otherwise the last guess counts as the secret, since it
+might have been right.
 """
 
 from __future__ import annotations
