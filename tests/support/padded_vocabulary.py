@@ -24,7 +24,7 @@ def padded_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
     model = make_model(tokenizer, **TINY)
     model.resize_token_embeddings(len(tokenizer) + PADDING, mean_resizing=False)
     with torch.no_grad():
-        model.get_input_embeddings().weight[len(tokenizer) :] *= 10
+        model.get_output_embeddings().weight[len(tokenizer) :] *= 10
     return model.eval()
 
 
