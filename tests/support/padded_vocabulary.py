@@ -24,7 +24,8 @@ def padded_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
     model = make_model(tokenizer, **TINY)
     model.resize_token_embeddings(len(tokenizer) + PADDING, mean_resizing=False)
     with torch.no_grad():
-        model.get_output_embeddings().weight[len(tokenizer) :] *= 10
+        head = model.get_output_embeddings().weight
+        head[-PADDING:] = 10 * head[:PADDING]
     return model.eval()
 
 
