@@ -73,10 +73,10 @@ class OpenAISampler:
         if is_vllm:
             check_vllm_temperature(sampling.temperature, "temperature")
         self._neutral = NEUTRAL_SAMPLING if is_vllm and not endpoint_default_sampling else {}
-        self.whose_sampling = "sampling is the endpoint's own: no temperature, top_p, top_k or penalty is sent"
+        self.whose_sampling = "sampling: temperature, top_p, top_k, min_p and penalties are the endpoint's own"
         if not endpoint_default_sampling:
-            others = "no top_k, min_p or penalties" if is_vllm else "top_k, min_p and penalties are the endpoint's own"
-            self.whose_sampling = f"sampling: temperature {sampling.temperature:g}, top_p 1, {others}"
+            others = "no top_k, min_p or penalty" if is_vllm else "top_k, min_p and penalties are the endpoint's own"
+            self.whose_sampling = f"sampling: temperature {sampling.temperature:g} and top_p 1 as sent; {others}"
 
     def begin(self) -> None:
         """Do nothing: endpoints keep nothing between games."""
