@@ -19,9 +19,9 @@ from wordle_rl.train.loss import PolicyLoss
 PADDING = 60
 
 
-def padded_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3ForCausalLM:
+def padded_model(tokenizer: PreTrainedTokenizerBase, **sizes: int) -> Qwen3ForCausalLM:
     """The embedded model with more ids than its tokenizer, of which it often likes one best."""
-    model = make_model(tokenizer, **TINY)
+    model = make_model(tokenizer, **{**TINY, **sizes})
     model.resize_token_embeddings(len(tokenizer) + PADDING, mean_resizing=False)
     with torch.no_grad():
         head = model.get_output_embeddings().weight
