@@ -108,7 +108,7 @@ def test_the_words_of_a_completion_lose_only_its_end(codec, text) -> None:
     assert codec.text_of(codec.encode(text)) == text
 
 
-def test_ids_without_a_token_are_those_beyond_the_tokenizer_and_its_gaps(codec) -> None:
+def test_ids_without_a_token_are_those_beyond_the_tokenizer_and_its_gaps(codec, monkeypatch) -> None:
     size = len(codec.tokenizer)
     assert codec.unknown_ids(size) == ()
     assert codec.unknown_ids(size + 2) == (size, size + 1)
@@ -117,6 +117,8 @@ def test_ids_without_a_token_are_those_beyond_the_tokenizer_and_its_gaps(codec) 
     )
     tokenizer.chat_template = "{% for m in messages %}{{ m.content + '</s>' }}{% endfor %}"
     assert ChatCodec(tokenizer, stops=[7]).unknown_ids(9) == (1, 3, 4, 6, 8), "a stop may be drawn"
+    monkeypatch.setattr(PreTrainedTokenizerFast, "__len__", lambda _: 6)
+    assert ChatCodec(tokenizer).unknown_ids(9) == (6, 7, 8), "a list that is shorter than the tokenizer shows no gaps"
 
 
 def test_conversations_must_alternate_and_prompts_end_with_the_user(codec) -> None:

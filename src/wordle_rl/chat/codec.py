@@ -107,7 +107,10 @@ class ChatCodec:
         holds one reads as if it did not, and encoded again it is another reply. Samplers and trainers mask them alike.
         """
         if vocab_size not in self._unknown:
-            known = self.stop_ids.union(self.tokenizer.get_vocab().values())
+            vocab = self.tokenizer.get_vocab()
+            # Where ids share a text (Mistral's own tokenizers), that lists one of them, and the number of all tells.
+            shared = range(len(self.tokenizer)) if len(vocab) < len(self.tokenizer) else ()
+            known = self.stop_ids.union(vocab.values(), shared)
             self._unknown[vocab_size] = tuple(token for token in range(vocab_size) if token not in known)
         return self._unknown[vocab_size]
 
