@@ -25,7 +25,7 @@ def padded_model(tokenizer: PreTrainedTokenizerBase, **sizes: int) -> Qwen3ForCa
     model.resize_token_embeddings(len(tokenizer) + PADDING, mean_resizing=False)
     with torch.no_grad():
         head = model.get_output_embeddings().weight
-        head[-PADDING:] = 10 * head[:PADDING]
+        head[-PADDING:] = 2 * head[:PADDING]
     return model.eval()
 
 

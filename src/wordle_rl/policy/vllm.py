@@ -7,6 +7,7 @@ The engine caches prefixes, so a turn costs only its new tokens here too. An eva
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 from collections.abc import Sequence
@@ -54,7 +55,7 @@ class VLLMSampler:
         self.settings = settings or SamplingSettings()
         self._seeds = random.Random(seed)
         self._max_length, self._constrained = max_length, constrained
-        self._bias = logit_bias(codec, int(engine.llm_engine.model_config.get_vocab_size()))
+        self._bias = logit_bias(codec, int(engine.llm_engine.model_config.get_vocab_size()), -math.inf)
 
     def begin(self) -> None:
         """Do nothing: the engine knows tokens, not games."""
@@ -100,10 +101,10 @@ class VLLMSampler:
         return Completion.of_tokens(self.codec, ids, logprobs)
 
 
-def logit_bias(codec: ChatCodec, vocab_size: int) -> dict[int, float] | None:
-    """Return the logit biases that rule out the ids that the tokenizer does not know; None if it knows all.
+def logit_bias(codec: ChatCodec, vocab_size: int, bias: float) -> dict[int, float] | None:
+    """Return logit biases that rule out the ids that the tokenizer does not know; None if it knows all.
 
-    -100 is the least that a server takes. vLLM's lists of allowed ids are too short for a vocabulary.
+    vLLM's lists of allowed ids are too short for a vocabulary.
     """
     unknown = codec.unknown_ids(vocab_size)
     if len(unknown) > _MOST_BIASES:
@@ -111,7 +112,7 @@ def logit_bias(codec: ChatCodec, vocab_size: int) -> dict[int, float] | None:
             f"the model has {len(unknown):,} token ids that its tokenizer does not know, and vLLM rules out at most "
             f'{_MOST_BIASES:,}; use engine "transformers"'
         )
-    return dict.fromkeys(unknown, -100.0) or None
+    return dict.fromkeys(unknown, bias) or None
 
 
 def make_engine(

@@ -32,6 +32,8 @@ NEUTRAL_SAMPLING = {
 }
 """What a request must say beside temperature and top_p, so that nothing else shapes the distribution. A vLLM server
 fills missing fields from the model's generation_config.json (Qwen2.5: repetition_penalty; Qwen3 and Gemma 3: top_k)."""
+_LEAST_BIAS = -100.0
+"""Least logit bias that a server takes. An id that it rules out is drawn once in exp(100 - its lead) tokens."""
 _RETRIES = 3
 _LOOK_S = 10.0
 _LOOK_EVERY_S = 1.0
@@ -111,7 +113,7 @@ class ServerSampler:
         vocab_size: int,
     ) -> None:
         self.codec, self.settings = codec, settings
-        self._bias = logit_bias(codec, vocab_size)
+        self._bias = logit_bias(codec, vocab_size, _LEAST_BIAS)
         self._model = model
         self._url = f"{server.server.rstrip('/')}/v1"
         self._client = OpenAI(base_url=self._url, api_key="none", timeout=server.server_timeout_s, max_retries=_RETRIES)
