@@ -198,7 +198,7 @@ def test_a_server_samples_as_asked_whatever_the_model_publishes(model, tmp_path)
         sampler.close()
         assert check_endpoint(Endpoint(url, "NONE")), "it says that it is vLLM"
     check_log_probabilities(padded, codec, said, 0.7)
-    assert len({completion.token_ids for completion in said}) > 20
+    assert len({completion.token_ids for completion in said}) > 1
 
 
 @torch.no_grad()
