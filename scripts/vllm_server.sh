@@ -12,4 +12,5 @@ VLLM_SERVER_DEV_MODE=1 exec vllm serve "$model" \
   --host 127.0.0.1 --port 8000 \
   --weight-transfer-config '{"backend": "nccl"}' \
   --logprobs-mode processed_logprobs \
+  --generation-config vllm \
   "$@"

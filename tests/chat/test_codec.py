@@ -5,10 +5,12 @@ For the templates that makers publish see test_loading_families.py.
 
 import pytest
 from chat_families import family_tokenizer
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
-from wordle_rl.chat.templates import ChatTemplateError
+from wordle_rl.chat.templates import ChatTemplateError, training_template
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 
@@ -76,6 +78,9 @@ NO_BORDERS = {
     "no end of a turn": "{% for m in messages %}{{ m.content }}{% endfor %}",
     "replies dropped": "{% for m in messages if m.role == 'user' %}{{ m.content }}<|im_end|>{% endfor %}",
     "all said twice": "{% for m in messages %}{{ m.content * 2 }}<|im_end|>{% endfor %}",
+    "tools": "{% for t in tools %}{{ t }}{% endfor %}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
+    "division": "{{ 1 / 0 }}{% for m in messages %}{{ m.content }}<|im_end|>{% endfor %}",
+    "endless recursion": "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
 }
 
 
@@ -85,6 +90,9 @@ def test_templates_without_readable_borders_are_refused(fault) -> None:
     tokenizer.chat_template = NO_BORDERS[fault]
     with pytest.raises(ChatTemplateError):
         ChatCodec(tokenizer)
+    if tokenizer.chat_template is not None:
+        with pytest.raises(ChatTemplateError):
+            training_template(tokenizer)
 
 
 def test_a_completion_cut_off_is_closed_and_a_finished_one_is_not(codec) -> None:
@@ -98,6 +106,19 @@ def test_a_completion_cut_off_is_closed_and_a_finished_one_is_not(codec) -> None
 def test_the_words_of_a_completion_lose_only_its_end(codec, text) -> None:
     assert codec.text_of(codec.reply_ids(text)) == text
     assert codec.text_of(codec.encode(text)) == text
+
+
+def test_ids_without_a_token_are_those_beyond_the_tokenizer_and_its_gaps(codec, monkeypatch) -> None:
+    size = len(codec.tokenizer)
+    assert codec.unknown_ids(size) == ()
+    assert codec.unknown_ids(size + 2) == (size, size + 1)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 2, "</s>": 5}, unk_token="a")), eos_token="</s>"
+    )
+    tokenizer.chat_template = "{% for m in messages %}{{ m.content + '</s>' }}{% endfor %}"
+    assert ChatCodec(tokenizer, stops=[7]).unknown_ids(9) == (1, 3, 4, 6, 8), "a stop may be drawn"
+    monkeypatch.setattr(PreTrainedTokenizerFast, "__len__", lambda _: 6)
+    assert ChatCodec(tokenizer).unknown_ids(9) == (6, 7, 8), "a list that is shorter than the tokenizer shows no gaps"
 
 
 def test_conversations_must_alternate_and_prompts_end_with_the_user(codec) -> None:

@@ -68,6 +68,8 @@ IMPOSSIBLE = [
     ("[rl.starts]\nmax_prefix_guesses = 6", "rl.starts.max_prefix_guesses"),
     ("[model]\nmicro_batch_size = 3\n[grpo]\ngroups_per_step = 2\ngroup_size = 4", "model.micro_batch_size"),
     ("[grpo]\ntemperature = 0", "rl.temperature"),
+    ("[rl]\ntemperature = 0.005\n[grpo]\nengine = 'vllm'", "rl.temperature"),
+    ("[rl]\ntemperature = 0.005\n[grpo]\nengine = 'http://localhost:8000'", "rl.temperature"),
     ("algorithm = 'expert_iteration'\n[rl]\ntemperature = 0", "rl.temperature"),
     ("algorithm = 'distill'\n[distill]\ngroup_size = 2\ntemperature = 0", "rl.temperature"),
     ("algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true", "distill.targets"),

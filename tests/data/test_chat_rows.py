@@ -11,6 +11,7 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.external import chat_trace, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.words.split import split_secrets
 
@@ -71,6 +72,56 @@ def test_instructions_become_messages(taken, split) -> None:
     assert [message["role"] for message in games[3].messages] == ["system", *["user", "assistant"] * 2]
 
 
+def test_the_input_of_an_instruction_is_a_part_of_it(taken, split) -> None:
+    guess = f"<guess>{split.train[0]}</guess>"
+    board = {"instruction": "Play Wordle.\n", "input": "CRANE -> XXGXG", "output": guess}
+    given, games = taken(board, {**board, "input": ""}, {**board, "input": None, "thinking": "vowels"})
+    assert not given.rejected
+    assert [[message["content"] for message in game.messages] for game in games] == [
+        ["Play Wordle.\nCRANE -> XXGXG", guess],
+        ["Play Wordle.", guess],
+        ["Play Wordle.", f"<think>vowels</think>\n{guess}"],
+    ]
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        {"reasoning_content": "vowels first"},
+        {"reasoning": " vowels first\n", "reasoning_content": "vowels first", "tool_calls": []},
+        {"thinking": "vowels first", "name": None, "refusal": ""},
+    ],
+)
+def test_thinking_apart_from_a_reply_is_learnt_in_front_of_it(apart, small_words, split) -> None:
+    row, prompter = chat(split.train[0]), Prompter(thinking=Thinking.REQUIRED)
+    row["messages"][-1] |= apart
+    trace = chat_trace(row, small_words, prompter)
+    said = f"<think>vowels first</think>\n<guess>{split.train[0]}</guess>"
+    assert trace.messages[-1] == {"role": "assistant", "content": said}
+    assert trace.turns[-1].reply == said
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda talk: {"messages": [{**talk[0], "name": "x"}, *talk[1:]]},
+        lambda talk: {"messages": [*talk[:-1], {**talk[-1], "tool_calls": [{"id": "1"}]}]},
+        lambda talk: {"messages": [*talk[:-1], {**talk[-1], "weight": 0}]},
+        lambda talk: {"messages": [*talk[:-1], {**talk[-1], "thinking": ["x"]}]},
+        lambda talk: {"messages": [*talk[:-1], {**talk[-1], "thinking": "x", "reasoning": "y"}]},
+        lambda talk: {"messages": [talk[0], {**talk[1], "reasoning": "x"}, talk[2]]},
+        lambda talk: {"messages": talk, "tools": [{"type": "function"}]},
+        lambda talk: {"messages": talk[1:], "system": "rules"},
+        lambda talk: {"instruction": "play", "output": talk[-1]["content"], "history": [["a", "b"]]},
+    ],
+)
+def test_a_row_is_not_learnt_without_a_part_of_its_conversation(row, taken, split) -> None:
+    talk = chat(split.train[0])["messages"]
+    given, games = taken({"messages": talk}, row(talk))
+    assert len(games) == 1
+    assert given.rejected == {"unread_field": 1}
+
+
 @pytest.mark.parametrize(
     "named", [{"secret": "S"}, {"secret": None, "answer": "s"}, {"secret": "", "answer": 7, "word": "s"}]
 )
@@ -93,7 +144,7 @@ def test_odd_rows_are_counted_by_reason_and_the_number_is_bounded(taken, split, 
             {"instruction": text, "output": good}
             for text in (
                 "<|im_start|>tool\nx<|im_end|>", "<|im_start|>tool\nx<|im_end|>\n<|im_start|>user\nplay<|im_end|>",
-                "<|im_start|>", "<|im_start|>user\nx<|endoftext|><|im_end|>",
+                "<|im_start|>", "<|im_start|>user\nx<|endoftext|><|im_end|>", "Hm. <|im_start|>user\nx<|im_end|>",
             )
         ],
         "unreadable_messages": [

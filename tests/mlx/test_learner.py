@@ -18,17 +18,20 @@ from agreement import model as weighty
 from lora_training import save_base
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_models import close, pair, same
+from padded_vocabulary import check_sampler_is_trainer, padded_model, said_by
 from training_fixtures import fast
 
 import wordle_rl.mlx.losses as mlx_losses
 import wordle_rl.train.loss as torch_loss
-from wordle_rl.config import LoraSettings, ModelSettings, OptimizerSettings
+from wordle_rl.config import LoraSettings, ModelSettings, OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.mlx import learner as learner_module
 from wordle_rl.mlx.learner import MLXLearner, ScheduledOptimizer
 from wordle_rl.mlx.losses import MLXBatch, score
 from wordle_rl.mlx.model import from_torch, load_model, of_transformers
+from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.adapters import ADAPTER_CONFIG
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss, PreferenceLoss
 from wordle_rl.train.optimizer import make_optimizer, set_rate
@@ -45,6 +48,19 @@ LOSSES = {
 
 def on_mlx(**options) -> MLXLearner:
     return MLXLearner(of_transformers(weighty()), embedded_codec(), **options)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+def test_ids_that_the_tokenizer_does_not_know_are_neither_drawn_nor_learnt(temperature, tokenizer, codec) -> None:
+    learner = MLXLearner(of_transformers(padded_model(tokenizer)), codec, temperature=temperature)
+    check_sampler_is_trainer(learner, codec, temperature)
+
+
+def test_greedy_play_of_a_padded_vocabulary_is_that_of_torch(tokenizer, codec) -> None:
+    whole, greedy = padded_model(tokenizer), SamplingSettings(temperature=0.0, max_completion_tokens=6)
+    ours = said_by(MLXSampler(of_transformers(whole), codec, greedy), codec, 2)
+    theirs = said_by(TransformersSampler(whole, codec, greedy), codec, 2)
+    assert [said.token_ids for said in ours] == [said.token_ids for said in theirs]
 
 
 def softened(example: Example) -> Example:

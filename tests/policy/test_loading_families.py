@@ -36,6 +36,7 @@ CHANGES = {
     "gpt-oss": ("the date is fixed", KEPT, "prompts end where the final reply begins"),
     "glm4": (KEPT,),
     "gemma2": ("the system message opens the first user message", KEPT),
+    "mistral": (KEPT,),
 }
 
 
@@ -193,6 +194,15 @@ def test_a_template_without_system_messages_is_given_the_rules_by_the_user() -> 
     assert text.startswith("<bos><start_of_turn>user\nFind the secret")
     assert text.count("<start_of_turn>") == 2
     assert "\n\nA new game" in text
+
+
+def test_a_system_message_stays_where_the_game_began() -> None:
+    """Mistral's own template moves it to the last user message."""
+    game = prompts_of(conversation(TRACE, Prompter()))[1]
+    stock, ours = rendered(family_tokenizer("mistral"), game), rendered(variant("mistral"), game)
+    assert stock.startswith("<s>[INST]A new game")
+    assert ours.startswith(f"<s>[INST]{game[0]['content']}\n\n{game[1]['content']}[/INST]")
+    assert ours.count(game[0]["content"]) == 1
 
 
 def test_a_thought_opened_by_the_prompt_is_part_of_the_reply() -> None:

@@ -25,6 +25,7 @@ from wordle_rl.policy.openai import (
     read_answer,
 )
 from wordle_rl.policy.providers import Endpoint, find_endpoint
+from wordle_rl.policy.vllm_server import NEUTRAL_SAMPLING
 from wordle_rl.prompt import Thinking
 
 
@@ -61,6 +62,39 @@ def test_settings_and_words_reach_the_endpoint(serve) -> None:
     assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 1.0, 77)
     assert body["messages"] == [{"role": "user", "content": "game 0"}]
     assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
+
+
+@pytest.mark.parametrize(
+    ("owner", "temperature", "further"),
+    [
+        ("vllm", 0.3, ["top_k", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty"]),
+        ("vllm", None, []),
+        ("someone", 0.3, []),
+        (None, 0.3, []),
+    ],
+)
+def test_a_vllm_server_is_told_all_of_the_sampling_and_others_what_openai_has(
+    owner, temperature, further, serve
+) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    endpoint.models = [] if owner is None else [{"id": "m", "owned_by": owner}]
+    sampling, is_own = SamplingSettings(temperature=temperature or 0.0), temperature is None
+    player = sampler(endpoint, sampling, endpoint_default_sampling=is_own)
+    player.sample(requests())
+    [body] = endpoint.requests
+    usual = [] if is_own else ["temperature", "top_p"]
+    assert {*body} == {"model", "max_tokens", "messages", *usual, *further}
+    assert {name: body[name] for name in further} == {name: NEUTRAL_SAMPLING[name] for name in further}
+    assert ("endpoint's own" in player.whose_sampling) == (not further)
+
+
+def test_a_temperature_that_a_vllm_server_would_raise_is_refused(serve) -> None:
+    endpoint = serve(lambda *_: chat("hello"))
+    endpoint.models = [{"id": "m", "owned_by": "vllm"}]
+    with pytest.raises(ConfigError, match="temperature"):
+        sampler(endpoint, SamplingSettings(temperature=0.001))
+    endpoint.models = []
+    assert sampler(endpoint, SamplingSettings(temperature=0.001)).sample(requests())[0].text == "hello"
 
 
 def test_a_model_that_takes_no_temperature_is_told_what_to_do(serve) -> None:

@@ -8,12 +8,13 @@ import pytest
 import torch
 from chat_families import family_tokenizer
 from fake_vllm import FakeLLM, fake_vllm
+from padded_vocabulary import padded_model, said_by
 from sampled_games import check_played_alike
 from training_fixtures import compact, small_model
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, SamplingSettings
 from wordle_rl.evaluate.players import make_player
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import ReplyProcessor, make_constraint
@@ -59,6 +60,17 @@ def test_a_seed_says_what_is_sampled_and_its_stream_runs_on(tiny_model, codec) -
     assert said(1) == said(1) != said(2)
     assert said(1)[:8] != said(1)[8:]
     assert len(set(said(1))) > 4
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_ruled_out(tokenizer, codec) -> None:
+    model = padded_model(tokenizer)
+    said = said_by(VLLMSampler(FakeLLM(model), codec, GREEDY), codec)
+    own = said_by(TransformersSampler(model, codec, GREEDY), codec)
+    assert [each.token_ids for each in said] == [each.token_ids for each in own]
+    said_by(VLLMSampler(FakeLLM(model), codec, SamplingSettings(max_completion_tokens=9)), codec)
+    model.resize_token_embeddings(len(tokenizer) + 1025)
+    with pytest.raises(ConfigError, match="engine"):
+        VLLMSampler(FakeLLM(model), codec, GREEDY)
 
 
 def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_asked(tiny_model, codec) -> None:
@@ -123,6 +135,13 @@ def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory,
     assert isinstance(player.sampler, VLLMSampler)
     player.sampler.close()
     assert engine.events == ["shutdown"]
+
+
+def test_a_temperature_that_vllm_would_raise_is_refused(started, directory, sixty, solver) -> None:
+    low = GREEDY.model_copy(update={"temperature": 0.009})
+    with pytest.raises(ConfigError, match="temperature"):
+        make_player(str(directory), sixty, None, low, solver=solver, engine="vllm")
+    assert not started
 
 
 def test_an_adapter_is_merged_for_the_engine_that_plays_it(

@@ -1,5 +1,6 @@
 """Laws of playing, evaluating and training with real vLLM on this machine's processor. Opt-in: `make test-vllm`."""
 
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,18 +13,29 @@ pytest.importorskip("openai")
 from constrained_games import hasty
 from contexts import context_for
 from model_server import model_server, plays_the_same_games
+from padded_vocabulary import padded_model, said_by
 from sampled_games import check_played_alike
 from training_fixtures import compact, fast, make_run, rows, weights_of
 
 import wordle_rl.policy.transformers as transformers_module
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RewardSettings, SamplingSettings
+from wordle_rl.config import (
+    ConfigError,
+    GRPOSettings,
+    GRPOTraining,
+    ModelSettings,
+    RewardSettings,
+    SamplingSettings,
+)
 from wordle_rl.game import Outcome
-from wordle_rl.policy.base import Request
+from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.loading import load_model, save_model
+from wordle_rl.policy.openai import check_endpoint
+from wordle_rl.policy.providers import Endpoint
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm import VLLMSampler, make_engine
+from wordle_rl.policy.vllm_server import ServerSampler, check_takes_weights, served_models
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
@@ -124,6 +136,69 @@ def test_greedy_games_of_smollm2_are_those_of_transformers_token_for_token(small
         sampler.close()
     here = play(starts, small_words, prompter, TransformersSampler(policy, codec, settings))
     check_played_alike(there, here, tolerance=1e-2)
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_ruled_out(model, tmp_path) -> None:
+    codec = model[1]
+    padded = padded_model(codec.tokenizer, **HEAD_DIM_64)
+    save_model(padded, codec, tmp_path)
+    for temperature in (0.0, 1.0):
+        settings = SamplingSettings(temperature=temperature, max_completion_tokens=10)
+        sampler = make_engine(tmp_path, codec, settings, None, 0)
+        try:
+            said = said_by(sampler, codec)
+        finally:
+            sampler.close()
+        if temperature == 0:
+            here = said_by(TransformersSampler(padded, codec, settings), codec)
+            assert [each.token_ids for each in said] == [each.token_ids for each in here]
+        else:
+            check_log_probabilities(padded, codec, said, temperature)
+
+
+def check_log_probabilities(policy, codec, said: list[Completion], temperature: float) -> None:
+    """They come from the logits of the ids that the tokenizer knows, divided by the temperature, and nothing else."""
+    prompt = codec.encode("5x6")
+    unknown = list(codec.unknown_ids(policy.config.vocab_size))
+    for completion in said:
+        ids = torch.tensor([[*prompt, *completion.token_ids]])
+        with torch.no_grad():
+            logits = policy(input_ids=ids).logits[0, len(prompt) - 1 : -1].float()
+        logits[:, unknown] = -torch.inf
+        exact = (logits / temperature).log_softmax(-1).gather(1, ids[0, len(prompt) :, None])[:, 0]
+        assert completion.sampler_logprobs == pytest.approx(exact.tolist(), abs=2e-3)
+
+
+def test_a_server_samples_as_asked_whatever_the_model_publishes(model, tmp_path) -> None:
+    """The fields that Qwen2.5 and Gemma 3 publish; vLLM takes them where a request leaves them out."""
+    codec = model[1]
+    padded, directory = padded_model(codec.tokenizer, **HEAD_DIM_64), tmp_path / "model"
+    save_model(padded, codec, directory)
+    published = json.loads((directory / "generation_config.json").read_text())
+    published |= {"do_sample": True, "repetition_penalty": 1.5, "top_k": 3, "top_p": 0.5, "temperature": 0.3}
+    (directory / "generation_config.json").write_text(json.dumps(published))
+
+    def command(port: int) -> list[str]:
+        return [
+            *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(directory)),
+            *("--host", "127.0.0.1", "--port", str(port), "--logprobs-mode", "processed_logprobs"),
+            *("--dtype", "float32", "--enforce-eager", "--max-model-len", "512"),
+        ]
+
+    sampling = SamplingSettings(temperature=0.7, max_completion_tokens=10)
+    environment = {**ENGINE, "VLLM_SERVER_DEV_MODE": "1"}
+    with model_server(command, tmp_path / "server.log", environment, SECONDS_TO_START) as url:
+        address = url.removesuffix("/v1")
+        with pytest.raises(ConfigError, match="--weight-transfer-config"):
+            check_takes_weights(address)
+        [served] = served_models(address)
+        asked = GRPOSettings(engine=address)
+        sampler = ServerSampler(asked, served, codec, sampling, 0, padded.config.vocab_size)
+        said = said_by(sampler, codec)
+        sampler.close()
+        assert check_endpoint(Endpoint(url, "NONE")), "it says that it is vLLM"
+    check_log_probabilities(padded, codec, said, 0.7)
+    assert len({completion.token_ids for completion in said}) > 1
 
 
 @torch.no_grad()

@@ -2,6 +2,7 @@
 
 import pytest
 from fake_vllm_server import FakeVLLMServer
+from padded_vocabulary import padded_model, said_by
 from sampled_games import check_played_alike
 from training_fixtures import compact, small_model
 
@@ -31,7 +32,9 @@ def server(model):
 def sampler(
     server: FakeVLLMServer, codec, settings: SamplingSettings = DRAWN, seed: int = 3, **limits: float
 ) -> ServerSampler:
-    return ServerSampler(GRPOSettings(engine=server.url, **limits), ServedModel("alias", 128), codec, settings, seed)
+    vocab_size = server.llm.model.config.vocab_size
+    asked = GRPOSettings(engine=server.url, **limits)
+    return ServerSampler(asked, ServedModel("alias", 128), codec, settings, seed, vocab_size)
 
 
 def asked(codec, count: int = 4) -> list[Request]:
@@ -65,6 +68,42 @@ def test_a_reply_ends_where_the_codec_says_and_nowhere_else(server, codec) -> No
     assert body["ignore_eos"]
     assert [completion.overlong for completion in said] == [c.token_ids[-1] not in codec.stop_ids for c in said]
     assert all(len(completion.sampler_logprobs) == len(completion.token_ids) for completion in said)
+
+
+def test_a_request_says_everything_that_decides_how_it_is_sampled(server, codec) -> None:
+    """What a request leaves out, vLLM takes from the model's generation_config.json."""
+    sampler(server, codec).sample(asked(codec, 1))
+    [body] = server.bodies
+    assert isinstance(body.pop("seed"), int)
+    assert body == {
+        "model": "alias",
+        "prompt": list(asked(codec, 1)[0].prompt_ids),
+        "max_tokens": 6,
+        "temperature": 0.8,
+        "top_p": 1.0,
+        "top_k": 0,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "presence_penalty": 0.0,
+        "frequency_penalty": 0.0,
+        "logprobs": 0,
+        "stop_token_ids": sorted(codec.stop_ids),
+        "ignore_eos": True,
+        "return_token_ids": True,
+    }
+
+
+def test_ids_that_the_tokenizer_does_not_know_are_ruled_out(tokenizer, codec) -> None:
+    model = padded_model(tokenizer)
+    padded = FakeVLLMServer(model)
+    try:
+        served = said_by(sampler(padded, codec, GREEDY), codec)
+        drawn = said_by(sampler(padded, codec), codec)
+    finally:
+        padded.close()
+    own = said_by(TransformersSampler(model, codec, GREEDY), codec)
+    assert [said.token_ids for said in served] == [said.token_ids for said in own]
+    assert len({said.token_ids for said in drawn}) > 10
 
 
 def test_a_passing_refusal_is_asked_again_with_the_same_seed(server, codec) -> None:

@@ -13,6 +13,7 @@ from transformers import (
     Glm4MoeConfig,
     GptOssConfig,
     LlamaConfig,
+    MistralConfig,
     PreTrainedConfig,
     PreTrainedTokenizerFast,
     Qwen2Config,
@@ -78,13 +79,34 @@ FAMILIES = {
         (*_THINK, *_TOOLS),
     ),
     "gemma2": Family("gemma", _GEMMA, "<end_of_turn>", "<eos>", "<bos>", Gemma3TextConfig),
-}
+    "mistral": Family(
+        "mistral", ("<unk>", "<s>", "</s>", "[INST]", "[/INST]"), "</s>", "</s>", "<s>",
+        partial(MistralConfig, sliding_window=None),
+    ),
+}  # fmt: skip
 ENCODED_ALONE = {"gemma4": Family("gemma4", _GEMMA4, "<turn|>", "<turn|>", "<bos>", Gemma3TextConfig)}
 """Families whose tokens alone are compared with those of other libraries."""
 
 
+_NOT_IN_TRL = {
+    "mistral": """\
+{%- set rules = messages[0].content if messages[0].role == 'system' else none %}
+{%- if not tools is defined %}{%- set tools = none %}{%- endif %}
+{{- bos_token }}
+{%- for turn in (messages[1:] if rules is not none else messages) %}
+{%- if (turn.role == 'user') != (loop.index0 % 2 == 0) %}{{- raise_exception('roles must alternate') }}{%- endif %}
+{%- if turn.role == 'user' %}{{- '[INST]' }}
+{%- if loop.last and rules is not none %}{{- rules + '\\n\\n' }}{%- endif %}{{- turn.content + '[/INST]' }}
+{%- else %}{{- turn.content + eos_token }}{%- endif %}
+{%- endfor %}"""
+}
+"""Templates that do as their makers', in our words. Mistral's moves the system message to the last user message."""
+
+
 def published_template(name: str) -> str:
-    """A template as its makers publish it."""
+    """A template as its makers publish it, or one that does the same."""
+    if name in _NOT_IN_TRL:
+        return _NOT_IN_TRL[name]
     spec = importlib.util.find_spec("trl")
     assert spec is not None
     assert spec.origin is not None

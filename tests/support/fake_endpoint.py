@@ -39,12 +39,13 @@ class FakeEndpoint:
 
     def __init__(self, answer: Callable[[int, dict], Answer]) -> None:
         self.answer, self.requests, self.headers = answer, [], []
+        self.models: list[dict[str, str]] = []
         self.busy = self.busiest = 0
         lock, endpoint = threading.Lock(), self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.reply(200, {"object": "list", "data": []})
+                self.reply(200, {"object": "list", "data": endpoint.models})
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

@@ -23,6 +23,7 @@ class SamplingParams:
     logprobs: int | None = None
     stop_token_ids: list[int] = field(default_factory=list)
     ignore_eos: bool = False
+    logit_bias: dict[int, float] | None = None
     detokenize: bool = True
     extra_args: dict[str, Any] | None = None
 
@@ -36,7 +37,8 @@ class FakeLLM:
         self.prompts: list[list[int]] = []
         self.events: list[str] = []
         core = SimpleNamespace(shutdown=lambda: self.events.append("shutdown"))
-        config = SimpleNamespace(max_model_len=max_model_len)
+        vocab_size = policy.config.get_text_config().vocab_size
+        config = SimpleNamespace(max_model_len=max_model_len, get_vocab_size=lambda: vocab_size)
         worker = SimpleNamespace(model_runner=SimpleNamespace(model=self.model))
         executor = SimpleNamespace(driver_worker=worker)
         self.llm_engine = SimpleNamespace(model_config=config, engine_core=core, model_executor=executor)
@@ -70,6 +72,8 @@ class FakeLLM:
         logprobs = []
         while len(ids) < min(params.max_tokens, limit - len(prompt)) and not (ids and ids[-1] in params.stop_token_ids):
             logits = self.model(input_ids=torch.tensor([[*prompt, *ids]])).logits[0, -1].float()
+            for token, bias in (params.logit_bias or {}).items():
+                logits[token] += bias
             scores = (logits / (params.temperature or 1.0)).log_softmax(-1)
             token = int(scores.argmax())
             if params.temperature:

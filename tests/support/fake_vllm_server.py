@@ -21,7 +21,14 @@ import trl.generation.vllm_generation as generation_module
 from fake_vllm import FakeLLM, SamplingParams
 from trl.generation.vllm_client import VLLMClient
 
-INFO = {"weight_transfer_config": {"backend": "nccl"}, "model_config": {"logprobs_mode": "processed_logprobs"}}
+INFO = {
+    "weight_transfer_config": {"backend": "nccl"},
+    "model_config": {
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",
+        "override_generation_config": {},
+    },
+}
 DRAWN = ("temperature", "top_p", "max_tokens", "seed", "logprobs", "stop_token_ids", "ignore_eos")
 
 
@@ -130,7 +137,8 @@ class FakeVLLMServer:
             self.events.append("complete")
             self.bodies.append(body)
             assert len(body["prompt"]) + body["max_tokens"] <= self.max_model_len
-            params = SamplingParams(**{name: body[name] for name in DRAWN}, detokenize=False)
+            bias = {int(token): by for token, by in body.get("logit_bias", {}).items()}
+            params = SamplingParams(**{name: body[name] for name in DRAWN}, logit_bias=bias, detokenize=False)
             [output] = self.llm.generate([{"prompt_token_ids": body["prompt"]}], [params], use_tqdm=False)
         said = output.outputs[0]
         logprobs = [entry[token].logprob for token, entry in zip(said.token_ids, said.logprobs, strict=True)]

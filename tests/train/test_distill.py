@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from algorithm_settings import DISTILL, PURE, train_by
+from padded_vocabulary import padded_model
 from round_training import gradient_norm, learner_of, playing, token_logprobs
 from scripted import say
 from scripted_rounds import games_of, setup_for
@@ -306,6 +307,17 @@ def test_a_teachers_targets_are_its_own_next_tokens_at_every_token_of_the_replie
     likeliest = [pairs[0][0] for pairs in taught.soft_targets]
     assert agreement == sum(a == b for a, b in zip(learnt, likeliest, strict=True)) / len(places)
     assert learnt == [*codec.reply_ids(say(sixty.answers[3])), *codec.reply_ids("zz")], "the first two replies"
+
+
+def test_a_teacher_says_no_id_that_its_pupil_does_not_have(sixty, codec, tokenizer, tmp_path) -> None:
+    """Models of one tokenizer pad their vocabularies differently."""
+    save_model(padded_model(tokenizer), codec, tmp_path / "teacher")
+    [game] = games_of(sixty, codec, [sixty.answers[7]], stumbling(sixty), compact())
+    row = next(row for row in rows_up_to(game, 1) if any(row.loss_mask))
+    [taught], _ = ModelTeacher(tmp_path / "teacher", codec)([row])
+    assert {token for pairs in taught.soft_targets for token, _ in pairs} <= {*tokenizer.get_vocab().values()}
+    pupil = Scorer(small_model(tokenizer))
+    assert bool(pupil(Batch.of([taught], [1.0], 0))[0].isfinite().all())
 
 
 def test_a_policy_comes_to_play_as_its_teacher_model(sixty, codec, tokenizer, tmp_path) -> None:

@@ -6,9 +6,10 @@ import weakref
 
 import pytest
 import torch
+from padded_vocabulary import PADDING, check_sampler_is_trainer, said_by
 from small_models import small_config
 from training_fixtures import close, fast, small_model, weights_of
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config import SamplingSettings
@@ -27,6 +28,49 @@ def started(model, codec, precision: str = "fp32", **options) -> TorchLearner:
     learner = TorchLearner(model, codec, precision=precision, **options)
     learner.start(fast(max_grad_norm=1e9), 10)
     return learner
+
+
+def padded(codec, architecture: str = "llama", **changes):
+    """A model with ids that the tokenizer does not know, random enough that every id is drawn."""
+    torch.manual_seed(0)
+    vocabulary = {"vocab_size": len(codec.tokenizer) + PADDING}
+    config = AutoConfig.for_model(architecture, **{**small_config(codec), **vocabulary, **changes})
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+@pytest.mark.parametrize(
+    ("architecture", "changes"),
+    [
+        ("llama", {}),
+        ("cohere", {"logit_scale": 0.5}),
+        ("lfm2", {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8}),
+    ],
+    ids=["cached", "own logits", "by generate"],
+)
+def test_ids_that_the_tokenizer_does_not_know_are_neither_drawn_nor_learnt(
+    architecture, changes, temperature, codec
+) -> None:
+    model = padded(codec, architecture, **changes)
+    check_sampler_is_trainer(TorchLearner(model, codec, precision="fp32", temperature=temperature), codec, temperature)
+
+
+def test_a_model_that_prefers_unknown_ids_plays_and_learns_by_the_others(codec) -> None:
+    """Their rows of the head get no gradient, so they do not gain while others are punished."""
+    model, first = padded(codec, tie_word_embeddings=False), len(codec.tokenizer)
+    with torch.no_grad():
+        model.lm_head.weight[:first] = model.lm_head.weight[:first] * 0.01
+    learner = TorchLearner(model, codec, precision="fp32")
+    with learner.policy(SamplingSettings(temperature=0.0, max_completion_tokens=10), 0) as (sampler, _):
+        [greedy, *_] = said_by(sampler, codec)
+    prompt, ids = codec.encode("5x6"), greedy.token_ids
+    logits = model(input_ids=torch.tensor([[*prompt, *ids]])).logits[0, len(prompt) - 1 : -1]
+    assert bool((logits.argmax(-1) >= first).any())
+    assert logits[:, :first].argmax(-1).tolist() == list(ids)
+    row = Example([*prompt, *ids], [0] * len(prompt) + [1] * len(ids))
+    learner._scorer(learner._laid_out([[row]], CrossEntropy())[0][0])[0].sum().backward()
+    assert float(model.lm_head.weight.grad[first:].abs().max()) == 0
+    assert float(model.lm_head.weight.grad[:first].abs().max()) > 0
 
 
 def test_a_long_gradient_is_shortened_and_keeps_its_direction(tokenizer, codec, examples, monkeypatch) -> None:

@@ -266,12 +266,18 @@ def test_adapters_a_secrets_file_a_curriculum_and_turn_credit_go_with_games_ahea
 # --- what is refused ---
 
 
+def info(**model_config: object) -> dict[str, object]:
+    return {**INFO, "model_config": INFO["model_config"] | model_config}
+
+
 @pytest.mark.parametrize(
     ("info", "length", "named"),
     [
         (None, 128, "VLLM_SERVER_DEV_MODE=1"),
         ({**INFO, "weight_transfer_config": None}, 128, "--weight-transfer-config"),
-        ({**INFO, "model_config": {"logprobs_mode": "raw_logprobs"}}, 128, r"raw_logprobs.*--logprobs-mode"),
+        (info(logprobs_mode="raw_logprobs"), 128, r"raw_logprobs.*--logprobs-mode"),
+        (info(generation_config="auto"), 128, "--generation-config"),
+        (info(override_generation_config={"max_new_tokens": 5}), 128, "--generation-config"),
         (INFO, 12, "max_completion_tokens 6.*--max-model-len"),
     ],
 )
@@ -323,5 +329,6 @@ def test_the_script_starts_a_server_as_trl_wants_it(tmp_path) -> None:
     options = dict(zip(said[2::2], said[3::2], strict=True))
     wanted = build_command(ScriptArguments("a model/sft"))
     imposed = {name: wanted[wanted.index(name) + 1] for name in ("--weight-transfer-config", "--logprobs-mode")}
-    assert options == {**imposed, "--host": "127.0.0.1", "--port": "8000"}
+    ours = {"--host": "127.0.0.1", "--port": "8000", "--generation-config": "vllm"}
+    assert options == {**imposed, **ours}
     assert mode == "dev mode: 1"

@@ -50,6 +50,7 @@ class ChatCodec:
         self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or []), *stops})
         pad = tokenizer.pad_token_id
         self.pad_id = int(pad) if pad is not None else self.turn_end_ids[0]
+        self._unknown: dict[int, tuple[int, ...]] = {}
         self._cache: dict[str, tuple[int, ...]] = {}
         self._prompts: dict[tuple[tuple[str, str], ...], tuple[int, ...]] = {}
 
@@ -98,6 +99,20 @@ class ChatCodec:
         while kept and kept[-1] in self.stop_ids:
             kept.pop()
         return self.frame.opened + str(self.tokenizer.decode(kept, skip_special_tokens=False))
+
+    def unknown_ids(self, vocab_size: int) -> tuple[int, ...]:
+        """Return the ids below `vocab_size` that the tokenizer has no token for, in order; none in most models.
+
+        Vocabularies are padded to a round number (Qwen's by some 270 ids). Such ids decode to nothing, so a reply that
+        holds one reads as if it did not, and encoded again it is another reply. Samplers and trainers mask them alike.
+        """
+        if vocab_size not in self._unknown:
+            vocab = self.tokenizer.get_vocab()
+            # Where ids share a text (Mistral's own tokenizers), that lists one of them, and the number of all tells.
+            shared = range(len(self.tokenizer)) if len(vocab) < len(self.tokenizer) else ()
+            known = self.stop_ids.union(vocab.values(), shared)
+            self._unknown[vocab_size] = tuple(token for token in range(vocab_size) if token not in known)
+        return self._unknown[vocab_size]
 
     def pieces(self, messages: Sequence[Message]) -> Iterator[tuple[Sequence[int], bool]]:
         """Encode a conversation piece by piece, the opening first: token ids, and True for a reply."""

@@ -141,8 +141,10 @@ def render(
             chat_template=template,
             **variables,
         )
-    except Exception as error:  # a template is foreign code and may raise anything
-        raise ChatTemplateError(f"the chat template refuses a conversation: {first_line(error)}") from error
+    except Exception as error:  # a template is foreign code: it may loop over `tools`, which is None here
+        raise ChatTemplateError(
+            f"the chat template refuses a conversation ({first_line(error)}); name another one as model.chat_template"
+        ) from error
     return str(text)
 
 
@@ -266,7 +268,7 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
         changes.append("prompts end where the final reply begins")
     if no_system or lead or _rewrites(tokenizer, template, given):
         template = _wrapped(template, read_frame(tokenizer, template, given), no_system, lead)
-    if _rewrites(tokenizer, template, given) or not _takes_system(tokenizer, template, given):
+    if not _takes_system(tokenizer, template, given) or _rewrites(tokenizer, template, given):
         raise ChatTemplateError(
             "the chat template rewrites earlier turns in a way that cannot be undone; save another one with the model"
         )
@@ -282,6 +284,7 @@ def _message(role: str, content: str) -> Message:
     return Message(role=role, content=content)
 
 
+_SYSTEM = _message("system", "s 0")
 _GAME = (
     _message("user", "a 0"),
     _message("assistant", "<think>\nb 1\n</think>\n\nc 1"),
@@ -336,17 +339,20 @@ def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: 
 
 
 def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    # Does rendering a growing conversation again differ from concatenating its turns?
+    # Does rendering a growing conversation again differ from concatenating its turns? Most games begin with a system
+    # message, which some templates move to the last user message (Mistral's).
     frame = read_frame(tokenizer, template, variables)
-    joined = render(tokenizer, template, _GAME[:1], variables)
-    for end, message in enumerate(_GAME[1:], start=2):
-        if message["role"] == "assistant":
-            joined += frame.spoken(message["content"]) + frame.turn_end
-            if not render(tokenizer, template, _GAME[:end], variables, ask=False).startswith(joined):
-                return True
-        else:
-            joined += frame.bridge_head + message["content"] + frame.bridge_tail
-            if render(tokenizer, template, _GAME[:end], variables) != joined:
+    openings = [[_SYSTEM]] if _takes_system(tokenizer, template, variables) else []
+    for opening in [[], *openings]:
+        game = [*opening, *_GAME]
+        joined = render(tokenizer, template, game[: len(opening) + 1], variables)
+        for end in range(len(opening) + 2, len(game) + 1):
+            content, is_reply = game[end - 1]["content"], game[end - 1]["role"] == "assistant"
+            joined += (
+                frame.spoken(content) + frame.turn_end if is_reply else frame.bridge_head + content + frame.bridge_tail
+            )
+            rendered = render(tokenizer, template, game[:end], variables, ask=not is_reply)
+            if not (rendered.startswith(joined) if is_reply else rendered == joined):
                 return True
     return False
 

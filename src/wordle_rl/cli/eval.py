@@ -298,6 +298,8 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     served = isinstance(who.sampler, ConcurrentSampler)
     if asked.patience.max_minutes and not served:
         raise ConfigError("--max-minutes limits the games of an endpoint; for a player on this machine use --max-games")
+    if who.note:
+        console.messages.print(who.note, soft_wrap=True)
     if asked.system_prompt is not None:  # a model's own prompt was checked before its training
         for finding in check_wording(who.prompter):
             console.messages.print(f"{finding.level}: {finding.message}", soft_wrap=True)

@@ -64,3 +64,4 @@ from wordle_rl.config.training import RLOptimizerSettings as RLOptimizerSettings
 from wordle_rl.config.training import SamplingSettings as SamplingSettings
 from wordle_rl.config.training import SFTOptimizerSettings as SFTOptimizerSettings
 from wordle_rl.config.training import SFTTraining as SFTTraining
+from wordle_rl.config.training import check_vllm_temperature as check_vllm_temperature

@@ -20,6 +20,7 @@ from wordle_rl.config.training import (
     RewardSettings,
     RLOptimizerSettings,
     SamplingSettings,
+    check_vllm_temperature,
 )
 from wordle_rl.import_paths import resolve
 
@@ -326,6 +327,8 @@ class GRPOTraining(GRPOSettings, RLTraining):
             raise ValueError("rl.group_size 1 leaves no baseline; GRPO needs 2 or more, 8 to 16 are usual")
         if self.sampling.temperature == 0:
             raise ValueError("rl.temperature 0 makes all games of a group alike; raise it, 1.0 is usual")
+        if self.plays_by_vllm:
+            check_vllm_temperature(self.sampling.temperature, "rl.temperature")
         if self.outside_rate and not self.asks_no_win:
             raise ValueError(
                 "rl.outside_rate needs a reward that does not ask for a win; give rl.reward.weights quick_regret"

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
-from wordle_rl.config.base import Count, Section
+from wordle_rl.config.base import ConfigError, Count, Section
 from wordle_rl.reward import CURRICULA, PRESETS, Rubric, Schedule, named_schedule
 
 Precision = Literal["auto", "bf16", "fp32"]
@@ -28,6 +28,14 @@ class SamplingSettings(Section):
     def greedy(self) -> SamplingSettings:
         """Return a copy that always takes the likeliest token."""
         return self.model_copy(update={"temperature": 0.0})
+
+
+def check_vllm_temperature(temperature: float, setting: str) -> None:
+    """Refuse a temperature that vLLM would raise to .01 without a word; `setting` names it."""
+    if 0 < temperature < 0.01:
+        raise ConfigError(
+            f"{setting} {temperature:g}: vLLM samples at 0.01 or above; raise it, or set 0 for greedy play"
+        )
 
 
 class SFTOptimizerSettings(Section):

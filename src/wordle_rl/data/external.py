@@ -1,9 +1,9 @@
 """Conversations made elsewhere as games of ours.
 
-A chat row (`{"messages"}`) or instruction row (`{"instruction", "output"}`) becomes a `GameRecord` that carries its
-conversation, and every reply is trained on word for word. Rows that cannot be used are counted by reason. A row may
-name its secret in a field `secret`, `answer` or `word`. Otherwise the last guess counts as the secret, since it might
-have been right.
+A chat row (`{"messages"}`) or instruction row (`{"instruction", "input", "output"}`) becomes a `GameRecord` that
+carries its conversation, and every reply is trained on word for word. Rows that cannot be used are counted by reason. A
+row may name its secret in a field `secret`, `answer` or `word`. Otherwise the last guess counts as the secret, since it
+might have been right.
 """
 
 from __future__ import annotations
@@ -77,22 +77,36 @@ _CHATML = re.compile(r"<\|im_start\|>(\w+)\n(.*?)(?:<\|im_end\|>\s*|$)(?=<\|im_s
 _ENDS = re.compile(r"(?:\s|<\|(?:im_end|endoftext|eot_id|end)\|>|</s>)+$")
 _LEAKED = re.compile(r"<\|[\w./-]+\|>")
 _ROLES = ("system", "user", "assistant")
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""Names under which servers send the thinking of a reply apart from it."""
+_PARTS_OF_TALK = ("system", "history", "tools", "functions")
+"""Fields of a row, beside its messages, that its author's trainer would have shown the model."""
 
 
 def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
-    """Return the conversation of a row of `messages`, or of `instruction` and `output`. It ends with a reply.
+    """Return the conversation of a row of `messages`, or of `instruction`, `input` and `output`. It ends with a reply.
 
-    After an optional system message, user messages and replies alternate. Closing tokens are cut off replies. An
-    instruction with `<|im_start|>` tags is split into its messages.
+    After an optional system message, user messages and replies alternate. Thinking that stands apart from a reply goes
+    in front of it, in `<think>` tags. Closing tokens are cut off replies. An instruction with `<|im_start|>` tags is
+    split into its messages.
+
+    Raises:
+        OddRowError: If a part of the conversation is unreadable, or would be lost.
     """
+    if any(_is_filled(row.get(name)) for name in _PARTS_OF_TALK):
+        raise OddRowError("unread_field")
     if "messages" not in row:
-        return _instructed(row.get("instruction"), row.get("output"))
+        return _instructed(row)
     messages: list[Message] = []
     for message in row["messages"] if isinstance(row["messages"], list | tuple) else ():
         role, content = (message.get(name) if isinstance(message, dict) else None for name in ("role", "content"))
         if role not in _ROLES or not isinstance(content, str):
             raise OddRowError("unreadable_messages")
-        messages.append(Message(role=role, content=_ENDS.sub("", content) if role == "assistant" else content))
+        known = ("role", "content", *(_THOUGHTS if role == "assistant" else ()))
+        if any(_is_filled(value) for name, value in message.items() if name not in known):
+            raise OddRowError("unread_field")
+        reply = role == "assistant"
+        messages.append(Message(role=role, content=_with_thinking(message, _closed(content)) if reply else content))
     # A codec can only append: after the opening, replies and user messages must alternate.
     talk = messages[1:] if messages and messages[0]["role"] == "system" else messages
     if not talk or len(talk) % 2 or any(m["role"] != ("user", "assistant")[i % 2] for i, m in enumerate(talk)):
@@ -100,13 +114,37 @@ def messages_of_row(row: Mapping[str, Any]) -> list[Message]:
     return messages
 
 
-def _instructed(instruction: object, output: object) -> list[Message]:
+def _is_filled(value: object) -> bool:
+    return value is not None and value not in ("", [], {})
+
+
+def _closed(reply: str) -> str:
+    return _ENDS.sub("", reply)
+
+
+def _with_thinking(fields: Mapping[str, Any], reply: str) -> str:
+    # vLLM sends the same thinking under two names.
+    thoughts = {value.strip() if isinstance(value, str) else None for value in map(fields.get, _THOUGHTS) if value}
+    if None in thoughts or len(thoughts - {""}) > 1:
+        raise OddRowError("unread_field")
+    thinking = "".join(thoughts)  # type: ignore[arg-type]
+    return f"<think>{thinking}</think>\n{reply.lstrip()}" if thinking else reply
+
+
+def _instructed(row: Mapping[str, Any]) -> list[Message]:
+    instruction, given, output = (row.get(name) for name in ("instruction", "input", "output"))
     if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
         raise OddRowError("missing_field")
-    reply = _ENDS.sub("", output).strip()
+    reply = _with_thinking(row, _closed(output).strip())
+    if _is_filled(given):
+        if not isinstance(given, str):
+            raise OddRowError("unreadable_instruction")
+        instruction = f"{instruction.strip()}\n{given}"  # as Alpaca's rows are read
     if "<|im_start|>" not in instruction:
         messages = [Message(role="user", content=instruction.strip())]
     else:
+        if _CHATML.sub("", instruction).strip():  # text that belongs to no message
+            raise OddRowError("unreadable_instruction")
         found = [(match[1], match[2]) for match in _CHATML.finditer(instruction)]
         # The instruction may end with the start of the reply.
         begun = found.pop()[1] if found and found[-1][0] == "assistant" else ""

@@ -22,6 +22,7 @@ from wordle_rl.config import (
     SamplingSettings,
     WordSettings,
     check_seed,
+    check_vllm_temperature,
     served_name,
     stored_config,
 )
@@ -55,11 +56,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Player:
-    """A sampler, the prompts it understands, and its name."""
+    """A sampler, the prompts it understands, and its name; `note` is a line on how it plays, for people."""
 
     label: str
     sampler: Sampler
     prompter: Prompter
+    note: str = ""
 
 
 def _find_player(name: str) -> Path:
@@ -152,7 +154,7 @@ def make_player(
             prompter.thinking,
             endpoint_default_sampling=endpoint_default_sampling,
         )
-        return Player(name, asked, prompter)
+        return Player(name, asked, prompter, asked.whose_sampling)
     directory = _find_player(name)
     prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
@@ -219,6 +221,7 @@ def model_sampler(
         from wordle_rl.policy.loading import load_codec
         from wordle_rl.policy.vllm import make_engine
     check_vllm('engine "vllm"')
+    check_vllm_temperature(sampling.temperature, "temperature")
     codec, _ = load_codec(model)
     constraint = constraint_of(codec)
     directory = Path(at_directory(model).path)

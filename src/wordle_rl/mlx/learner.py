@@ -26,7 +26,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.losses import Figures, MLXBatch, loss_of, score
-from wordle_rl.mlx.model import MLXModel, Weights, mode_kept, read, read_model, save_model
+from wordle_rl.mlx.model import MLXModel, Weights, bar_of, mode_kept, read, read_model, save_model
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
@@ -60,6 +60,7 @@ class MLXLearner:
         seed: int = 0,
     ) -> None:
         self.model, self.codec = model, codec
+        self._bar = bar_of(codec, model.config.vocab_size)
         self._checkpointing, self._temperature, self._seed = gradient_checkpointing, temperature, seed
         self._optimizer: ScheduledOptimizer | None = None
         self._start: Weights = {}
@@ -125,7 +126,8 @@ class MLXLearner:
         return {"loss": value, **sums.means(loss.count(totals))}
 
     def _loss(self, loss: Loss, batch: MLXBatch) -> tuple[mx.array, Figures]:
-        return loss_of(loss, score(self.model, batch, self._temperature, entropy=loss.needs_entropy), batch)
+        scores = score(self.model, batch, self._temperature, entropy=loss.needs_entropy, bar=self._bar)
+        return loss_of(loss, scores, batch)
 
     def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[MLXBatch], Totals]:
         counts = [[int(sum(example.loss_mask[1:])) for example in examples] for examples in micro_batches]
@@ -139,7 +141,7 @@ class MLXLearner:
     def _logprobs(self, batch: MLXBatch) -> mx.array:
         """Return log-probabilities under the current weights, without gradient and dropout."""
         with mode_kept(self.model.network, training=False):
-            logprobs = score(self.model, batch, self._temperature).logprobs
+            logprobs = score(self.model, batch, self._temperature, bar=self._bar).logprobs
             mx.eval(logprobs)
         return logprobs
 

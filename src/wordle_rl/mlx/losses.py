@@ -68,23 +68,25 @@ class Scores:
     right: mx.array
 
 
-def score(model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy: bool = False) -> Scores:
-    """Score the trained tokens. `temperature` divides the logits; without `entropy`, entropies are zeros."""
+def score(
+    model: MLXModel, batch: MLXBatch, temperature: float = 1.0, *, entropy: bool = False, bar: mx.array | None = None
+) -> Scores:
+    """Score the trained tokens. `temperature` divides the logits; without `entropy`, entropies are zeros; `bar_of`."""
     if not batch.targets.size:
         return Scores(*(mx.zeros((0,)) for _ in range(3)))
     targets = (batch.targets, batch.soft_ids, batch.soft_probs)
     if model.head is None:
         logits = model.logits(batch.input_ids)
         flat = logits.reshape(-1, logits.shape[-1])[batch.places]  # (N, vocabulary)
-        return Scores(*_scored(flat, *targets, temperature=temperature, entropy=entropy))
+        return Scores(*_scored(flat, *targets, temperature=temperature, entropy=entropy, bar=bar))
     head, hidden = model.head, model.hidden(batch.input_ids)
     states = hidden.reshape(-1, hidden.shape[-1])[batch.places]  # (N, width)
     if len(states) <= _PIECE or model.config.vocab_size <= _SMALL:
-        return Scores(*_scored(head.apply(states), *targets, temperature=temperature, entropy=entropy))
+        return Scores(*_scored(head.apply(states), *targets, temperature=temperature, entropy=entropy, bar=bar))
 
     def of_piece(targets: tuple[Any, Any, Any], weights: Any, states: mx.array) -> Scored:
         head.module.update(weights)  # an argument of the function, so that its gradient survives the checkpoint
-        return _scored(head.apply(states), *targets, temperature=temperature, entropy=entropy)
+        return _scored(head.apply(states), *targets, temperature=temperature, entropy=entropy, bar=bar)
 
     found = []
     for first in range(0, len(states), _PIECE):
@@ -104,11 +106,14 @@ def _scored(
     *,
     temperature: float,
     entropy: bool,
+    bar: mx.array | None,
 ) -> Scored:
     # The fields of `Scores` from logits, shape (N, vocabulary).
     logits = logits.astype(mx.float32)
     if temperature != 1:
         logits = logits / temperature
+    if bar is not None:
+        logits = logits + bar
     total = mx.logsumexp(logits, axis=-1)  # (N,)
     if soft_ids is None or soft_probs is None:
         logprobs = mx.take_along_axis(logits, targets[:, None], axis=-1)[:, 0] - total

@@ -230,6 +230,19 @@ def head_of(network: Any) -> Head | None:
     return head if bool(mx.array_equal(expected, found)) else None
 
 
+def bar_of(codec: ChatCodec, vocab_size: int) -> mx.array | None:
+    """Return a summand of logits, shape (vocabulary,), that rules out `ChatCodec.unknown_ids`; None if there are none.
+
+    It is finite: in an entropy, 0 times infinity would not be a number.
+    """
+    unknown = codec.unknown_ids(vocab_size)
+    if not unknown:
+        return None
+    bar = np.zeros(vocab_size, dtype=np.float32)
+    bar[list(unknown)] = -1e30
+    return mx.array(bar)
+
+
 @contextmanager
 def mode_kept(network: Any, *, training: bool) -> Iterator[None]:
     """Put the network in training or evaluation mode, and restore its mode on exit."""

@@ -18,7 +18,7 @@ from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_p
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import EngineName, SamplingSettings
-from wordle_rl.mlx.model import MLXModel, mode_kept
+from wordle_rl.mlx.model import MLXModel, bar_of, mode_kept
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import State, WordConstraint
 
@@ -53,6 +53,7 @@ class MLXSampler:
         self.codec = codec
         self.settings = settings or SamplingSettings()
         self._network, self._constraint = model.network, constraint
+        self._bar = bar_of(codec, model.config.vocab_size)
         self._key = mx.random.key(seed)
         self._seen: dict[int, _Seen] = {}
 
@@ -101,7 +102,7 @@ class MLXSampler:
     def _logprobs_of(self, responses: Sequence[Any], tokens: Sequence[int]) -> list[float]:
         # Under the distribution that the tokens were sampled from.
         whole = mx.stack([response.logprobs for response in responses])  # (games, vocabulary)
-        drawn_from = distribution(whole, self.settings)
+        drawn_from = distribution(whole, self.settings, self._bar)
         found: list[float] = mx.take_along_axis(drawn_from, mx.array(tokens)[:, None], axis=-1)[:, 0].tolist()
         if not np.isfinite(found).all():
             raise RuntimeError("the probabilities are not finite: the weights are lost; go back to a checkpoint")
@@ -110,9 +111,9 @@ class MLXSampler:
     def _draw(self, logprobs: mx.array) -> mx.array:
         # One token per row of log-probabilities, shape (games, vocabulary).
         if self.settings.temperature == 0:
-            return mx.argmax(logprobs, axis=-1)
+            return mx.argmax(logprobs if self._bar is None else logprobs + self._bar, axis=-1)
         self._key, key = mx.random.split(self._key)
-        return mx.random.categorical(distribution(logprobs, self.settings), key=key)
+        return mx.random.categorical(distribution(logprobs, self.settings, self._bar), key=key)
 
     def _continued(self, requests: Sequence[Request]) -> tuple[list[list[int]], list[list[Any]], list[list[int]]]:
         """Return, per request: tokens still to read, the cache of those before them, and the cached tokens."""
@@ -163,14 +164,15 @@ class _Limited:
         return logits + mx.array(mask).astype(logits.dtype)
 
 
-def distribution(logprobs: mx.array, settings: SamplingSettings) -> mx.array:
-    """Return the log-probabilities of the sampling distribution, same shape (rows, vocabulary).
+def distribution(logprobs: mx.array, settings: SamplingSettings, bar: mx.array | None = None) -> mx.array:
+    """Return the log-probabilities of the sampling distribution, same shape (rows, vocabulary); see `bar_of`.
 
     At temperature 0 they are those of temperature 1.
     """
     logprobs = logprobs.astype(mx.float32)
-    if settings.temperature not in (0, 1):
-        logprobs = logprobs / settings.temperature
+    if settings.temperature not in (0, 1) or bar is not None:
+        logprobs = logprobs / (settings.temperature or 1.0)
+        logprobs = logprobs if bar is None else logprobs + bar
         logprobs = logprobs - mx.logsumexp(logprobs, axis=-1, keepdims=True)
     return logprobs
 

@@ -17,11 +17,12 @@ from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 
-from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
+from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings, check_vllm_temperature
 from wordle_rl.policy.base import Ask, Completion, Request, run_async
 from wordle_rl.policy.providers import Endpoint
+from wordle_rl.policy.vllm_server import NEUTRAL_SAMPLING
 from wordle_rl.prompt import Message, Thinking, with_opened_thought
-from wordle_rl.runs import without_lone_surrogates
+from wordle_rl.runs import parse_json, without_lone_surrogates
 
 T = TypeVar("T")
 
@@ -45,7 +46,11 @@ class OpenAISampler:
     """Sample replies from a chat endpoint. If a request keeps failing, its game is an error, never a loss.
 
     If a reply must think and does not, separate reasoning stands in. With `endpoint_default_sampling` neither
-    temperature nor top_p is sent, since some models accept only their defaults.
+    temperature nor top_p is sent, since some models accept only their defaults. A vLLM server is sent every field of
+    sampling; others refuse fields that OpenAI does not have.
+
+    Attributes:
+        whose_sampling: A line on what decides how replies are drawn.
     """
 
     def __init__(
@@ -64,7 +69,14 @@ class OpenAISampler:
         self._sampling, self._patience, self._thinking = sampling, patience, thinking
         self._endpoint_default_sampling = endpoint_default_sampling
         self._max_retries = max_retries
-        check_endpoint(endpoint)
+        is_vllm = check_endpoint(endpoint)
+        if is_vllm:
+            check_vllm_temperature(sampling.temperature, "temperature")
+        self._neutral = NEUTRAL_SAMPLING if is_vllm and not endpoint_default_sampling else {}
+        self.whose_sampling = "sampling: temperature, top_p, top_k, min_p and penalties are the endpoint's own"
+        if not endpoint_default_sampling:
+            others = "no top_k, min_p or penalty" if is_vllm else "top_k, min_p and penalties are the endpoint's own"
+            self.whose_sampling = f"sampling: temperature {sampling.temperature:g} and top_p 1 as sent; {others}"
 
     def begin(self) -> None:
         """Do nothing: endpoints keep nothing between games."""
@@ -89,6 +101,7 @@ class OpenAISampler:
             max_completion_tokens=self._sampling.max_completion_tokens,
             temperature=None if is_default else self._sampling.temperature,
             top_p=None if is_default else 1.0,
+            more=self._neutral,
             timeout_s=self._patience.timeout_s,
             max_retries=self._max_retries,
         ) as client:
@@ -110,16 +123,20 @@ class OpenAISampler:
         return Completion(as_reply(said, self._thinking), overlong=said.finish == "length")
 
 
-def check_endpoint(endpoint: Endpoint) -> None:
-    """Check that an endpoint answers and accepts the key, by listing its models, which costs nothing."""
+def check_endpoint(endpoint: Endpoint) -> bool:
+    """Check that an endpoint answers and accepts the key, by listing its models, which costs nothing.
 
-    async def list_models() -> None:
+    Returns True if it is a vLLM server, by its own account.
+    """
+
+    async def list_models() -> str:
         client = AsyncOpenAI(base_url=endpoint.base_url, api_key=endpoint.key, timeout=_LOOK_S, max_retries=0)
         async with asyncio.timeout(_LOOK_S), client:
-            await client.models.with_raw_response.list()  # raw, since some endpoints use a format of their own
+            listed = await client.models.with_raw_response.list()  # raw, since some endpoints use a format of their own
+            return listed.text
 
     try:
-        run_async(list_models())
+        return _is_vllm(run_async(list_models()))
     except (APIConnectionError, TimeoutError):
         raise ConfigError(
             f"no response from {endpoint.base_url}; start the server or correct its address (--base-url)"
@@ -127,7 +144,15 @@ def check_endpoint(endpoint: Endpoint) -> None:
     except AuthenticationError:
         raise ConfigError(f"{endpoint.base_url} refused the key; set {endpoint.key_name}") from None
     except APIError:
-        return  # some endpoints have no list of models but can chat
+        return False  # some endpoints have no list of models but can chat
+
+
+def _is_vllm(listed: str) -> bool:
+    try:
+        cards = parse_json(listed)["data"]
+        return bool(cards) and all(card["owned_by"] == "vllm" for card in cards)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False
 
 
 class RequestFailedError(Exception):
@@ -148,6 +173,7 @@ class EndpointClient:
 
     Args:
         temperature: None: the endpoint's default; as for `top_p`.
+        more: Further fields of a request, which OpenAI itself may not have.
         timeout_s: Timeout of one attempt, in seconds, until the last byte.
         max_retries: Retries of a request after rate limits, timeouts, server errors and unreadable responses.
         wait: Called before every attempt with the seconds to pause; if it raises, the request ends.
@@ -163,6 +189,7 @@ class EndpointClient:
         top_p: float | None,
         timeout_s: float,
         max_retries: int,
+        more: Mapping[str, float] | None = None,
         wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._endpoint, self._max_retries, self._wait = endpoint, max_retries, wait
@@ -172,6 +199,7 @@ class EndpointClient:
             "model": model,
             endpoint.limit_name: max_completion_tokens,
             **{name: value for name, value in drawing.items() if value is not None},
+            "extra_body": dict(more or {}),
         }
         self._resume_at = 0.0  # no request before this time of `time.monotonic`
         self._openai = AsyncOpenAI(

@@ -103,6 +103,8 @@ class TransformersSampler:
         self._constraint = constraint
         self._generator = torch.Generator(device=model.device).manual_seed(seed)
         text_config = model.config.get_text_config()
+        unknown = codec.unknown_ids(text_config.vocab_size)
+        self._unknown = torch.tensor(unknown, device=model.device) if unknown else None  # ids that no token has
         self._by_generate = needs_generate(model)
         slides = "sliding_attention" in (getattr(text_config, "layer_types", None) or ("sliding_attention",))
         self._window: int | None = getattr(text_config, "sliding_window", None) if slides else None
@@ -281,6 +283,8 @@ class TransformersSampler:
         return row_of[branch_of], tokens, alive
 
     def _choose(self, logits: Tensor, states: Sequence[State | None], running: Tensor) -> tuple[Tensor, Tensor]:
+        if self._unknown is not None:
+            logits = logits.index_fill(-1, self._unknown, -torch.inf)
         if self._constraint is not None:
             logits = limited(logits, self._constraint, states, running)
         return draw(logits, self.settings, self._generator)

@@ -7,6 +7,7 @@ The engine caches prefixes, so a turn costs only its new tokens here too. An eva
 from __future__ import annotations
 
 import gc
+import math
 import os
 import random
 from collections.abc import Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _FREE_SHARE = 0.9
 """Fraction of free GPU memory for an engine of our own."""
+_MOST_BIASES = 1024
+"""Most logit biases of one request that vLLM takes."""
 _CONSTRAIN = "wordle_rl_constrain"
 """The extra argument of a request that asks for listed words only."""
 
@@ -52,6 +55,7 @@ class VLLMSampler:
         self.settings = settings or SamplingSettings()
         self._seeds = random.Random(seed)
         self._max_length, self._constrained = max_length, constrained
+        self._bias = logit_bias(codec, int(engine.llm_engine.model_config.get_vocab_size()), -math.inf)
 
     def begin(self) -> None:
         """Do nothing: the engine knows tokens, not games."""
@@ -83,6 +87,7 @@ class VLLMSampler:
             logprobs=0,  # only of the sampled token
             stop_token_ids=sorted(self.codec.stop_ids),
             ignore_eos=True,  # otherwise the stops of the model's generation_config.json would count, too
+            logit_bias=self._bias,
             detokenize=False,
             extra_args={_CONSTRAIN: True} if self._constrained else None,
         )
@@ -94,6 +99,20 @@ class VLLMSampler:
             raise RuntimeError("vLLM did not return a log-probability for each sampled token")
         logprobs = [float(of[token].logprob) for token, of in zip(ids, reply.logprobs, strict=True)]
         return Completion.of_tokens(self.codec, ids, logprobs)
+
+
+def logit_bias(codec: ChatCodec, vocab_size: int, bias: float) -> dict[int, float] | None:
+    """Return logit biases that rule out the ids that the tokenizer does not know; None if it knows all.
+
+    vLLM's lists of allowed ids are too short for a vocabulary.
+    """
+    unknown = codec.unknown_ids(vocab_size)
+    if len(unknown) > _MOST_BIASES:
+        raise ConfigError(
+            f"the model has {len(unknown):,} token ids that its tokenizer does not know, and vLLM rules out at most "
+            f'{_MOST_BIASES:,}; use engine "transformers"'
+        )
+    return dict.fromkeys(unknown, bias) or None
 
 
 def make_engine(

@@ -21,7 +21,19 @@ from openai import OpenAI, OpenAIError
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
 from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.vllm import logit_bias
 
+NEUTRAL_SAMPLING = {
+    "top_k": 0,
+    "min_p": 0.0,
+    "repetition_penalty": 1.0,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}
+"""What a request must say beside temperature and top_p, so that nothing else shapes the distribution. A vLLM server
+fills missing fields from the model's generation_config.json (Qwen2.5: repetition_penalty; Qwen3 and Gemma 3: top_k)."""
+_LEAST_BIAS = -100.0
+"""Least logit bias that a server takes. An id that it rules out is drawn once in exp(100 - its lead) tokens."""
 _RETRIES = 3
 _LOOK_S = 10.0
 _LOOK_EVERY_S = 1.0
@@ -49,10 +61,12 @@ def served_models(server: str, *, wait_s: float = 0.0) -> list[ServedModel] | No
 
 
 def check_takes_weights(server: str) -> None:
-    """Check that a server takes weights and returns the log-probabilities that it samples from."""
+    """Check that a server takes weights, and returns the log-probabilities that it samples from, as it was asked to."""
     try:
         found = _json_of(f"{server.rstrip('/')}/server_info?config_format=json")["vllm_config"]
-        transfer, mode = found["weight_transfer_config"], found["model_config"]["logprobs_mode"]
+        transfer, model = found["weight_transfer_config"], found["model_config"]
+        mode, own = model["logprobs_mode"], model["generation_config"]
+        overrides = model["override_generation_config"]
     except (OSError, HTTPException, ValueError, KeyError, TypeError):
         raise ConfigError(
             f"{server} does not tell its settings; start it with VLLM_SERVER_DEV_MODE=1, as scripts/vllm_server.sh does"
@@ -66,6 +80,13 @@ def check_takes_weights(server: str) -> None:
         raise ConfigError(
             f"{server} returns {mode}; start it with --logprobs-mode processed_logprobs, as scripts/vllm_server.sh does"
         )
+    if own != "vllm" or overrides:
+        # Requests set every field that is known here. Yet a limit of new tokens given there cuts replies, and a later
+        # vLLM may know more fields.
+        raise ConfigError(
+            f"{server} completes requests from the model's generation_config.json; start it with --generation-config "
+            "vllm, as scripts/vllm_server.sh does, and without --override-generation-config"
+        )
 
 
 def _json_of(url: str) -> Any:
@@ -77,15 +98,22 @@ class ServerSampler:
     """Sample the replies of all games of a turn, each with a request and a seed of its own.
 
     If a request keeps failing, its game is an error, never a loss. `server` gives address and timeout; `max_batch_size`
-    of the sampling settings is the number of requests at once.
+    of the sampling settings is the number of requests at once. `vocab_size` is that of the model, as served.
     """
 
     sampled_by: Literal["vllm"] = "vllm"
 
     def __init__(
-        self, server: GRPOSettings, model: ServedModel, codec: ChatCodec, settings: SamplingSettings, seed: int
+        self,
+        server: GRPOSettings,
+        model: ServedModel,
+        codec: ChatCodec,
+        settings: SamplingSettings,
+        seed: int,
+        vocab_size: int,
     ) -> None:
         self.codec, self.settings = codec, settings
+        self._bias = logit_bias(codec, vocab_size, _LEAST_BIAS)
         self._model = model
         self._url = f"{server.server.rstrip('/')}/v1"
         self._client = OpenAI(base_url=self._url, api_key="none", timeout=server.server_timeout_s, max_retries=_RETRIES)
@@ -111,12 +139,14 @@ class ServerSampler:
                 prompt=list(request.prompt_ids),
                 max_tokens=self.settings.max_completion_tokens,
                 temperature=self.settings.temperature,
-                top_p=1.0,  # otherwise that of the model's generation_config.json would count
+                top_p=1.0,
                 seed=seed,  # without it, engines with the same seed can draw the same reply to the same prompt
                 logprobs=0,  # only of the sampled token
                 extra_body={
+                    **NEUTRAL_SAMPLING,
+                    **({} if self._bias is None else {"logit_bias": self._bias}),
                     "stop_token_ids": sorted(self.codec.stop_ids),
-                    "ignore_eos": True,  # and so would its stops
+                    "ignore_eos": True,  # otherwise the stops of the model's generation_config.json would count, too
                     "return_token_ids": True,
                 },
             )

@@ -194,6 +194,8 @@ class ModelTeacher:
                 f"distill.targets {path} has other tokens than the policy; name a model with its tokenizer"
             )
         self._model.eval()
+        # Also ids that the policy has no row for: models of one tokenizer pad their vocabularies differently.
+        self._unknown = codec.unknown_ids(self._model.config.get_text_config().vocab_size)
 
     @torch.no_grad()
     def __call__(self, rows: Sequence[Example]) -> tuple[list[Example], float]:
@@ -207,8 +209,10 @@ class ModelTeacher:
             places = order[first : first + size]
             batch = Batch.of([rows[place] for place in places], [1.0] * len(places), 0, self._model.device)
             logits = self._model(input_ids=batch.input_ids).logits[:, :-1][batch.trained].float()  # (N, V)
+            logits[:, list(self._unknown)] = -torch.inf
             # The likeliest tokens stand for the whole vocabulary, and are made to sum to 1.
-            chances, ids = logits.softmax(-1).topk(min(_TEACHER_TOKENS, logits.shape[1]))
+            known = logits.shape[1] - len(self._unknown)
+            chances, ids = logits.softmax(-1).topk(min(_TEACHER_TOKENS, known))
             chances = chances / chances.sum(-1, keepdim=True)
             agreed, total = agreed + int((ids[:, 0] == batch.targets).sum()), total + len(batch.targets)
             pairs = [[*zip(*each, strict=True)] for each in zip(ids.tolist(), chances.tolist(), strict=True)]

@@ -175,6 +175,7 @@ class TorchLearner:
             checkpointing=gradient_checkpointing,
             compiled=compiled,
             sharded=self.is_sharded,
+            unknown=codec.unknown_ids(model.config.get_text_config().vocab_size),
         )
         self.shares_prefixes = scorer.shares_prefixes
         self._scorer: Any = scorer  # `start` replaces it by what accelerate makes of it: DDP's or FSDP's module

@@ -11,6 +11,7 @@ Two things make a step cheap:
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,7 @@ class Scorer(nn.Module):
         checkpointing: Compute layers again in the backward pass to save memory.
         compiled: Compile each layer with torch.compile. Prefixes are then not shared, since the shape of a prefix tree
             differs from step to step.
+        unknown: Token ids that the sampler never draws, see `ChatCodec.unknown_ids`.
         sharded: The weights will be sharded by FSDP. It gathers them when a module is called, and all processes must
             call the modules in the same order. So each module is called once, and prefixes are not shared.
     """
@@ -74,6 +76,7 @@ class Scorer(nn.Module):
         checkpointing: bool = False,
         compiled: bool = False,
         sharded: bool = False,
+        unknown: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.model = model
@@ -83,6 +86,7 @@ class Scorer(nn.Module):
             name = "activation_checkpointing_enable"
             enable: Any = getattr(model, name if hasattr(model, name) else "gradient_checkpointing_enable")
             enable({"use_reentrant": False})
+        self._unknown = torch.tensor(unknown, device=model.device) if unknown else None
         whole = model.get_base_model() if has_adapters(model) else model  # type: ignore[operator]  # peft's
         if compiled:
             compile_layers(whole)
@@ -183,6 +187,9 @@ class Scorer(nn.Module):
         logits = (states if head is None else head(states)).float()  # (M, V)
         if self._temperature != 1:
             logits = logits / self._temperature
+        if self._unknown is not None:
+            # A finite number: in the entropy, 0 times infinity would not be one.
+            logits = logits.index_fill(-1, self._unknown, torch.finfo(logits.dtype).min)
         logits = logits.log_softmax(-1)  # under the name of its input, which nothing needs any more
         if soft_ids is None or soft_probs is None:
             logprobs = logits[by, targets]  # (N,)

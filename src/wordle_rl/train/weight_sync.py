@@ -78,7 +78,8 @@ class Engine:
         """Open a sampler over the weights sent last; yields the same as `policy`."""
         if self._settings.server:
             model = served_model(self._settings.server)
-            with closing(ServerSampler(self._settings, model, self._learner.codec, sampling, seed)) as sampler:
+            codec, vocab_size = self._learner.codec, self._learner.model.config.get_text_config().vocab_size
+            with closing(ServerSampler(self._settings, model, codec, sampling, seed, vocab_size)) as sampler:
                 yield sampler, model.max_length - sampling.max_completion_tokens
         else:
             llm = self._generation.llm

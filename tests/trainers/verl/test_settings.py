@@ -118,6 +118,7 @@ REFUSED = [
     ({("grpo", "steps"): 0, ("sft", "epochs"): 1.0}, {}, "algorithm"),
     ({("game", "shape"): "state"}, {}, "game.shape"),
     ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
+    ({("rl", "temperature"): 0.005}, {}, "rl.temperature"),
     ({("rl", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "rl.outside_rate"),
     ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
     ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),

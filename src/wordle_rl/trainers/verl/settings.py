@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, Section
+from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, Section, check_vllm_temperature
 from wordle_rl.config.rl import CREDIT_NAMES, IMPORTANCE_CAP
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.trackers import Tracking
@@ -59,6 +59,8 @@ def check_settings(config: RunConfig, verl: VerlSettings) -> None:
     problems = [problem for problem, there in _not_followed(config, verl).items() if there]
     if problems:
         raise ConfigError(f"verl does not follow {'; nor '.join(problems)}")
+    if verl.rollout == "vllm":
+        check_vllm_temperature(config.rl.temperature, "rl.temperature")
     _check_sizes(config, verl)
 
 
