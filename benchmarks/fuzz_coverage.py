@@ -16,7 +16,8 @@ from pathlib import Path
 import atheris
 
 with atheris.instrument_imports(include=["wordle_rl"]):
-    from wordle_rl.config import ConfigError, load_config
+    from wordle_rl.config.base import ConfigError
+    from wordle_rl.config.files import load_config
     from wordle_rl.data.game_record import read_traces
     from wordle_rl.prompt import Guess, Thinking, parse_reply
     from wordle_rl.runs import RunError, read_jsonl
@@ -32,7 +33,11 @@ _SEEDS = {
     "words": ["crane\nslate\n", "\ufeffcrane\r\nslate", "answer,guess\ncrane,slate\n", "word\ncrane\n"],
     "jsonl": ['{"a": 1}\n{"b": [null, 1.5, "x"]}\n', "{}\n{", '{"a": NaN}\n'],
     "traces": [f"{_GAME}\n"],
-    "config": ["[sft]\nepochs = 2\n", 'algorithm = "dpo"\n[rl]\ngroup_size = 4\n', "[rl.reward.weights]\nwin = 1.0\n"],
+    "config": [
+        "[sft]\nepochs = 2\n",
+        'stages = ["dpo"]\n[dpo]\ngroup_size = 4\n',
+        "[grpo.reward.weights]\nwin = 1.0\n",
+    ],
 }
 
 

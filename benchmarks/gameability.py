@@ -20,7 +20,7 @@ from rich.console import Console
 
 from wordle_rl import __version__
 from wordle_rl.cli.rewards import attacked, table_of
-from wordle_rl.config import load_config
+from wordle_rl.config.files import load_config
 from wordle_rl.reward import PRESETS, Rubric
 from wordle_rl.reward.attack import Effort, Gameability, words_for
 from wordle_rl.words import load_words
@@ -31,7 +31,7 @@ IMITATION = Path(__file__).resolve().parents[1] / "src" / "wordle_rl" / "config"
 
 def rubrics() -> dict[str, Rubric]:
     """Every shipped reward by name, then the presets with the weights they were published with."""
-    own = load_config(IMITATION).rl.reward.schedule()
+    own = load_config(IMITATION).grpo.reward.schedule()
     shipped = {**PRESETS, "imitation": Rubric(own.start, own.keep_order)}
     return shipped | {name + BARE: Rubric(preset.weights, keep_order=False) for name, preset in PRESETS.items()}
 

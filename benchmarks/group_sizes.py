@@ -30,16 +30,12 @@ from measure import hardware, take_turns
 from rich.console import Console
 from rich.table import Table
 
-from wordle_rl.config import (
-    ConfigError,
-    GRPOTraining,
-    RewardSettings,
-    RLOptimizerSettings,
-    RunConfig,
-    SamplingSettings,
-    stored_config,
-)
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import RewardSettings, RLOptimizerSettings, SamplingSettings
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.records import Evaluation
@@ -47,8 +43,10 @@ from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import Run, RunError, read_jsonl, read_object, write_json
-from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train import training_loop
+from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.starts import GameSetup
 
 
@@ -73,17 +71,15 @@ class Plan:
     steps: int
     reward: str
 
-    def settings(self, size: int, max_completion_tokens: int) -> GRPOTraining:
+    def settings(self, size: int) -> GRPOSettings:
         """Settings of a training with groups of this size."""
-        return GRPOTraining(
+        return GRPOSettings(
             group_size=size,
             steps=self.steps,
             groups_per_step=self.games // size,
-            micro_batch_size=min(64, self.games),
             max_refills=0,
             reward=RewardSettings(preset=self.reward),
             optimizer=RLOptimizerSettings(learning_rate=1e-4),
-            sampling=SamplingSettings(max_completion_tokens=max_completion_tokens),
             sample_games=0,
         )
 
@@ -98,14 +94,15 @@ def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
     context = GameContext.of(config)
     model, codec = load_model(config.model_at(plan.start / "sft"), seed)
     _, secrets = context.split.shared(config.traces.rl_only_fraction)
-    settings = plan.settings(size or 2, config.max_completion_tokens)
     run = Run.create(directory, config, context.split)
     rows: list[dict[str, Any]] = []
     if size:
-        train_grpo(TorchLearner(model, codec), setup_of(context, config), settings, run, seed=seed)
+        learner = TorchLearner(model, codec, micro_batch_size=min(64, plan.games))
+        training = training_loop.Training(learner, run, "grpo", seed)
+        learn_by_play(GRPO, training, setup_of(context, config), plan.settings(size))
         rows = list(read_jsonl(directory / "metrics.jsonl"))
     won = {
-        part: greedy_wins(TransformersSampler(model, codec, settings.sampling.greedy(), seed), context, words)
+        part: greedy_wins(TransformersSampler(model, codec, sampling_of(config).greedy(), seed), context, words)
         for part, words in (("kept", secrets), ("held_out", context.split.test))
     }
     found = Training(
@@ -122,7 +119,12 @@ def train(plan: Plan, size: int, seed: int, directory: Path) -> Training:
 def setup_of(context: GameContext, config: RunConfig) -> GameSetup:
     """The games of a training: on the secrets that were kept from the teacher."""
     taught, secrets = context.split.shared(config.traces.rl_only_fraction)
-    return GameSetup(context.for_training, secrets, context.split.val, taught)
+    return GameSetup(context.for_training, secrets, context.split.val, taught, sampling=sampling_of(config))
+
+
+def sampling_of(config: RunConfig) -> SamplingSettings:
+    """How all models sample: the token limit of the run, any number of games at once."""
+    return SamplingSettings(max_completion_tokens=config.max_completion_tokens)
 
 
 def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, float]:
@@ -135,13 +137,11 @@ def time_steps(plan: Plan, sizes: tuple[int, ...], repeats: int) -> dict[int, fl
         marks: list[float] = []
         with tempfile.TemporaryDirectory() as directory:
             run = Run.create(Path(directory) / "run", config, context.split)
-            train_grpo(
-                TorchLearner(model, codec),
-                setup_of(context, config),
-                plan.settings(size, config.max_completion_tokens),
-                run,
-                progress=lambda *_: marks.append(time.process_time()),
+            learner = TorchLearner(model, codec, micro_batch_size=min(64, plan.games))
+            training = training_loop.Training(
+                learner, run, "grpo", progress=lambda *_: marks.append(time.process_time())
             )
+            learn_by_play(GRPO, training, setup_of(context, config), plan.settings(size))
         return (marks[-1] - marks[0]) / (len(marks) - 1)
 
     taken = take_turns({str(size): partial(seconds, size) for size in sizes}, repeats)

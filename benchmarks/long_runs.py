@@ -59,12 +59,11 @@ learning_rate = 3e-3
 muon_learning_rate = 0.02
 [grpo]
 groups_per_step = 2
+group_size = 4
 save_steps = 250
 [grpo.reward]
 weights = { win = 1.0, valid_word = 1.0, greens = 1.0 }
 keep_order = false
-[rl]
-group_size = 4
 [eval]
 max_games = 50
 """

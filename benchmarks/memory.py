@@ -1,7 +1,7 @@
 """Resident memory over the steps of a run: two figures and a plot.
 
-    wordle-rl run imitation --out runs/memory --until grpo --traces.num-games 2000 --grpo.steps 300 \
-        --grpo.groups-per-step 8 --rl.group-size 8 --model.micro-batch-size 0 --grpo.validate-every-steps 0
+    wordle-rl run imitation --out runs/memory --stages sft,grpo --until grpo --traces.num-games 2000 --grpo.steps 300 \
+        --grpo.groups-per-step 8 --grpo.group-size 8 --model.micro-batch-size 0 --grpo.validate-every-steps 0
     python benchmarks/memory.py runs/memory --svg docs/memory.svg
 """
 

@@ -19,7 +19,8 @@ from mlx_lm.models import qwen3
 from transformers import Qwen3Config
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import LoraSettings, OptimizerSettings, SamplingSettings
+from wordle_rl.config.model import LoraSettings
+from wordle_rl.config.training import OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.adapters import add_adapters
 from wordle_rl.mlx.learner import MLXLearner

@@ -20,19 +20,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import (
-    GameSettings,
-    GRPOTraining,
-    ModelSettings,
-    OptimizerSettings,
-    RLOptimizerSettings,
-    RunConfig,
-    SamplingSettings,
-    SFTTraining,
-    TeacherSettings,
-    TraceSettings,
-)
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import GameSettings, ModelSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings, SFTSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
+from wordle_rl.config.training import OptimizerSettings, RLOptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model as load_on_mlx
@@ -44,10 +37,12 @@ from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import Learner, TorchLearner
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.sft import train_sft
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.training_loop import Training
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import split_secrets
 
@@ -127,20 +122,17 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     taught = solver_traces(words, draw_secrets(words, split, traces, 0), SolverTeacher(solver), traces, 0)
     model, codec = load_model(MODEL, 0)
     examples = encode_traces(taught, prompter, codec, 256).examples
-    sft = SFTTraining(batch_size=64, optimizer=OptimizerSettings(learning_rate=3e-3), precision="fp32")
-    start = train_sft(
-        TorchLearner(model, codec, precision="fp32"), examples, sft, Run.create(place / "start", RunConfig(), split)
-    )
-    settings = GRPOTraining(
+    sft = SFTSettings(batch_size=64, optimizer=OptimizerSettings(learning_rate=3e-3))
+    run = Run.create(place / "start", RunConfig(), split)
+    start = train_sft(Training(TorchLearner(model, codec, precision="fp32"), run, "sft"), examples, sft)
+    settings = GRPOSettings(
         steps=steps,
         groups_per_step=6,
         group_size=8,
-        sampling=SAMPLING,
         optimizer=RLOptimizerSettings(learning_rate=3e-4, schedule="cosine"),
-        precision="fp32",
         sample_games=0,
     )
-    setup = GameSetup(context, split.train)
+    setup = GameSetup(context, split.train, sampling=SAMPLING)
     found = [_measured("start", 0, start, start.parent, words, setup, 0.0)]
     libraries: dict[str, Callable[[ModelSettings], Learner]] = {
         "torch": lambda settings: TorchLearner(*load_model(settings, 0), precision="fp32"),
@@ -150,7 +142,8 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
         for library, load in libraries.items():
             run = Run.create(place / f"{library}-{seed}", RunConfig(), split)
             began = time.perf_counter()
-            directory = train_grpo(load(ModelSettings(path=str(start))), setup, settings, run, seed=seed)
+            training = Training(load(ModelSettings(path=str(start))), run, "grpo", seed)
+            directory = learn_by_play(GRPO, training, setup, settings)
             seconds = time.perf_counter() - began
             found.append(_measured(library, seed, directory, run.directory, words, setup, seconds))
     return found

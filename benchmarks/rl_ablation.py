@@ -1,6 +1,6 @@
 """Ways to learn by play, side by side: wins over games, tokens and processor seconds, from the same weak start.
 
-    wordle-rl run quickstart --traces.num-games 12000 --sft.epochs 2 --rl.rounds 0 --until sft --out runs/weak
+    wordle-rl run quickstart --traces.num-games 12000 --sft.epochs 2 --until sft --out runs/weak
     python benchmarks/rl_ablation.py runs/weak --out runs/ablation.jsonl --seconds 240
 
 Every way plays, gives each trained token a weight, and takes a step of `PolicyLoss`. On policy its ratio is 1, so the
@@ -36,8 +36,10 @@ from measure import hardware
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import RLOptimizerSettings, SamplingSettings, StartSettings, stored_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.stages import StartSettings
+from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.loading import load_model

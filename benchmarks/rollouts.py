@@ -35,7 +35,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ModelSettings, SamplingSettings
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import load_model

@@ -18,8 +18,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from wordle_rl.config import TraceSettings, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import Knowledge, knowledge_of
 from wordle_rl.solver import Solver

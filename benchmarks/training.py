@@ -33,18 +33,22 @@ from torch.nn.utils import clip_grad_norm_
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.stages import GRPOSettings, SFTSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.optimizer import make_optimizer, set_rate, wants_bf16
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.sft import Plan, train_sft
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.training_loop import Training
 
 WARM_UP_STEPS = 2
 SEED = 0
@@ -58,13 +62,13 @@ class Lesson:
 
     context: GameContext
     examples: Sequence[Example]
-    settings: SFTTraining
+    settings: SFTSettings
 
     def batches(self) -> list[list[Example]]:
         """The batches of the epoch, in the order in which `train_sft` meets them."""
         lengths = [len(example.token_ids) for example in self.examples]
         size = self.settings.batch_size
-        order = Plan(lengths, *self.settings.batches, self.settings.epochs, SEED).order(0)
+        order = Plan(lengths, *CONFIG.model.batches(size), self.settings.epochs, SEED).order(0)
         return [[self.examples[i] for i in order[at : at + size]] for at in range(0, len(order), size)]
 
 
@@ -72,9 +76,7 @@ def main() -> None:
     """Time SFT against the loop, then GRPO, and print both."""
     parser = argparse.ArgumentParser(description="Time training.")
     parser.add_argument("--games", type=int, default=6000, help="teacher games per epoch")
-    parser.add_argument(
-        "--batch-size", type=int, default=CONFIG.sft_training.batch_size, help="games per optimizer step"
-    )
+    parser.add_argument("--batch-size", type=int, default=CONFIG.sft.batch_size, help="games per optimizer step")
     parser.add_argument("--repeats", type=int, default=3, help="epochs of each side; the median is shown")
     parser.add_argument("--grpo-steps", type=int, default=3, help="GRPO steps after the first; 0: none")
     parser.add_argument("--threads", type=int, help="torch's threads; default: its choice")
@@ -85,7 +87,7 @@ def main() -> None:
         torch.set_num_threads(options.threads)
     if options.float32:  # Muon asks the processor, too
         torch.cpu.get_capabilities = dict  # type: ignore[assignment]  # called for its mapping alone
-    lesson = prepare(options.games, CONFIG.sft_training.model_copy(update={"batch_size": options.batch_size}))
+    lesson = prepare(options.games, CONFIG.sft.model_copy(update={"batch_size": options.batch_size}))
     if len(lesson.batches()) <= WARM_UP_STEPS:
         parser.error(f"{options.games} games make no more than {WARM_UP_STEPS} batches of {options.batch_size}")
     with tempfile.TemporaryDirectory() as directory:
@@ -97,7 +99,7 @@ def main() -> None:
     show_rates(title, "tokens", rates, timings, as_json=options.json)
 
 
-def prepare(num_games: int, settings: SFTTraining) -> Lesson:
+def prepare(num_games: int, settings: SFTSettings) -> Lesson:
     """Play the teacher's games and turn them into tokens."""
     context = GameContext.of(CONFIG).for_training
     words = context.solver.words
@@ -105,7 +107,7 @@ def prepare(num_games: int, settings: SFTTraining) -> Lesson:
     secrets = draw_secrets(words, context.split, traces, SEED)
     games = solver_traces(words, secrets, SolverTeacher(context.solver), traces, SEED)
     _, codec = load_model(CONFIG.model, SEED)
-    examples = encode_traces(games, context.prompter, codec, settings.max_length).examples
+    examples = encode_traces(games, context.prompter, codec, CONFIG.model.max_length).examples
     return Lesson(context, examples, settings)
 
 
@@ -124,14 +126,11 @@ def time_sft(lesson: Lesson, repeats: int, directory: Path) -> tuple[list[Rate],
         run = Run.create(directory / f"sft-{len(whole)}", CONFIG, lesson.context.split)
         ends: list[float] = []
         started = time.perf_counter()
-        train_sft(
-            TorchLearner(model, codec, precision=lesson.settings.precision),
-            lesson.examples,
-            lesson.settings,
-            run,
-            seed=SEED,
-            progress=lambda *_: ends.append(time.perf_counter()),
+        learner = TorchLearner(
+            model, codec, precision=CONFIG.model.precision, micro_batch_size=CONFIG.model.micro_batch_size
         )
+        training = Training(learner, run, "sft", SEED, progress=lambda *_: ends.append(time.perf_counter()))
+        train_sft(training, lesson.examples, lesson.settings)
         whole.append(time.perf_counter() - started)
         trained[:] = [(model, codec)]
         losses["train_sft"] = last_loss(run.directory)
@@ -172,7 +171,7 @@ def bare_loop(lesson: Lesson) -> tuple[float, float]:
     model, codec = load_model(CONFIG.model, SEED)
     optimizer = make_optimizer(model, settings.optimizer)
     batches = lesson.batches()
-    device, bf16 = model.device, wants_bf16(settings.precision)
+    device, bf16 = model.device, wants_bf16(CONFIG.model.precision)
     model.train()
     started, losses = 0.0, []
     for step, batch in enumerate(batches):
@@ -203,9 +202,10 @@ def bare_loop(lesson: Lesson) -> tuple[float, float]:
 
 def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: int, directory: Path) -> list[Timing]:
     """A few GRPO steps of that preset's size; the first is left out."""
-    settings = GRPOTraining(steps=steps + 1, sampling=SamplingSettings(max_completion_tokens=12))
+    settings = GRPOSettings(steps=steps + 1)
     run = Run.create(directory, CONFIG, lesson.context.split)
-    setup = GameSetup(lesson.context, lesson.context.split.train)
+    sampling = SamplingSettings(max_completion_tokens=12)
+    setup = GameSetup(lesson.context, lesson.context.split.train, sampling=sampling)
     cpu: list[float] = []
     wall: list[float] = []
 
@@ -213,8 +213,8 @@ def time_grpo(lesson: Lesson, model: PreTrainedModel, codec: ChatCodec, steps: i
         cpu.append(time.process_time())
         wall.append(time.perf_counter())
 
-    learner = TorchLearner(model, codec, precision=settings.precision)
-    train_grpo(learner, setup, settings, run, seed=SEED, progress=note_step)
+    learner = TorchLearner(model, codec, precision=CONFIG.model.precision)
+    learn_by_play(GRPO, Training(learner, run, "grpo", SEED, progress=note_step), setup, settings)
     rows = [json.loads(line) for line in (directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     rows = [row for row in rows if row["stage"] == "grpo"][1:]
     games = settings.groups_per_step * settings.group_size

@@ -6,7 +6,7 @@
 SFT: `train_sft` against `SFTTrainer` on the same encoded teacher games, whole weights in float32, AdamW, one epoch.
 With `--bf16` both compute in bfloat16, as both do unless told otherwise. TRL would also compute its activations twice
 to save memory; here it keeps them.
-GRPO: `train_grpo` against `GRPOTrainer` with a `rollout_func` that plays each turn of all running games with one
+GRPO: `learn_by_play` against `GRPOTrainer` with a `rollout_func` that plays each turn of all running games with one
 `model.generate`, as one does without vLLM. Both play whole games of the same rules and replies. Counted are processor
 seconds, which other work on the machine leaves as they are, of whole steps after the first, games and updates together.
 
@@ -33,8 +33,11 @@ from transformers import TrainerCallback
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, ModelSettings, Precision, SamplingSettings, SFTTraining, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.stages import GRPOSettings, SFTSettings
+from wordle_rl.config.training import Precision, SamplingSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.policy.base import Completion
 from wordle_rl.policy.loading import load_model
@@ -42,10 +45,12 @@ from wordle_rl.rollout import advance, open_game
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.grpo import train_grpo
+from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.sft import train_sft
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.training_loop import Training
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 SEED = 0
@@ -70,7 +75,7 @@ class Peer:
         self.config = load_config(options.preset)
         self.model = ModelSettings(path=options.model) if options.model else self.config.model
         self.context = GameContext.of(self.config).for_training
-        self.sampling = SamplingSettings(max_completion_tokens=self.config.max_completion_tokens or 12)
+        self.sampling = SamplingSettings(max_completion_tokens=self.config.max_completion_tokens)
         words = self.context.solver.words
         traces = self.config.traces.model_copy(update={"num_games": options.sft_games})
         secrets = draw_secrets(words, self.context.split, traces, SEED)
@@ -88,19 +93,17 @@ class Peer:
         """A new run directory."""
         return Run.create(self.directory / f"run-{next(self.runs)}", self.config, self.context.split)
 
+    def training(self, stage: str, model: Any, codec: ChatCodec, ends: list[float]) -> Training:
+        """A training of ours in a new run, which notes the processor time at the end of each step."""
+        learner = TorchLearner(model, codec, precision=self.precision)
+        return Training(learner, self.run(), stage, SEED, progress=lambda *_: ends.append(time.process_time()))
+
     def our_sft(self) -> float:
         """Processor seconds of an epoch by `train_sft`, the first step left out."""
         model, codec = self.fresh()
-        settings = SFTTraining(batch_size=self.options.batch_size, epochs=1)
+        settings = SFTSettings(batch_size=self.options.batch_size, epochs=1)
         ends: list[float] = []
-        train_sft(
-            TorchLearner(model, codec, precision=self.precision),
-            self.examples,
-            settings,
-            self.run(),
-            seed=SEED,
-            progress=lambda *_: ends.append(time.process_time()),
-        )
+        train_sft(self.training("sft", model, codec, ends), self.examples, settings)
         return ends[-1] - ends[0]
 
     def trl_sft(self) -> float:
@@ -134,26 +137,18 @@ class Peer:
         return clock.ends[-1] - clock.ends[0]
 
     def our_grpo(self) -> float:
-        """Median processor seconds of a step by `train_grpo`, the first left out."""
+        """Median processor seconds of a step of GRPO, the first left out."""
         model, codec = self.fresh()
-        settings = GRPOTraining(
+        settings = GRPOSettings(
             steps=self.options.grpo_steps + 1,
             groups_per_step=self.options.groups,
             group_size=self.options.group_size,
-            micro_batch_size=0,
             max_refills=0,
             validate_every_steps=0,
-            sampling=self.sampling,
         )
         ends: list[float] = []
-        train_grpo(
-            TorchLearner(model, codec, precision=self.precision),
-            GameSetup(self.context, self.context.split.train),
-            settings,
-            self.run(),
-            seed=SEED,
-            progress=lambda *_: ends.append(time.process_time()),
-        )
+        setup = GameSetup(self.context, self.context.split.train, sampling=self.sampling)
+        learn_by_play(GRPO, self.training("grpo", model, codec, ends), setup, settings)
         return statistics.median(after - before for before, after in itertools.pairwise(ends))
 
     def trl_grpo(self) -> float:
@@ -162,7 +157,7 @@ class Peer:
 
         model, codec = self.fresh()
         games = self.options.groups * self.options.group_size
-        rubric = GRPOTraining().reward.schedule().rubric(None)
+        rubric = GRPOSettings().reward.schedule().rubric(None)
         clock = StepClock()
 
         def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:

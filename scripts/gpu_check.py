@@ -51,9 +51,9 @@ SHORTER = (
 SMALLER = (
     "--traces.num-games 60 --sft.epochs 1 --sft.batch-size 32 --model.hidden-size 32 "
     "--grpo.steps 1 --grpo.groups-per-step 2 "
-    "--rl.group-size 4 --model.micro-batch-size 8 --grpo.validate-every-steps 0 --grpo.interpolation-alphas 1 "
+    "--grpo.group-size 4 --model.micro-batch-size 8 --grpo.validate-every-steps 0 --grpo.interpolation-alphas 1 "
     "--grpo.probe-every-steps 0 --grpo.prioritized-fraction 0 --eval.max-games 4 --traces.pseudo-secrets false "
-    "--traces.outside-rate 0 --rl.outside-rate 0"
+    "--traces.outside-rate 0 --grpo.outside-rate 0"
 )
 QWEN_SFT = """\
 max_completion_tokens = 256
@@ -192,8 +192,8 @@ def stop(process: "subprocess.Popen[bytes]", patience_s: float = 15.0) -> None:
 
 def facts_of_this_machine() -> dict[str, Any]:
     """Commit, versions, hardware and command, as the manifest of a run has them."""
-    from wordle_rl.config import load_config
     from wordle_rl.config.context import GameContext
+    from wordle_rl.config.files import load_config
     from wordle_rl.runs.provenance import manifest
 
     config = load_config(ROOT / "src" / "wordle_rl" / "config" / "presets" / "gpu.toml")
@@ -251,7 +251,7 @@ def of_run(run: Path) -> dict[str, Any]:
 
 def of_sft(run: Path) -> dict[str, Any]:
     """Seconds and peak memory of the steps, and what preflight counts for them."""
-    from wordle_rl.config import stored_config
+    from wordle_rl.config.files import stored_config
     from wordle_rl.preflight.report import preflight
 
     spent = read(run / "timings.json")
@@ -293,7 +293,8 @@ def play_games(out: Path, small: bool) -> None:
     """
     from rollouts import Played, Table, ours
 
-    from wordle_rl.config import GameSettings, ModelSettings, SamplingSettings
+    from wordle_rl.config.model import GameSettings, ModelSettings
+    from wordle_rl.config.training import SamplingSettings
     from wordle_rl.policy.loading import load_codec, load_model
     from wordle_rl.policy.transformers import TransformersSampler
     from wordle_rl.policy.vllm import make_engine

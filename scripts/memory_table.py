@@ -12,7 +12,7 @@ from pathlib import Path
 
 from transformers import Gemma3TextConfig, PreTrainedConfig, Qwen2Config, Qwen3Config
 
-from wordle_rl.config import LoraSettings, ModelSettings
+from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.memory import Work, cache_bytes, estimate

@@ -16,7 +16,9 @@ from scripted import ScriptedSampler, say
 from training_fixtures import rows, write_config
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, RunConfig, load_config, stored_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config, stored_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.scripted import OwnSampler
@@ -148,8 +150,8 @@ def config_of(directory: Path, text: str) -> RunConfig:
 
 
 def test_a_component_from_outside_pays_the_turns_of_a_played_game(own) -> None:
-    config = config_of(own, '[rl.reward]\nweights = {win = 1.0, "my_pkg:vowels" = 0.5}\nkeep_order = false')
-    found = config.rl.reward.schedule().rubric().score(play("crane", "zzzzz", "eerie", "crane"), SOLVER)
+    config = config_of(own, '[grpo.reward]\nweights = {win = 1.0, "my_pkg:vowels" = 0.5}\nkeep_order = false')
+    found = config.grpo.reward.schedule().rubric().score(play("crane", "zzzzz", "eerie", "crane"), SOLVER)
     assert found.turn_rewards == pytest.approx((0.0, 0.5 * 4 / 15, 0.5 * 2 / 15 + 1.0))
     assert found.values["my_pkg:vowels"] == pytest.approx(6 / 15)
 
@@ -174,7 +176,7 @@ def test_an_estimator_from_outside_credits_a_scored_group(own) -> None:
     config = config_of(own, '[grpo]\ncredit = "my_pkg:best_only"')
     setup = GameSetup(context_for(WORDS, Prompter(), SOLVER), WORDS.answers)
     group = [Trajectory(play("crane", *words)) for words in (["crane"], ["trace", "crane"])]
-    scored = score_group(group, Rubric({"win": 1.0, "speed": 0.5}), setup, config.training)
+    scored = score_group(group, Rubric({"win": 1.0, "speed": 0.5}), setup, config.grpo)
     assert [game.advantages for game in scored.games] == [(1.0,), (0.0, 0.0)]
     assert not scored.is_constant
 
@@ -268,7 +270,7 @@ def test_what_returns_something_else_is_refused(use, error: type[Exception], own
 
 
 SETTINGS = {
-    "reward": ('[rl.reward]\nweights = {{"{}" = 1.0}}', "rl.reward"),
+    "reward": ('[grpo.reward]\nweights = {{"{}" = 1.0}}', "grpo.reward"),
     "credit": ('[grpo]\ncredit = "{}"', "grpo: credit"),
     "style": ('[game]\nstyle = "{}"', "style"),
     "teacher": ('[traces.teacher]\nname = "{}"', "traces.teacher: name"),
@@ -294,7 +296,7 @@ def test_what_cannot_be_had_or_called_is_refused_by_key(setting: str, path: str,
 def test_the_current_directory_is_searched_and_hides_nothing(own, tmp_path) -> None:
     (tmp_path / "mine.py").write_text("vowels = lambda transcript, solver: [0.0 for _ in transcript.own_turns]")
     (tmp_path / "json.py").write_text("raise RuntimeError")
-    (tmp_path / "run.toml").write_text('[rl.reward]\nweights = {"mine:vowels" = 0.5}')
+    (tmp_path / "run.toml").write_text('[grpo.reward]\nweights = {"mine:vowels" = 0.5}')
     program = f"import sys; sys.path[:] = {[path for path in sys.path if path]}; from wordle_rl.cli import main; main()"
     command = [sys.executable, "-P", "-c", program, "rewards", "run.toml", "--json"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import encode_game
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules

@@ -20,7 +20,7 @@ from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS
 from wordle_rl.cli.settings import USUAL
-from wordle_rl.config import RunConfig, every_setting
+from wordle_rl.config.run import RunConfig, every_setting
 from wordle_rl.game import score_guess
 from wordle_rl.reward import PRESETS
 from wordle_rl.words import load_words
@@ -156,7 +156,7 @@ def test_a_run_writes_nothing_outside_its_directory(word_directory, tmp_path: Pa
 @pytest.mark.slow
 def test_ctrl_c_ends_with_130_and_leaves_a_checkpoint(word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    config = write_config(tmp_path / "mini.toml", word_directory, sft__epochs="400", grpo__steps="0")
+    config = write_config(tmp_path / "mini.toml", word_directory, sft__epochs="400", stages='["sft"]')
     command = [sys.executable, "-m", "wordle_rl", "run", config, "--out", run, "--until", "sft"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
@@ -216,7 +216,7 @@ def test_hard_mode_holds_for_a_player_that_does_not_know_it(cli, word_directory)
 
 
 FEW = ("--attack", "--secrets", "1", "--steps", "1", "--answers", "20")
-FORM_ALONE = '[model]\npath = "tiny"\n[rl.reward]\nweights = { format = 1.0 }\nkeep_order = false\n'
+FORM_ALONE = '[model]\npath = "tiny"\n[grpo.reward]\nweights = { format = 1.0 }\nkeep_order = false\n'
 
 
 def test_every_preset_is_shown_with_the_weights_in_use(cli) -> None:

@@ -16,7 +16,7 @@ from huggingface_hub.utils import validate_repo_id
 from training_fixtures import write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import RunConfig
+from wordle_rl.config.run import RunConfig
 
 RUN = "run {here}/mini.toml --out {here}/out"
 BEGUN = "run {here}/whole/config.json --out {here}/whole"
@@ -39,17 +39,23 @@ BAD = [
     ("run {here}/older/config.json --out {here}/out", "grpo.max_given"),
     (RUN + " --seed abc", "seed: "),
     (RUN + " --sft.epochs", "--sft.epochs"),
-    (RUN + " --rl.group-sise 4", "(did you mean --rl.group-size"),
+    (RUN + " --grpo.group-sise 4", "(did you mean --grpo.group-size"),
+    (RUN + " --rl.group-size 4", "--grpo."),
+    (RUN + " --algorithm dpo", "--stages"),
+    (RUN + " --dpo.group-size 4", "dpo.group_size"),
+    (RUN + " --grpo-2.steps 4", "grpo_2.steps"),
+    (RUN + " --stages sft,ppo", "ppo"),
+    (RUN + " --grpo.steps 0", "grpo.steps"),
     ("sft {here}/mini.toml --out {here}/out", "--until sft"),
     ("nosuch", "nosuch"),
     ("train", "wordle-rl run"),
     ("evaluate", "wordle-rl eval"),
     ("trian", "wordle-rl run"),
     ("sft", "--until sft"),
-    ("run quickstart --lr 1", "--rl.optimizer.learning-rate"),
+    ("run quickstart --lr 1", "--grpo.optimizer.learning-rate"),
     ("run quickstart --output_dir x", "--out"),
     ("run quickstart --sft.epoch 2", "--sft.epochs"),
-    ("run quickstart --grpo.learning-rate 1", "--rl.optimizer.learning-rate"),
+    ("run quickstart --grpo.learning-rate 1", "--grpo.optimizer.learning-rate"),
     (RUN + " --grpo.nosuch 3", "grpo.nosuch"),
     (RUN + " --sft.epochs.more 3", "sft.epochs.more"),
     (RUN + " --grpo.interpolation-alphas [0.5", "grpo.interpolation-alphas"),
@@ -181,8 +187,8 @@ def test_a_wrong_input_is_one_line_and_writes_nothing(command, named, cli, here,
 PATHS = (
     "run {path} --out {here}/out",
     "run quickstart --out {here}/out --traces.file {path}",
-    "run quickstart --out {here}/out --rl.starts.file {path}",
-    "run quickstart --out {here}/out --algorithm grpo --grpo.validate-every-steps 1 --grpo.validation-file {path}",
+    "run quickstart --out {here}/out --stages sft,grpo --grpo.starts.file {path}",
+    "run quickstart --out {here}/out --stages sft,grpo --grpo.validate-every-steps 1 --grpo.validation-file {path}",
     "run quickstart --out {here}/out --model.path {path}",
     "run quickstart --out {here}/out --model.chat-template {path}",
     "run quickstart --out {here}/out --words.source {path}",

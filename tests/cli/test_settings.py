@@ -13,14 +13,16 @@ from pydantic import BaseModel
 from wordle_rl.cli import COMMANDS, run
 from wordle_rl.cli.arguments import read as read_arguments
 from wordle_rl.cli.settings import take_settings
-from wordle_rl.config import ConfigError, RunConfig, every_setting, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig, every_setting
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """A config file that says it begins with GRPO, and not with which model."""
     reward = "reward = { weights = { win = 2.0, format = 1.0 } }"
-    (tmp_path / "half.toml").write_text(f'[sft]\nepochs = 0\n[grpo]\ncredit = "game"\n{reward}\n')
+    (tmp_path / "half.toml").write_text(f'stages = ["grpo"]\n[grpo]\ncredit = "game"\n{reward}\n')
     return tmp_path / "half.toml"
 
 
@@ -41,9 +43,9 @@ def read(monkeypatch, cli):
 
 @pytest.mark.parametrize("command", ["run", "preflight"])
 def test_the_file_stands_anywhere_among_the_settings(command: str, read, file: Path) -> None:
-    parts = [[file], ["--model.path", "/some/model"], ["--sft.batch_size=8"], ["--grpo.scale-advantages"]]
+    parts = [[file], ["--model.path", "/some/model"], ["--grpo.steps=8"], ["--grpo.scale-advantages"]]
     found = [read(command, *itertools.chain(*order))[0] for order in itertools.permutations(parts)]
-    assert (found[0].sft.epochs, found[0].sft.batch_size, found[0].grpo.credit) == (0.0, 8, "game")
+    assert (found[0].stages, found[0].grpo.steps, found[0].grpo.credit) == (("grpo",), 8, "game")
     assert (found[0].model.path, found[0].grpo.scale_advantages) == ("/some/model", True)
     assert all(config == found[0] for config in found)
 
@@ -74,30 +76,41 @@ def test_faults_of_file_and_settings_are_told_in_one_line_each_with_its_source(r
 
 def test_values_of_every_kind_are_read(read) -> None:
     config = read(
-        "run", "original", "--grpo.validate-every-steps", 5, "--rl.beta", "None", "--traces.file", "some.jsonl",
+        "run", "original", "--stages", "sft,grpo", "--grpo.validate-every-steps", 5,
+        "--grpo.max-importance-ratio", "None", "--traces.file", "some.jsonl",
         "--report-to", "wandb,trackio", "--model.template-kwargs.enable_thinking", "false",
-        "--model.template_kwargs.depth=5", "--rl.reward.weights", "{win = 2}", "--game.system-prompt", "none",
+        "--model.template_kwargs.depth=5", "--grpo.reward.weights", "{win = 2}", "--game.system-prompt", "none",
         "--grpo.interpolation-alphas", "[0.5, 1.0]", "--model.gradient-checkpointing", "--traces.pseudo-secrets",
-        "false", "--rl.optimizer.learning-rate", "1e-4",
+        "false", "--grpo.optimizer.learning-rate", "1e-4",
     )[0]  # fmt: skip
-    assert (config.rl.beta, config.rl.reward.weights) == (None, {"win": 2.0})
+    assert (config.grpo.max_importance_ratio, config.grpo.reward.weights) == (None, {"win": 2.0})
     assert (config.traces.file, config.traces.pseudo_secrets) == (Path("some.jsonl"), False)
+    assert config.stages == ("sft", "grpo")
     assert config.report_to == ("wandb", "trackio")
     assert config.model.template_kwargs == {"enable_thinking": False, "depth": 5}
     assert config.model.gradient_checkpointing is True
     assert config.grpo.interpolation_alphas == (0.5, 1.0)
     assert config.game.system_prompt is None
-    assert config.rl.optimizer.learning_rate == 1e-4
+    assert config.grpo.optimizer.learning_rate == 1e-4
 
 
 def test_one_weight_is_laid_over_those_of_the_file_and_a_table_replaces_them(read, file: Path) -> None:
-    given = ("run", file, "--sft.epochs", 1)
-    assert read(*given, "--rl.reward.weights.win", 3)[0].rl.reward.weights == {"win": 3.0, "format": 1.0}
-    assert read(*given, "--grpo.reward.weights", "{win = 3}")[0].rl.reward.weights == {"win": 3.0}
+    given = ("run", file, "--model.path", "/some/model")
+    assert read(*given, "--grpo.reward.weights.win", 3)[0].grpo.reward.weights == {"win": 3.0, "format": 1.0}
+    assert read(*given, "--grpo.reward.weights", "{win = 3}")[0].grpo.reward.weights == {"win": 3.0}
+
+
+def test_a_second_stage_of_a_kind_takes_settings_of_its_own(read, file: Path) -> None:
+    config = read("run", file, "--stages", "sft,grpo,grpo_2", "--grpo-2.steps", 7, "--grpo.group-size=4")[0]
+    assert config.stages == ("sft", "grpo", "grpo_2")
+    assert [(own.steps, own.group_size, own.credit) for _, own in config.stages_of("grpo")] == [
+        (100, 4, "game"),
+        (7, 4, "game"),
+    ]
 
 
 def test_the_settings_that_a_run_stores_are_taken_with_others(read, file: Path, tmp_path: Path) -> None:
-    stored = read("run", file, "--sft.epochs", 1)[0]
+    stored = read("run", file, "--model.path", "/some/model")[0]
     (tmp_path / "config.json").write_text(json.dumps(stored.stored()))
     assert read("run", tmp_path / "config.json")[0] == stored
     assert read("run", "--seed", 5, tmp_path / "config.json")[0] == stored.model_copy(update={"seed": 5})
@@ -106,7 +119,7 @@ def test_the_settings_that_a_run_stores_are_taken_with_others(read, file: Path, 
 def test_a_run_directory_is_named_for_its_preset_or_file(monkeypatch, file: Path, cli) -> None:
     asked = []
     monkeypatch.setattr(run, "run_chain", lambda _, out, *__: asked.append(out))
-    for given in (["--sft.epochs", 1, file], ["quickstart"], ["qwen3-1.7b"]):
+    for given in (["--model.path", "/some/model", file], ["quickstart"], ["qwen3-1.7b"]):
         assert cli("run", *given)[0] == 0
     assert asked == [Path("runs/half"), Path("runs/quickstart"), Path("runs/qwen3-1.7b")]
     assert cli("run")[0] == 2

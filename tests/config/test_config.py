@@ -9,15 +9,10 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 from refused import names, refusal
 
-from wordle_rl.config import (
-    ALGORITHM_NAMES,
-    PRESETS_DIRECTORY,
-    ConfigError,
-    RunConfig,
-    Section,
-    load_config,
-    stored_config,
-)
+from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.files import PRESETS_DIRECTORY, load_config, stored_config
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import STAGES, SFTSettings
 
 
 def sections(root: type[BaseModel] = RunConfig) -> list[type[BaseModel]]:
@@ -64,37 +59,29 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(text, setting, mean
 
 
 IMPOSSIBLE = [
-    ("[grpo]\ngroup_size = 1", "rl.group_size"),
-    ("[rl.starts]\nmax_prefix_guesses = 6", "rl.starts.max_prefix_guesses"),
-    ("[model]\nmicro_batch_size = 3\n[grpo]\ngroups_per_step = 2\ngroup_size = 4", "model.micro_batch_size"),
-    ("[grpo]\ntemperature = 0", "rl.temperature"),
-    ("[rl]\ntemperature = 0.005\n[grpo]\nengine = 'vllm'", "rl.temperature"),
-    ("[rl]\ntemperature = 0.005\n[grpo]\nengine = 'http://localhost:8000'", "rl.temperature"),
-    ("algorithm = 'expert_iteration'\n[rl]\ntemperature = 0", "rl.temperature"),
-    ("algorithm = 'distill'\n[distill]\ngroup_size = 2\ntemperature = 0", "rl.temperature"),
-    ("algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[traces]\nnarrate = true", "distill.targets"),
-    ("algorithm = 'distill'\n[distill]\ntargets = 'distribution'\n[game]\nthinking = 'required'", "distill.targets"),
-    ("algorithm = 'distill'\n[game]\nthinking = 'required'", "traces.narrate"),
+    ("[grpo]\ngroup_size = 1", "grpo.group_size"),
+    ("[grpo]\ntemperature = 0", "grpo.temperature"),
+    ("[grpo]\ntemperature = 0.005\nengine = 'vllm'", "grpo.temperature"),
+    ("[grpo]\ntemperature = 0.005\nengine = 'http://localhost:8000'", "grpo.temperature"),
+    ("[expert_iteration]\ntemperature = 0", "expert_iteration.temperature"),
+    ("[dpo]\ntemperature = 0\ngroup_size = 1", "dpo.temperature"),
+    ("[distill]\ngroup_size = 2\ntemperature = 0", "distill.temperature"),
+    ("[distill]\ntargets = 'nowhere'", "distill.targets"),
     ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
-    ("algorithm = 'ppo'", "algorithm"),
-    ("[game]\ndictionary = 'lenient'\n[traces]\nslip_rate = 0.1", "traces.slip_rate"),
-    ("[game]\nhard_mode = true\n[traces.teacher]\nplan = 'probes'", "game.hard_mode"),
     ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
     ("[model]\nhidden_size = 100", "model.hidden_size"),
     ("[grpo.reward]\npreset = 'gold'", "grpo.reward.preset"),
     ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),
-    ("[rl.reward]\npreset = 'solver'\n[grpo.reward]\nweights = {win = 1}", "grpo.reward.weights"),
     ("[grpo]\nserver_timeout_s = 5", "grpo.server_timeout_s"),
     ("[grpo]\nturn_candidates = 4", "grpo.turn_candidates"),
     ("[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true", "grpo.scale_advantages"),
-    ("algorithm = 'distill'\n[rl.reward]\npreset = 'solver'", "rl.reward"),
     ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
     ("[distill.reward]\npreset = 'solver'", "distill.reward"),
-    ("algorithm = 'dpo'\n[dpo]\nreward = {preset = 'solver'}", "dpo.reward"),
+    ("[dpo]\nreward = {preset = 'solver'}", "dpo.reward"),
     ("[grpo]\nbatch_size = 2", "grpo.batch_size"),
-    ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[grpo]\nsteps = 0", "sft.epochs"),
-    ("[sft]\nepochs = 0", "model.path"),
-    ("[sft]\nepochs = 0\n[model]\npath = 'x'\n[traces]\nfile = 'y'", "traces.file"),
+    ("[sft]\nepochs = 0", "sft.epochs"),
+    ("[grpo]\nsteps = 0", "grpo.steps"),
+    ("[grpo]\nvalidation_file = 'val.txt'", "grpo.validation_file"),
     ("seed = 4294967296", "seed"),
     ("[traces]\nnum_games = 999999999999", "traces.num_games"),
     ("[model]\nnum_layers = 999999999999", "model.num_layers"),
@@ -118,58 +105,128 @@ def test_a_file_that_windows_saved_with_a_mark_is_read(name: str, text: str, tmp
 
 def test_what_is_only_read_need_not_go_together(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
-    path.write_text('{"sft": {"epochs": 0}, "grpo": {"steps": 0}}')
-    assert stored_config(path).trained == ()
+    path.write_text('{"stages": ["grpo"], "grpo": {"temperature": 0}}')
+    assert stored_config(path).grpo.temperature == 0
     with pytest.raises(ConfigError):
         load_config(path)
 
 
 def test_single_games_whose_boards_are_labelled_may_be_greedy(tmp_path: Path) -> None:
-    assert load(tmp_path, "algorithm = 'distill'\n[distill]\ntemperature = 0").rl.temperature == 0
-    hindsight = "algorithm = 'expert_iteration'\n[expert_iteration]\nlabels = 'mistakes'\ngroup_size = 1\n"
-    assert load(tmp_path, hindsight + "temperature = 0\n[game]\nthinking = 'off'").rl.temperature == 0
+    assert load(tmp_path, "[distill]\ntemperature = 0").distill.temperature == 0
+    hindsight = "[expert_iteration]\nlabels = 'mistakes'\ngroup_size = 1\ntemperature = 0"
+    assert load(tmp_path, hindsight).expert_iteration.temperature == 0
 
 
-SEVERAL = """
-rl = { group_size = 6, temperature = 0.7, optimizer = { max_grad_norm = 0.9 } }
-grpo = { group_size = 8, reward = { weights = { quick_regret = -6.0 } } }
-distill = { temperature = 0.5, optimizer = { learning_rate = 5e-4 } }
-dpo = { batch_size = 2 }
+# --- stages ---------------------------------------------------------------------------------------------------------
+
+NO_STAGES = [
+    ("[]", "empty"),
+    ("['ppo']", "ppo"),
+    ("['sft', 'grpo', 'grpo']", "grpo_2"),
+    ("['grpo_2']", "grpo_2"),
+    ("['sft', 'grpo_1']", "grpo_1"),
+    ("['sft', 'grpo', 'grpo_3']", "grpo_3"),
+    ("['sft', 'grpo', 'sft']", "sft_2"),
+    ("['base']", "base"),
+    ("'sft'", "stages"),
+    ("[1]", "stages"),
+]
+
+
+@pytest.mark.parametrize(("stages", "named"), NO_STAGES)
+def test_stages_that_name_no_chain_are_refused(stages: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"run\.toml: .*stages") as caught:
+        load(tmp_path, f"stages = {stages}")
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+TWICE = """
+stages = ["sft", "grpo", "grpo_2"]
+[grpo]
+group_size = 6
+temperature = 0.7
+optimizer = { max_grad_norm = 0.9 }
+reward = { weights = { win = 2.0, speed = 1.0 } }
+[grpo_2]
+temperature = 0.5
+optimizer = { learning_rate = 5e-4 }
+reward = { weights = { win = 1.0 } }
 """
 
 
-def test_the_section_of_an_algorithm_counts_for_it_alone_and_options_above_both(tmp_path: Path) -> None:
-    found = {name: load(tmp_path, SEVERAL, algorithm=name).training for name in ALGORITHM_NAMES}
-    assert {name: each.group_size for name, each in found.items()} == dict.fromkeys(found, 6) | {"grpo": 8}
-    assert [each.sampling.temperature for each in found.values()] == [0.7, 0.7, 0.7, 0.5]
-    assert [each.optimizer.max_grad_norm for each in found.values()] == [0.9] * 4, "the rest of a section stays"
-    assert [each.optimizer.learning_rate for each in found.values()] == [3e-5, 3e-5, 3e-5, 5e-4]
-    assert found["grpo"].reward.weights == {"quick_regret": -6.0}
-    assert found["dpo"].batch_size == 2
-    overridden = load(tmp_path, SEVERAL, rl__group_size=4, rl__temperature=0.9).training
-    assert (overridden.group_size, overridden.sampling.temperature) == (4, 0.9)
-    assert overridden.optimizer.max_grad_norm == 0.9
+def test_the_second_stage_of_a_kind_has_the_values_of_the_first_and_its_own_above_them(tmp_path: Path) -> None:
+    config = load(tmp_path, TWICE)
+    first, second = (own for _, own in config.stages_of("grpo"))
+    assert (first.group_size, second.group_size) == (6, 6)
+    assert (first.temperature, second.temperature) == (0.7, 0.5)
+    assert [own.optimizer.max_grad_norm for own in (first, second)] == [0.9, 0.9], "the rest of a section stays"
+    assert [own.optimizer.learning_rate for own in (first, second)] == [3e-5, 5e-4]
+    assert [own.reward.weights for own in (first, second)] == [{"win": 2.0, "speed": 1.0}, {"win": 1.0}]
+    (tmp_path / "config.json").write_text(json.dumps(config.stored()))
+    assert load_config(tmp_path / "config.json") == stored_config(tmp_path / "config.json") == config
+    assert config.seed_of("grpo") == config.seed != config.seed_of("grpo_2")
 
 
-def test_an_option_of_another_algorithm_is_refused_as_it_was_typed(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"^expert_iteration\.group_size: .*grpo"):
-        load(tmp_path, "algorithm = 'grpo'", expert_iteration__group_size=4)
-    assert load(tmp_path, "", grpo__group_size=4, algorithm="grpo").training.group_size == 4
+def test_an_option_counts_for_the_stage_it_names_and_what_inherits_from_that(tmp_path: Path) -> None:
+    changed = load(tmp_path, TWICE, grpo_2__steps=7, grpo__group_size=8)
+    assert [(own.steps, own.group_size) for _, own in changed.stages_of("grpo")] == [(100, 8), (7, 8)]
+    shorter = load(tmp_path, TWICE, stages=["grpo"], model__path="somewhere")
+    assert shorter.stages_of() == [("grpo", shorter.grpo)], "a file may describe stages that a run leaves out"
 
 
-@pytest.mark.parametrize("name", ALGORITHM_NAMES)
-def test_faults_are_named_as_they_are_written_whether_the_algorithm_is_chosen_or_not(name: str, tmp_path: Path) -> None:
+def test_a_numbered_stage_needs_no_section(tmp_path: Path) -> None:
+    config = load(tmp_path, "stages = ['sft', 'dpo', 'sft_2']\n[sft]\nepochs = 3")
+    assert config.settings_of("sft_2") == config.sft != SFTSettings()
+
+
+@pytest.mark.parametrize("stage", ["dpo", "grpo_3"])
+def test_an_option_of_a_stage_that_does_not_run_is_refused_as_it_was_typed(stage: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"^{stage}\.group_size: .*stages"):
+        load(tmp_path, TWICE, **{f"{stage}__group_size": 4})
+    with pytest.raises(ConfigError, match="stages"):
+        load(tmp_path, "stages = [1]", **{f"{stage}__group_size": 4})
+    chosen = load(tmp_path, "", grpo__group_size=4, stages=["sft", "grpo"])
+    assert chosen.grpo.group_size == 4
+
+
+@pytest.mark.parametrize("name", [*STAGES, "grpo_2"])
+def test_faults_are_named_as_they_are_written_whether_a_stage_runs_or_not(name: str, tmp_path: Path) -> None:
     for text, setting in (
         (f"[{name}.optimizer]\nlearning_rate = 0", f"{name}.optimizer.learning_rate"),
-        (f"[{name}]\ngroup_sise = 2", f"{name}.group_sise"),
+        (f"[{name}]\ntemperatur = 2", f"{name}.temperatur"),
     ):
         with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting}"):
             load(tmp_path, text)
 
 
+OLD = [
+    ("[rl]\ngroup_size = 4", "rl"),
+    ("[rl.reward]\npreset = 'solver'", "rl"),
+    ("algorithm = 'dpo'", "algorithm"),
+]
+
+
+@pytest.mark.parametrize(("text", "setting"), OLD)
+def test_a_file_from_before_there_were_stages_is_told_of_them(text: str, setting: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=rf"run\.toml: .*{setting} .*stage") as caught:
+        load(tmp_path, text)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_run_from_before_there_were_stages_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"algorithm": "grpo", "rl": {"group_size": null}, "grpo": {"steps": 3}, "seed": 0}')
+    for read in (load_config, stored_config):
+        with pytest.raises(ConfigError, match=rf"{path}: .*stages") as caught:
+            read(path)
+        assert "\n" not in str(caught.value)
+
+
 PIECES = [
     "[rl]", "[grpo]", "[rl.reward]", "weights = { win = 1.0 }", "weights = 3", "seed = 1", 'seed = "x"', "seed = 1e999",
-    "algorithm = 'dpo'", "algorithm = 7", "[game", "a = [", "x = " + "[" * 4000, '"" = 1', "[[rl]]", "steps = nan",
+    "algorithm = 'dpo'", "stages = ['sft', 'dpo', 'dpo_2']", "stages = 7", "stages = ['grpo', []]", "[grpo_2]",
+    "[game", "a = [", "x = " + "[" * 4000, '"" = 1', "[[rl]]", "steps = nan",
     "\x00", "\ufeff", "é = 1", "seed = 99999999999999999999999999", "grpo = 1", "[model]", 'path = "tiny"',
     "[sft.lora]", "rl = []", '[words]\nsource = "../../etc/passwd"', "seed = 1979-05-27", "{", '{"seed": 1}', "}",
     "null", '{"grpo": 3}', '{"later": 1}', "[" * 100_000,

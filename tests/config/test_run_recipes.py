@@ -11,7 +11,9 @@ from lora_training import FAMILIES, SIZE
 from rich.console import Console
 from training_fixtures import rows
 
-from wordle_rl.config import PRESETS_DIRECTORY, RunConfig, Setting, load_config
+from wordle_rl.config.files import PRESETS_DIRECTORY, load_config
+from wordle_rl.config.run import RunConfig, Setting
+from wordle_rl.config.stages import is_stage
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.loading import save_model
 
@@ -25,23 +27,28 @@ SMALL: dict[str, dict[str, Any]] = {
     "model": {"max_length": 8192, "hidden_size": 32, "num_layers": 1, "micro_batch_size": 3},
     "traces": {"num_games": 12},
     "sft": {"batch_size": 6, "epochs": 1},
-    "rl": {"group_size": 2},
-    "grpo": {"steps": 1, "groups_per_step": 1},
+    "grpo": {"steps": 1, "groups_per_step": 1, "group_size": 2},
+    "expert_iteration": {"rounds": 1, "groups_per_round": 2, "group_size": 2},
     "eval": {"max_games": 1},
 }
 """What is made smaller; all else is as the file says."""
 
 
 def small(path: Path, word_directory: Path, model: str) -> RunConfig:
-    options: dict[Setting, Any] = {(section, n): v for section, changes in SMALL.items() for n, v in changes.items()}
-    if load_config(path).algorithm != "grpo":
-        options |= {("rl", "rounds"): 1, ("rl", "groups_per_round"): 2}
+    stages = load_config(path).stages
+    options: dict[Setting, Any] = {
+        (section, name): value
+        for section, changes in SMALL.items()
+        for name, value in changes.items()
+        if section in stages or not is_stage(section)
+    }
+    for stage, _ in load_config(path).stages_of():
+        options[stage, "starts", "max_prefix_guesses"] = 0
     options |= {
         ("model", "path"): model,
         ("words", "source"): str(word_directory),
         ("max_completion_tokens",): 16,
         ("traces", "narrate"): False,  # no thought fits such a reply
-        ("rl", "starts", "max_prefix_guesses"): 0,
         ("traces", "teacher", "opener"): None,  # the small list need not hold it
     }
     return load_config(path, options)
@@ -70,16 +77,16 @@ def test_every_shipped_config_trains(path: Path, codec, word_directory, tmp_path
     config = small(path, word_directory, model_like(shipped.model.path, codec, tmp_path / "model"))
     Pipeline(config, tmp_path / "run", Console(quiet=True))()
     found = rows(tmp_path / "run" / "metrics.jsonl")
-    stages = {"sft", shipped.algorithm}
-    if shipped.algorithm == "grpo" and shipped.grpo.validate_every_steps:
-        stages.add("validation")
-    if min(shipped.grpo.interpolation_alphas) < 1:
-        stages.add("blend")
+    stages = {*shipped.stages}
+    for stage, own in shipped.stages_of("grpo"):
+        stages |= {f"{stage}/validation"} if own.validate_every_steps else set()
+        stages |= {f"{stage}/blend"} if min(own.interpolation_alphas) < 1 else set()
     assert {row["stage"] for row in found} == stages
     assert not [row for row in found if "skipped_steps" in row]
     weights = "adapter_model.safetensors" if shipped.model.lora.rank else "model.safetensors"
-    assert (tmp_path / "run" / shipped.algorithm / weights).is_file()
-    assert (tmp_path / "run" / "eval" / f"{shipped.algorithm}.json").is_file()
+    for stage in shipped.stages:
+        assert (tmp_path / "run" / stage / weights).is_file()
+        assert (tmp_path / "run" / "eval" / f"{stage}.json").is_file()
     assert (tmp_path / "run" / "sft" / "epochs" / "epoch-1").is_dir() == shipped.sft.save_each_epoch
 
 

@@ -9,7 +9,7 @@ pytest.importorskip("openenv")
 from faulty_games import WORDS, write_words
 from wordle_server import RunningServer, secret_of, wordle_server
 
-from wordle_rl.config import WordSettings
+from wordle_rl.config.model import WordSettings
 from wordle_rl.conformance.environment_checks import examine
 from wordle_rl.conformance.examiner import Examiner
 from wordle_rl.conformance.openenv import OpenEnvTarget

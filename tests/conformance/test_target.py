@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from faulty_games import RightGame, write_words
 
-from wordle_rl.config import GameSettings, WordSettings
+from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.conformance.environment_checks import examine
 from wordle_rl.conformance.examiner import Examiner
 from wordle_rl.conformance.targets import Dialect, ModuleTarget, TargetError, module_target

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from training_fixtures import compact
 
-from wordle_rl.config import GameSettings, TraceSettings
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.external import chat_trace, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from refused import refusal
 from training_fixtures import rows
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data import trace_files
 from wordle_rl.data.external import chat_traces
 from wordle_rl.data.trace_files import read_games

@@ -8,7 +8,9 @@ import pytest
 from fake_hub import open_hub
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.row_files import read_rows
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Rules

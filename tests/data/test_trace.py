@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
 from wordle_rl.game import score_guess, violates_clues
 from wordle_rl.runs import RunError, write_jsonl

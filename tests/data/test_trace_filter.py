@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess

@@ -15,7 +15,8 @@ from training_fixtures import small_model
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import main
 from wordle_rl.cli.settings import take_settings
-from wordle_rl.config import RunConfig, every_setting, load_config
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig, every_setting
 from wordle_rl.conformance.trainer_checks import examine_trainer
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.scripted import OwnSampler

@@ -26,7 +26,8 @@ from transformers import AutoModelForCausalLM
 from wordle_rl.chat.templates import training_template
 from wordle_rl.cli import COMMANDS, main, run
 from wordle_rl.cli.arguments import read
-from wordle_rl.config import PRESETS_DIRECTORY, RunConfig
+from wordle_rl.config.files import PRESETS_DIRECTORY
+from wordle_rl.config.run import RunConfig
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -45,8 +46,7 @@ HUB = {
 """Hub name -> chat family of the small model in its place."""
 
 _RUN = (
-    "--traces.num-games 8 --sft.batch-size 8 --grpo.steps 1 --grpo.groups-per-step 1 --rl.group-size 4 "
-    "--model.micro-batch-size 4 --grpo.max-refills 0 --eval.max-games 1 --model.max-length 8192 "
+    "--traces.num-games 8 --model.micro-batch-size 4 --eval.max-games 1 --model.max-length 8192 "
     "--model.hidden-size 32 --model.num-layers 1"
 )
 SMALLER = {
@@ -57,6 +57,12 @@ SMALLER = {
     "dataset": "--words {words}",
 }
 """Command -> settings appended to it; a later setting counts more than an earlier one."""
+STAGES = {
+    "sft": "--sft.batch-size 8",
+    "grpo": "--grpo.steps 1 --grpo.groups-per-step 1 --grpo.group-size 4 --grpo.max-refills 0",
+    "expert_iteration": "--expert-iteration.rounds 1 --expert-iteration.groups-per-round 8",
+}
+"""Stage -> settings appended to the commands that have it."""
 
 ELSEWHERE = {"mac": "tests/docs/test_guides_mac.py", "containers": "tests/repository/test_containers.py"}
 """Guides whose commands need another environment or an engine of containers -> the tests that run or read them."""
@@ -124,8 +130,7 @@ class Workspace:
             settings = self.settings(arguments)
             if settings.max_completion_tokens > LONGEST:
                 added.append(f"--max-completion-tokens={LONGEST}")
-            if settings.algorithm == "expert_iteration":
-                added += ["--rl.rounds=1", "--rl.groups-per-round=8"]
+            added += [word for stage in settings.stages for word in STAGES[stage].split()]
         if name == "export" and "checkpoint" in arguments[1]:
             make_shards(self.root / arguments[1])
         code, out, err = self.cli(*arguments, *added)

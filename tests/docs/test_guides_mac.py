@@ -9,7 +9,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from wordle_rl.cli import COMMANDS
 from wordle_rl.cli.arguments import read
-from wordle_rl.config import load_config
+from wordle_rl.config.files import load_config
 from wordle_rl.mlx import MLXBackend
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "mac.md"

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from scripted import planned
 
-from wordle_rl.config import PatienceSettings
+from wordle_rl.config.evaluation import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.journal import Journal, journal_of, num_kept

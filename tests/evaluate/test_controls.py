@@ -10,7 +10,7 @@ from rich.console import Console
 from training_fixtures import begun, write_config
 
 from wordle_rl.chat.masks import Segment
-from wordle_rl.config import load_config
+from wordle_rl.config.files import load_config
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
 from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_per_game
@@ -25,7 +25,7 @@ from wordle_rl.runs import read_object, write_json
 def sft_alone(finished_run, word_directory, tmp_path_factory) -> Path:
     """The run's SFT alone, whose teacher keeps nothing, on the same games."""
     directory = tmp_path_factory.mktemp("controls") / "alone"
-    config = load_config(write_config(directory.with_suffix(".toml"), word_directory, grpo__steps="0"))
+    config = load_config(write_config(directory.with_suffix(".toml"), word_directory, stages='["sft"]'))
     Pipeline(config, begun(config, directory, finished_run), Console(quiet=True))()
     return directory
 

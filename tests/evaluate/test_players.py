@@ -13,7 +13,10 @@ from model_server import model_server, plays_the_same_games
 from training_fixtures import small_model
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, SamplingSettings, WordSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.players import make_player, reply_bound
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.directory import settings_of

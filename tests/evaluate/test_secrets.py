@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from scripted_evaluations import ANSWERS, WORDS, play_script
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.evaluate.eval_secrets import by_earlier_turns, marked, named_secrets, prefix_boards
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.records import Evaluation

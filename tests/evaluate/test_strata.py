@@ -9,8 +9,10 @@ import pytest
 from report_runs import game
 from scripted_evaluations import WORDS
 
-from wordle_rl.config import GameSettings, TeacherSettings, stored_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import Strata, audit_shown, decisive_boards, shown_in, strata_of, strata_of_run
 from wordle_rl.game import Outcome, Turn, score_guess

@@ -13,7 +13,10 @@ from faulty_endpoint import FAULTS, OK, FaultyEndpoint, guesses_in_turn, mixed
 from scripted import planned
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, LLMTeacherSettings, PatienceSettings, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.evaluation import PatienceSettings
+from wordle_rl.config.teachers import LLMTeacherSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.play import evaluate_concurrently
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.openai import OpenAISampler, check_endpoint

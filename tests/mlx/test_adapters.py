@@ -12,9 +12,11 @@ import numpy as np
 from lora_training import SFT, save_base
 from mlx_models import mlx_logits, probe, torch_logits
 from sft_training import examples  # noqa: F401  # a fixture
-from training_fixtures import make_run
+from training_fixtures import make_run, training_of
 
-from wordle_rl.config import ConfigError, GameSettings, LoraSettings, ModelSettings, RunConfig
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings
+from wordle_rl.config.run import RunConfig
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx import model as model_module
 from wordle_rl.mlx.learner import MLXLearner
@@ -40,7 +42,9 @@ def adapter(base, examples, sixty, tmp_path_factory):  # noqa: F811
     model, codec = load_model(ModelSettings(path=str(base), lora=LORA), 0)
     frozen = {name: np.array(array) for name, array in model.weights().items() if "lora" not in name}
     run = make_run(tmp_path_factory.mktemp("run") / "run", sixty)
-    directory = train_sft(MLXLearner(model, codec), examples, SFT.model_copy(update={"epochs": 3}), run)
+    directory = train_sft(
+        training_of(MLXLearner(model, codec), run, "sft"), examples, SFT.model_copy(update={"epochs": 3})
+    )
     return directory, model, frozen
 
 
@@ -100,7 +104,8 @@ def trained(request, codec, traces, sixty, tmp_path_factory):
     encoded = encode_traces(traces, PROMPTER, codec, 1000).examples
     encoded = sorted(encoded, key=lambda example: len(example.token_ids))[:6]
     assert any(codec.encode("<think>")[0] in example.token_ids for example in encoded)
-    train_sft(MLXLearner(model, same_codec), encoded, SFT.model_copy(update={"epochs": 8, "batch_size": 3}), run)
+    training = training_of(MLXLearner(model, same_codec), run, "sft")
+    train_sft(training, encoded, SFT.model_copy(update={"epochs": 8, "batch_size": 3}))
     return run.directory, model
 
 

@@ -18,12 +18,10 @@ from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import of_transformers
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
-from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.sft import train_sft
 from wordle_rl.train.starts import GameSetup
 
-FEW = SFT.model_copy(update={"epochs": 1.0, "micro_batch_size": 8})
+FEW = SFT.model_copy(update={"epochs": 1.0})
 
 
 def metrics(run, kind: str = "loss") -> list[dict]:
@@ -32,9 +30,14 @@ def metrics(run, kind: str = "loss") -> list[dict]:
 
 @pytest.fixture
 def learners(tokenizer, codec):
-    """Learners of one model, on MLX and by torch."""
-    whole = firm(small_model(tokenizer))
-    return MLXLearner(of_transformers(whole), codec), TorchLearner(whole, codec, precision="fp32")
+    """Makes learners of one model, on MLX and by torch."""
+
+    def make(micro_batch_size: int) -> tuple[MLXLearner, TorchLearner]:
+        whole = firm(small_model(tokenizer))
+        ours = MLXLearner(of_transformers(whole), codec, micro_batch_size=micro_batch_size)
+        return ours, TorchLearner(whole, codec, precision="fp32", micro_batch_size=micro_batch_size)
+
+    return make
 
 
 @pytest.fixture
@@ -60,11 +63,11 @@ def speaking(codec, sixty):
     return open_policy
 
 
-def test_sft_is_that_of_torch(learners, sixty, examples, tmp_path) -> None:  # noqa: F811
-    ours, theirs = learners
+def test_sft_is_that_of_torch(learners, setup, sixty, examples, tmp_path) -> None:  # noqa: F811
+    ours, theirs = learners(micro_batch_size=8)
     runs = [make_run(tmp_path / name, sixty) for name in ("ours", "theirs")]
     for each, run in zip((ours, theirs), runs, strict=True):
-        train_sft(each, examples, FEW, run, validation=examples[:9])
+        train_by(FEW, each, setup, run, examples, validation=examples[:9])
     a, b = map(metrics, runs)
     assert [row["step"] for row in a] == [row["step"] for row in b]
     assert len(a) >= 4
@@ -77,11 +80,11 @@ def test_sft_is_that_of_torch(learners, sixty, examples, tmp_path) -> None:  # n
 
 @pytest.mark.parametrize("beta", [0.0, 0.1])
 def test_grpo_is_that_of_torch(learners, setup, speaking, sixty, tmp_path, beta) -> None:
-    ours, theirs = learners
+    ours, theirs = learners(micro_batch_size=4)
     runs = [make_run(tmp_path / name, sixty) for name in ("ours", "theirs")]
-    settings = GRPO.model_copy(update={"beta": beta, "micro_batch_size": 4, "steps": 3})
+    settings = GRPO.model_copy(update={"beta": beta, "steps": 3})
     for each, run in zip((ours, theirs), runs, strict=True):
-        train_grpo(each, setup, settings, run, open_policy=speaking)
+        train_by(settings, each, setup, run, open_policy=speaking)
     a, b = map(metrics, runs)
     assert [row["step"] for row in a] == [1, 2, 3]
     assert a[0].keys() - b[0].keys() == {"mlx_peak_memory_gib"}
@@ -95,7 +98,7 @@ def test_grpo_is_that_of_torch(learners, setup, speaking, sixty, tmp_path, beta)
 def test_the_sampler_and_the_loss_agree_on_every_token(learner, setup, sixty, tmp_path, shape) -> None:
     run = make_run(tmp_path / "run", sixty)
     context = context_for(sixty, compact(shape, max_turns=3), setup.solver)
-    train_grpo(learner(), GameSetup(context, setup.secrets), GRPO, run)
+    train_by(GRPO, learner(), GameSetup(context, setup.secrets), run)
     for row in metrics(run):
         assert row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)
         assert row["sampler_kl"] == pytest.approx(0.0, abs=1e-5)

@@ -8,7 +8,7 @@ pytest.importorskip("mlx")
 
 from training_fixtures import rows, write_config
 
-from wordle_rl.config import load_config
+from wordle_rl.config.files import load_config
 from wordle_rl.mlx import MLXBackend
 
 

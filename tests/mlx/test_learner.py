@@ -23,7 +23,8 @@ from training_fixtures import fast
 
 import wordle_rl.mlx.losses as mlx_losses
 import wordle_rl.train.loss as torch_loss
-from wordle_rl.config import LoraSettings, ModelSettings, OptimizerSettings, SamplingSettings
+from wordle_rl.config.model import LoraSettings, ModelSettings
+from wordle_rl.config.training import OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.mlx import learner as learner_module
 from wordle_rl.mlx.learner import MLXLearner, ScheduledOptimizer

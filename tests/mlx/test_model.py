@@ -14,7 +14,8 @@ from training_fixtures import same_bits, small_model
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration, LlamaConfig, Qwen2Config, Qwen3Config
 from transformers.models.gemma3 import Gemma3TextConfig
 
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.mlx.model import check_names, load_model, save_model
 from wordle_rl.policy import loading
 

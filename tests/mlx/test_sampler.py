@@ -13,7 +13,7 @@ from sampled_games import check_against_plain_forward, check_played_alike
 from training_fixtures import compact
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.mlx import sampler as sampler_module
 from wordle_rl.mlx.sampler import MLXSampler, distribution
 from wordle_rl.policy.base import Request

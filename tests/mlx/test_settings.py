@@ -2,7 +2,8 @@
 
 import pytest
 
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.run import RunConfig
 from wordle_rl.mlx import MLXBackend
 
 
@@ -24,11 +25,11 @@ def test_what_only_torch_can_do_is_refused_by_its_setting(changes, setting) -> N
 @pytest.mark.parametrize(
     "changes",
     [
-        *({"algorithm": name} for name in ("grpo", "expert_iteration", "distill")),
-        {"algorithm": "dpo", "grpo": {"engine": "vllm"}},  # a stage that does not run asks for nothing
+        {"stages": ("sft", "expert_iteration", "grpo", "distill")},
+        {"stages": ("sft", "dpo"), "grpo": {"engine": "vllm"}},  # a stage that does not run asks for nothing
         {"model": {"dtype": "bfloat16", "precision": "bf16"}},  # weights are computed with as they are held
         {"model": {"path": "somewhere", "gradient_checkpointing": True, "lora": {"rank": 4}, "load_in_4bit": True}},
     ],
 )
-def test_every_algorithm_and_the_rest_of_the_settings_are_taken(changes) -> None:
+def test_every_stage_and_the_rest_of_the_settings_are_taken(changes) -> None:
     MLXBackend().check(RunConfig(**changes))

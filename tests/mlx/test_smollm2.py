@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from training_fixtures import rows, same_bits
 
 from wordle_rl.cli import main
-from wordle_rl.config import ModelSettings
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.mlx.model import load_model
 from wordle_rl.policy import loading
 from wordle_rl.policy.gguf import converted_path
@@ -36,11 +36,10 @@ def test_a_step_of_grpo_moves_the_weights(word_directory, tmp_path) -> None:
     settings = {
         "words.source": word_directory,
         "backend": "mlx",
-        "sft.epochs": 0,
-        "algorithm": "grpo",
-        "rl.group-size": 4,
-        "rl.reward.weights": '{"scripted:said" = 1.0}',
-        "rl.reward.keep-order": "false",
+        "stages": "grpo",
+        "grpo.group-size": 4,
+        "grpo.reward.weights": '{"scripted:said" = 1.0}',
+        "grpo.reward.keep-order": "false",
         "grpo.credit": "turn",
         "grpo.steps": 1,
         "grpo.groups-per-step": 1,

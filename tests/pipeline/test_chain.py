@@ -1,6 +1,7 @@
 """Laws of the whole chain in miniature: every figure is there, nothing is done twice, no key is kept."""
 
 import io
+import json
 import logging
 import shutil
 from dataclasses import asdict, fields
@@ -10,7 +11,11 @@ import pytest
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, begun, flipped, rows, write_config
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import stage_title
 from wordle_rl.data.dataset import Example
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.journal import num_kept
@@ -26,8 +31,9 @@ from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.run_record import read_run
 from wordle_rl.runs import RunError, read_object, write_json
-from wordle_rl.runs.lineage import audit
+from wordle_rl.runs.lineage import audit, is_trained
 from wordle_rl.runs.seal import SEAL_FILE
+from wordle_rl.train.checkpoints import last_checkpoint
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.words.split import split_secrets
 
@@ -139,25 +145,18 @@ def test_a_start_of_which_a_byte_has_changed_is_not_trained_further(file, finish
     assert not (run / "grpo").exists()
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration"])
+@pytest.mark.parametrize("stage", ["grpo", "expert_iteration"])
 def test_every_model_on_the_way_says_how_it_is_played(
-    algorithm, finished_run, word_directory, sixty, tmp_path, monkeypatch, cli
+    stage, finished_run, word_directory, sixty, tmp_path, cli
 ) -> None:
     """Copied out of its run, a checkpoint or a round's model is asked as its training asked it."""
-    changes = {"rounds": 1, "groups_per_round": 2, "group_size": None} if algorithm != "grpo" else {}
+    changes = {"save_steps": 1} if stage == "grpo" else {"rounds": 2, "groups_per_round": 2}
     stored = load_config(finished_run / "config.json")
-    config = stored.model_copy(
-        update={
-            "algorithm": algorithm,
-            "rl": stored.rl.model_copy(update=changes),
-            "grpo": stored.grpo.model_copy(update={"save_steps": 1}),
-        }
-    )
-    run, kept = begun(config, tmp_path / "run", finished_run), tmp_path / "kept"
-    for loop in ("training_loop", "round_loop"):
-        monkeypatch.setattr(f"wordle_rl.train.{loop}.drop_checkpoints", lambda place: place.rename(kept))
-    Pipeline(config, run, QUIET)(algorithm)
-    [model] = kept.iterdir()
+    own = stored.settings_of(stage).model_copy(update={"save_total_limit": 2, **changes})
+    config = stored.model_copy(update={"stages": ("sft", stage), stage: own})
+    run = begun(config, tmp_path / "run", finished_run)
+    Pipeline(config, run, QUIET)(stage)
+    model = Path(shutil.copytree(last_checkpoint(run / stage / "checkpoints"), tmp_path / "kept"))
     assert game_of(model) == config.game
     asked = ("play", "--player", model, "--secret", sixty.answers[0], "--words", word_directory, *BRIEF)
     code, _, err = cli(*asked)
@@ -178,7 +177,7 @@ def test_a_run_without_its_last_model_yet_says_which_plays(finished_run, sixty, 
 
 
 def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) -> None:
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, grpo__steps="0"))
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, stages='["sft"]'))
     directory = tmp_path / "run"
     assert Pipeline(config, directory, QUIET)("traces") is None
     files = {"config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
@@ -223,10 +222,10 @@ def test_play_trains_on_the_secrets_kept_from_the_teacher(word_directory, sixty,
 
 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
-def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finished_run, tmp_path: Path) -> None:
+def test_another_stage_follows_sft_and_is_reported_by_its_name(name, finished_run, tmp_path: Path) -> None:
     stored = load_config(finished_run / "config.json")
-    shared = stored.rl.model_copy(update={"rounds": 2, "groups_per_round": 8, "group_size": None})
-    config = stored.model_copy(update={"algorithm": name, "rl": shared})
+    own = stored.settings_of(name).model_copy(update={"rounds": 2, "groups_per_round": 8})
+    config = stored.model_copy(update={"stages": ("sft", name), name: own})
     directory = begun(config, tmp_path / "run", finished_run)
     results = Pipeline(config, directory, QUIET)()
     assert set(results) == {"sft", name, *COSTS}
@@ -236,7 +235,64 @@ def test_another_algorithm_follows_sft_and_is_reported_by_its_name(name, finishe
     found = audit(directory)
     assert (found.clean, found.num_secrets["secrets.jsonl"]) == (True, 16)
     assert find_model(directory) == directory / name
-    assert f"{ALGORITHM_NAMES[name]} minus SFT" in (directory / "report.html").read_text()
+    assert f"{stage_title(name)} minus SFT" in (directory / "report.html").read_text()
+
+
+def test_a_chain_of_three_stages_stops_where_told_and_each_is_a_model(word_directory, sixty, tmp_path, cli) -> None:
+    file, run = tmp_path / "chain.toml", tmp_path / "run"
+    rounds = {"rounds": "1", "groups_per_round": "4", "group_size": "2"}
+    changes = {f"expert_iteration__{name}": text for name, text in rounds.items()}
+    write_config(file, word_directory, stages='["sft", "expert_iteration", "grpo"]', **changes)
+    assert cli("run", file, "--out", run, "--until", "expert_iteration")[0] == 0
+    assert is_trained(run / "expert_iteration")
+    assert not (run / "grpo").exists()
+    assert not (run / "results.json").exists()
+    before = tree(run / "expert_iteration")
+    assert cli("run", file, "--out", run)[0] == 0
+    assert before.items() <= tree(run / "expert_iteration").items(), "but for its card nothing is done again"
+
+    chain = ["sft", "expert_iteration", "grpo"]
+    assert all(is_trained(run / stage) for stage in chain)
+    assert [name for name in read_object(run / "results.json") if name not in COSTS] == chain
+    assert [*dict.fromkeys(row["stage"] for row in rows(run / "metrics.jsonl"))] == chain
+    drawn = {row["stage"]: set(row["secrets"]) for row in rows(run / "secrets.jsonl")}
+    assert set(drawn) == {"expert_iteration", "grpo"}
+    assert set().union(*drawn.values()) <= {*split_secrets(sixty).train}
+    found = read_run(run)
+    assert [*found.results] == [*found.evaluations] == [*found.metrics] == chain
+    assert "GRPO minus expert iteration" in (run / "report.html").read_text()
+    assert cli("report", run, "--audit")[0] == 0
+
+    out = tmp_path / "played.json"
+    assert cli("eval", "--player", run / "expert_iteration", "--words", word_directory, "--out", out)[0] == 0
+    own, played = (Evaluation.load(path) for path in (run / "eval" / "expert_iteration.json", out))
+    replies = {record.secret: [turn.reply for turn in record.turns] for record in own.records}
+    assert all([turn.reply for turn in record.turns] == replies[record.secret] for record in played.records)
+
+
+def test_a_stage_starts_from_the_model_of_the_one_before(finished_run, tmp_path, monkeypatch) -> None:
+    stored = load_config(finished_run / "config.json")
+    asked = {"stages": ["sft", "grpo", "grpo_2"], "grpo_2": {"steps": 1, "groups_per_step": 1, "group_size": 2}}
+    (tmp_path / "run.json").write_text(json.dumps(stored.stored() | asked))
+    config = load_config(tmp_path / "run.json")
+    directory = begun(config, tmp_path / "run", finished_run)
+    shutil.copytree(finished_run / "grpo", directory / "grpo")
+    for name in ("metrics.jsonl", "secrets.jsonl", "games.jsonl"):
+        shutil.copy(finished_run / name, directory)
+    started = []
+
+    def loading(config: RunConfig, model: ModelSettings, *more: object):
+        started.append(Path(model.path))
+        return load_learner(config, model, *more)
+
+    monkeypatch.setattr(stages, "load_learner", loading)
+    Pipeline(config, directory, QUIET)("grpo_2")
+    assert started == [directory / "grpo"]
+    assert find_model(directory) == directory / "grpo_2"
+    first, *_, last = rows(directory / "secrets.jsonl")
+    assert (first["stage"], last["stage"]) == ("grpo", "grpo_2")
+    assert first["secrets"] != last["secrets"], "each has a seed of its own"
+    assert audit(directory).clean
 
 
 def also(run: Path, directory: Path, *kinds: str) -> Path:
@@ -341,12 +397,20 @@ def test_no_key_of_the_environment_is_found_anywhere(word_directory, tmp_path, m
 ROWS = [[Example([5, 6, 7, 8], [0, 1, 1, 1])]]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
-def test_only_grpo_divides_logits_by_the_temperature_of_play(algorithm: str) -> None:
-    small = {"hidden_size": 32, "num_layers": 1}
-    config = RunConfig.model_validate({"algorithm": algorithm, "model": small, "rl": {"temperature": 0.25}})
-    plain, found = (
-        load_learner(config, config.model, stage).evaluate(ROWS, CrossEntropy())["loss"]
-        for stage in (config.sft_training, config.training)
-    )
-    assert (found == pytest.approx(plain, rel=1e-6)) == (algorithm != "grpo")
+@pytest.mark.parametrize("stage", ["grpo", "expert_iteration", "dpo", "distill"])
+def test_only_grpo_divides_logits_by_the_temperature_of_play(stage, finished_run, tmp_path, monkeypatch) -> None:
+    stored = load_config(finished_run / "config.json")
+    cold = stored.settings_of(stage).model_copy(update={"temperature": 0.25})
+    config = stored.model_copy(update={"stages": ("sft", stage), stage: cold})
+    found = []
+
+    def loading(*arguments: object) -> None:
+        found.append(load_learner(*arguments).evaluate(ROWS, CrossEntropy())["loss"])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stages, "load_learner", loading)
+    with pytest.raises(KeyboardInterrupt):
+        Pipeline(config, begun(config, tmp_path / "run", finished_run), QUIET)(stage)
+    model = config.model_at(finished_run / "sft")
+    plain = load_learner(config, model, config.seed).evaluate(ROWS, CrossEntropy())["loss"]
+    assert (found == [pytest.approx(plain, rel=1e-6)]) == (stage != "grpo")

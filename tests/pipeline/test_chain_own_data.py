@@ -10,7 +10,8 @@ import pytest
 from rich.console import Console
 from training_fixtures import begun, compact, rows, write_config
 
-from wordle_rl.config import ConfigError, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.game import score_guess
 from wordle_rl.pipeline import Pipeline
@@ -35,8 +36,8 @@ def played(run: Path) -> set[str]:
 def test_no_more_secrets_are_played_than_asked_for(file: bool, word_directory, split, tmp_path: Path) -> None:
     run = tmp_path / "run"
     (tmp_path / "own.txt").write_text("\n".join(split.train[10:20]))
-    own = {"rl.starts__file": f"'{tmp_path / 'own.txt'}'"} if file else {}
-    Pipeline(settings(tmp_path, word_directory, rl__max_secrets="3", **own), run, QUIET)("grpo")
+    own = {"grpo.starts__file": f"'{tmp_path / 'own.txt'}'"} if file else {}
+    Pipeline(settings(tmp_path, word_directory, grpo__max_secrets="3", **own), run, QUIET)("grpo")
     assert played(run) == {*(split.train[10:13] if file else split.train[:3])}
 
 
@@ -51,7 +52,7 @@ def test_checkpoints_are_selected_by_the_validation_file_alone(word_directory, s
     path.unlink()  # what is resumed goes by what was kept
     Pipeline(config, run, QUIET)("grpo")
     assert [row["secret"] for row in rows(run / "validation_secrets.jsonl")] == list(wanted)
-    shown = {row["secret"] for row in rows(run / "games.jsonl") if row["stage"] == "validation"}
+    shown = {row["secret"] for row in rows(run / "games.jsonl") if row["stage"] == "grpo/validation"}
     assert shown == {*wanted}
     taught = {row["secret"] for row in rows(run / "traces.jsonl")}
     assert not (taught | played(run)) & {*wanted}
@@ -63,9 +64,8 @@ def test_checkpoints_are_selected_by_the_validation_file_alone(word_directory, s
 def test_a_validation_file_without_a_secret_to_select_by_is_refused(word_directory, split, tmp_path: Path) -> None:
     path = tmp_path / "val.txt"
     options = {"grpo__validation_file": f"'{path}'"}
-    often = settings(tmp_path, word_directory, **options, grpo__validate_every_steps="1")
-    never = settings(tmp_path, word_directory, **options)
-    for words, config in ((split.test[:2], often), (split.train, often), (split.val[:1], never)):
+    config = settings(tmp_path, word_directory, **options, grpo__validate_every_steps="1")
+    for words in (split.test[:2], split.train):
         path.write_text("\n".join(words))
         with pytest.raises(ConfigError, match=r"grpo\.valid"):
             Pipeline(config, tmp_path / "run", QUIET)()
@@ -84,7 +84,7 @@ def test_conversations_of_ones_own_are_learnt_from_and_audited(form, word_direct
     }
     write_jsonl(path, given[form])
     messages = Console(width=300, force_terminal=False, file=StringIO())
-    options = {"traces__file": f"'{path}'", "grpo__steps": "0"}
+    options = {"traces__file": f"'{path}'", "stages": "['sft']"}
     Pipeline(settings(tmp_path, word_directory, **options), run, messages)()
     assert "1 test_secret" in messages.file.getvalue()
     assert {row["secret"] for row in rows(run / "traces.jsonl")} == {*split.train[:12]}
@@ -113,11 +113,11 @@ def file(sixty, split, tmp_path: Path, monkeypatch) -> Path:
     return path
 
 
-def from_boards(tmp_path: Path, words: Path, file: Path, algorithm: str = "grpo", **changes: str):
+def from_boards(tmp_path: Path, words: Path, file: Path, stage: str = "grpo", **changes: str):
     rounds = {"rounds": "2", "groups_per_round": "4", "group_size": "2"}
     for name in ("expert_iteration", "dpo", "distill"):
         changes |= {f"{name}__{key}": value for key, value in rounds.items()}
-    changes |= {"rl.starts__file": f"'{file}'", "algorithm": f"'{algorithm}'"}
+    changes |= {f"{stage}.starts__file": f"'{file}'", "stages": f"['sft', '{stage}']"}
     return load_config(write_config(tmp_path / "mini.toml", words, eval__max_games="1", **changes))
 
 
@@ -129,20 +129,18 @@ def training_games(run: Path, stage: str) -> list[dict]:
     return [row for row in rows(run / "games.jsonl") if row["stage"] == stage]
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
-def test_groups_start_at_the_boards(
-    algorithm, finished_run, word_directory, sixty, split, file, tmp_path, capsys
-) -> None:
-    config = from_boards(tmp_path, word_directory, file, algorithm)
+@pytest.mark.parametrize("stage", ["grpo", "expert_iteration", "dpo", "distill"])
+def test_groups_start_at_the_boards(stage, finished_run, word_directory, sixty, split, file, tmp_path, capsys) -> None:
+    config = from_boards(tmp_path, word_directory, file, stage)
     run = begun(config, tmp_path / "run", finished_run)
-    Pipeline(config, run, Console(width=300, force_terminal=False))(algorithm)
-    outside = int(algorithm in ("dpo", "distill"))  # these learn without a win, GRPO for wins alone
+    Pipeline(config, run, Console(width=300, force_terminal=False))(stage)
+    outside = int(stage in ("dpo", "distill"))  # these learn without a win, GRPO for wins alone
     left_out = {"val": len(split.val), "test": 2, "outside": 1 - outside}
     said = capsys.readouterr().out
     assert f"{file}: {30 + outside}; " in said
     assert {part: int(n) for n, part in re.findall(r"(\d+) (\w+)_secret", said)} | {"outside": 1 - outside} == left_out
     assert {"1 already_won", "1 unlisted_guess"} <= set(re.findall(r"1 \w+", said))
-    games = training_games(run, algorithm)
+    games = training_games(run, stage)
     assert games
     for game in games:
         words = sixty.outside[: len(given_in(game))]
@@ -152,7 +150,7 @@ def test_groups_start_at_the_boards(
     assert {game["secret"] for game in games} <= drawn
     assert drawn <= {*split.train[:30], *([sixty.outside[3]] if outside else [])}
     assert audit(run).clean
-    assert [row["secret"] for row in rows(run / "boards.jsonl")][-30:] == list(split.train[:30])
+    assert [row["secret"] for row in rows(run / f"boards-{stage}.jsonl")][-30:] == list(split.train[:30])
 
 
 @pytest.mark.parametrize(
@@ -173,11 +171,11 @@ def test_boards_go_with_other_settings(changes, finished_run, word_directory, fi
     assert audit(run).clean
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "distill"])
-def test_a_resumed_run_needs_no_file(algorithm, finished_run, word_directory, file, tmp_path, monkeypatch) -> None:
-    config = from_boards(tmp_path, word_directory, file, algorithm, grpo__steps="3")
+@pytest.mark.parametrize("stage", ["grpo", "distill"])
+def test_a_resumed_run_needs_no_file(stage, finished_run, word_directory, file, tmp_path, monkeypatch) -> None:
+    config = from_boards(tmp_path, word_directory, file, stage, grpo__steps="3")
     whole, parts = (begun(config, tmp_path / name, finished_run) for name in ("whole", "parts"))
-    Pipeline(config, whole, QUIET)(algorithm)
+    Pipeline(config, whole, QUIET)(stage)
     append = Run.append
 
     def interrupting(self, name, row) -> None:
@@ -188,11 +186,11 @@ def test_a_resumed_run_needs_no_file(algorithm, finished_run, word_directory, fi
     with monkeypatch.context() as patch:
         patch.setattr(Run, "append", interrupting)
         with pytest.raises(KeyboardInterrupt):
-            Pipeline(config, parts, QUIET)(algorithm)
+            Pipeline(config, parts, QUIET)(stage)
     file.unlink()
-    Pipeline(config, parts, QUIET)(algorithm)
+    Pipeline(config, parts, QUIET)(stage)
     assert rows(parts / "secrets.jsonl") == rows(whole / "secrets.jsonl")
-    assert training_games(parts, algorithm) == training_games(whole, algorithm)
+    assert training_games(parts, stage) == training_games(whole, stage)
 
 
 @pytest.mark.parametrize(

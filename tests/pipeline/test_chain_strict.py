@@ -10,8 +10,9 @@ from rich.console import Console
 from training_fixtures import begun, compact, rows, write_config
 
 from wordle_rl.cli import main
-from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.runs import append_jsonl, read_object, write_jsonl
@@ -22,7 +23,7 @@ from wordle_rl.words.split import Split, split_secrets, words_of_text
 
 QUIET = Console(quiet=True)
 FRACTION = 0.05
-RECORDS = ("traces.jsonl", "validation_traces.jsonl", "labels.jsonl", "boards.jsonl", "secrets.jsonl")
+RECORDS = ("traces.jsonl", "validation_traces.jsonl", "labels.jsonl", "boards-grpo.jsonl", "secrets.jsonl")
 
 
 @pytest.fixture(scope="module")
@@ -42,14 +43,15 @@ def test_in_training_a_strict_word_may_be_said_and_is_no_answer(sixty, strict_sp
 ROUNDS = {"rounds": "1", "groups_per_round": "6", "group_size": "4"}
 
 
-def settings(path: Path, words: Path, algorithm: str, **changes: str) -> RunConfig:
+def settings(path: Path, words: Path, stage: str, **changes: str) -> RunConfig:
     rounds = ("expert_iteration", "dpo", "distill")
     changes |= {f"{name}__{key}": value for name in rounds for key, value in ROUNDS.items()}
-    changes |= {
-        "algorithm": json.dumps(algorithm), "words__strict_fraction": str(FRACTION), "traces__slip_rate": "0.3",
-        "rl.starts__max_prefix_guesses": "2", "eval__also": '["constrained"]',
+    changes = {
+        "stages": f'["sft", "{stage}"]', "words__strict_fraction": str(FRACTION), "traces__slip_rate": "0.3",
+        f"{stage}.starts__max_prefix_guesses": "2", "eval__also": '["constrained"]',
+        **changes,
     }  # fmt: skip
-    if algorithm == "grpo":
+    if stage == "grpo":
         changes |= {"grpo__outside_rate": "0.4", "grpo.reward__weights": "{ quick_regret = -1.0 }"}
     return load_config(write_config(path, words, **changes))
 
@@ -67,21 +69,21 @@ def taught(taught_once: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(taught_once, tmp_path / "taught"))
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "expert_iteration", "dpo", "distill"])
-def test_no_record_of_any_stage_names_a_strict_word(algorithm, taught, word_directory, strict_split, tmp_path) -> None:
-    config = settings(tmp_path / "run.toml", word_directory, algorithm)
+@pytest.mark.parametrize("stage", ["grpo", "expert_iteration", "dpo", "distill"])
+def test_no_record_of_any_stage_names_a_strict_word(stage, taught, word_directory, strict_split, tmp_path) -> None:
+    config = settings(tmp_path / "run.toml", word_directory, stage)
     directory = begun(config, tmp_path / "run", taught)
     results = Pipeline(config, directory, QUIET)()
     strict = set(strict_split.strict)
     records = {record for record in RECORDS if (directory / record).is_file()}
-    assert ("labels.jsonl" in records) == (algorithm != "grpo")
+    assert ("labels.jsonl" in records) == (stage != "grpo")
     for record in records:
         assert not strict & set(words_of_text((directory / record).read_text())), record
     given = [t for row in rows(directory / "games.jsonl") for t in row["turns"] if t.get("given")]
     assert not strict & {turn["guess"] for turn in given}
     found = audit(directory)
     assert (found.clean, found.num_strict, found.strict_leaks) == (True, 3, ())
-    parts = {part: figures["num_games"] for part, figures in results[algorithm].items()}
+    parts = {part: figures["num_games"] for part, figures in results[stage].items()}
     assert parts["strict"] == parts["strict_constrained"] == 3 <= parts["never_said"]
     assert strict <= set(read_object(directory / "strata.json")["never_said"])
 
@@ -92,7 +94,7 @@ def test_no_record_of_any_stage_names_a_strict_word(algorithm, taught, word_dire
         ("traces.jsonl", {"turns": [{"guess": "{strict}", "marks": "XXXXX", "taught": False}]}),
         ("traces.jsonl", {"turns": [{"guess": "crane", "thinking": "Perhaps {strict}?"}]}),
         ("labels.jsonl", {"turns": [{"guess": "{strict}", "marks": None, "taught": True}]}),
-        ("boards.jsonl", {"turns": [{"guess": "{strict}", "marks": "XXXXX", "given": True}]}),
+        ("boards-grpo.jsonl", {"turns": [{"guess": "{strict}", "marks": "XXXXX", "given": True}]}),
         ("games.jsonl", {"turns": [{"guess": "{strict}", "given": True}], "turns_used": 1}),
         ("secrets.jsonl", {"stage": "grpo", "secrets": ["{strict}"]}),
         ("games.jsonl", {"turns": [{"guess": "{strict}", "reply": "{strict}", "given": False}], "turns_used": 1}),
@@ -109,7 +111,7 @@ def test_the_audit_finds_a_strict_word_in_any_record_unless_a_policy_said_it(rec
 
 
 def test_a_model_that_learnt_the_words_elsewhere_is_not_called_strict(finished_run, word_directory, tmp_path) -> None:
-    changes = {"sft__epochs": "0", "model__path": f"'{finished_run / 'sft'}'"}
+    changes = {"stages": '["grpo"]', "model__path": f"'{finished_run / 'sft'}'"}
     messages = Console(file=io.StringIO(), width=400)
     Pipeline(settings(tmp_path / "run.toml", word_directory, "grpo", **changes), tmp_path / "run", messages)("grpo")
     assert "3 strict words" in messages.file.getvalue()

@@ -15,6 +15,7 @@ from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Style
 from wordle_rl.runs import read_object, write_json, write_jsonl
 from wordle_rl.runs.lineage import LINEAGE_FILE
+from wordle_rl.runs.seal import SEAL_FILE
 
 TEXT = "Find {word_length} letters in {max_turns} guesses. Reply: {example}"
 TOLD = "Find 5 letters in 6 guesses. Reply: <guess>xylyl</guess>"
@@ -43,6 +44,7 @@ def own_run(finished_run: Path, tmp_path: Path) -> Path:
         stored = read_object(file)
         stored["game"]["system_prompt"] = TEXT
         write_json(file, stored)
+    (run / "grpo" / SEAL_FILE).unlink()  # as one does who changes a model's files on purpose
     return run
 
 

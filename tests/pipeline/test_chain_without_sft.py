@@ -8,7 +8,8 @@ from safetensors.torch import load_file
 from training_fixtures import rows, write_config
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ALGORITHM_NAMES, load_config
+from wordle_rl.config.files import load_config
+from wordle_rl.config.stages import stage_title
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
@@ -39,7 +40,7 @@ def played(model: Path) -> list[tuple[str, list[str]]]:
 
 def ran(run: Path, words: Path, model: Path, **changes: str) -> list[str]:
     """Have a run trained from a model, by default without SFT; the models in its results."""
-    changes = {"sft__epochs": "0", "model__path": f"'{model}'", **changes}
+    changes = {"stages": '["grpo"]', "model__path": f"'{model}'", **changes}
     results = Pipeline(load_config(write_config(run.with_suffix(".toml"), words, **changes)), run, QUIET)()
     assert games(run / "eval" / "base.json") == played(model)
     return [name for name in results if name not in ("seconds", "peak_memory_gib", "memory")]
@@ -70,19 +71,19 @@ def test_grpo_goes_on_from_any_model(taught, word_directory, tmp_path: Path) -> 
 @pytest.mark.parametrize("name", ["expert_iteration", "dpo", "distill"])
 def test_every_algorithm_can_start_from_any_model(name, taught, word_directory, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", "algorithm": f"'{name}'"}
+    changes = {f"{name}__rounds": "1", f"{name}__groups_per_round": "4", "stages": f"['{name}']"}
     assert ran(run, word_directory, taught, **changes) == ["base", name]
     replays = name != "dpo"  # the others replay teacher games
     assert (run / "traces.jsonl").is_file() is replays
     assert audit(run).num_secrets.get("traces.jsonl") == (200 if replays else None)
     assert not (run / "sft").exists()
-    assert f"{ALGORITHM_NAMES[name]} minus the base model" in (run / "report.html").read_text()
+    assert f"{stage_title(name)} minus the base model" in (run / "report.html").read_text()
 
 
 def test_the_base_is_evaluated_beside_sft_and_without_adapters(taught, word_directory, tmp_path: Path) -> None:
     ran(tmp_path / "adapters", word_directory, taught, model__lora="{ rank = 2 }")
     assert is_adapter(tmp_path / "adapters" / "grpo")
     run = tmp_path / "beside"
-    assert ran(run, word_directory, taught, eval__also='["base"]', sft__epochs="1") == ["base", "sft", "grpo"]
+    assert ran(run, word_directory, taught, eval__also='["base"]', stages='["sft", "grpo"]') == ["base", "sft", "grpo"]
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
     assert "GRPO minus SFT" in (run / "report.html").read_text()

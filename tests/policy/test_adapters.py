@@ -17,7 +17,8 @@ from sft_training import fine_tune
 from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits
 
 import wordle_rl.policy.export as export_module
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.directory import find_model
 from wordle_rl.policy.export import merge

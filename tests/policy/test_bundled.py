@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import SamplingSettings
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.players import make_player, words_of
 from wordle_rl.policy.directory import find_model, game_of
 from wordle_rl.rollout import play

@@ -11,7 +11,7 @@ from constrained_games import KINDS, Hasty, codecs_of, hasty, random_model
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import Phase, ReplyProcessor, State, WordConstraint, make_constraint, token_texts

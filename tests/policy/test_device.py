@@ -13,7 +13,8 @@ import torch
 from training_fixtures import write_config
 
 import wordle_rl.train.learner as learner_module
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.policy.device import check_bf16, device_kind, device_memory, device_of_process, release_memory
 from wordle_rl.policy.loading import attention_of, check_packages
 from wordle_rl.preflight.memory import unified_memory

@@ -9,7 +9,8 @@ import pytest
 from fake_hub import open_hub
 from training_fixtures import small_model
 
-from wordle_rl.config import ConfigError, GameSettings, WordSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.policy.directory import find_model, is_hub_name, settings_of
 from wordle_rl.policy.loading import save_model
 from wordle_rl.prompt import Style, Thinking

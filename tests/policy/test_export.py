@@ -9,7 +9,8 @@ import torch
 from shards import write_shards
 from training_fixtures import same_bits, small_model, weights_of
 
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, WordSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.policy.export import consolidate
 from wordle_rl.policy.loading import load_model
 from wordle_rl.prompt import Style

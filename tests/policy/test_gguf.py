@@ -13,7 +13,8 @@ pytest.importorskip("gguf")
 from gguf import GGMLQuantizationType, GGUFWriter, quantize
 
 from wordle_rl.chat.masks import encode_game
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy import gguf
 from wordle_rl.policy.directory import find_model

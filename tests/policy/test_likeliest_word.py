@@ -17,7 +17,7 @@ from worded_models import teach_words
 import wordle_rl.policy.base as base_module
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy import word_search
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import ReplyProcessor, make_constraint, token_texts

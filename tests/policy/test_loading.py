@@ -15,7 +15,9 @@ from small_models import small_config
 from training_fixtures import flipped, halved, small_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, Qwen3MoeConfig
 
-from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.errors import UserError
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model

@@ -17,7 +17,8 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError, changes_of, training_template
-from wordle_rl.config import ModelSettings, SamplingSettings
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import conversation, encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Rules

@@ -25,7 +25,9 @@ from transformers import (
     RwkvConfig,
 )
 
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.policy.transformers import TransformersSampler

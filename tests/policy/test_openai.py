@@ -12,7 +12,9 @@ pytest.importorskip("openai")
 from fake_endpoint import KEY, Answer, FakeEndpoint, chat
 from openai.types.chat import ChatCompletion
 
-from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.evaluation import PatienceSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.openai import (
     FIRST_PAUSE_S,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.policy.providers import NO_KEY, PROVIDERS, bare_address, find_endpoint, read_env_file
 
 

@@ -22,7 +22,7 @@ from transformers import (
 import wordle_rl.policy.transformers as sampler_module
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.records import Evaluation

@@ -14,7 +14,9 @@ from training_fixtures import compact, small_model
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, LoraSettings, ModelSettings, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import LoraSettings, ModelSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.players import make_player
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import ReplyProcessor, make_constraint

@@ -15,19 +15,15 @@ from contexts import context_for
 from model_server import model_server, plays_the_same_games
 from padded_vocabulary import padded_model, said_by
 from sampled_games import check_played_alike
-from training_fixtures import compact, fast, make_run, rows, weights_of
+from training_fixtures import compact, fast, make_run, rows, training_of, weights_of
 
 import wordle_rl.policy.transformers as transformers_module
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import (
-    ConfigError,
-    GRPOSettings,
-    GRPOTraining,
-    ModelSettings,
-    RewardSettings,
-    SamplingSettings,
-)
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import RewardSettings, SamplingSettings
 from wordle_rl.game import Outcome
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.loading import load_model, save_model
@@ -259,8 +255,9 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
 
     Where vLLM has packed its weights that cannot be, and is said before a game is played.
     """
-    from wordle_rl.train.grpo import train_grpo
+    from wordle_rl.train.grpo import GRPO
     from wordle_rl.train.learner import TorchLearner
+    from wordle_rl.train.play_loop import learn_by_play
     from wordle_rl.train.starts import GameSetup
     from wordle_rl.train.weight_sync import open_engine
 
@@ -270,14 +267,12 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
             if parameter.dim() > 1:
                 parameter.mul_(0.25)
     before = weights_of(policy)
-    settings = GRPOTraining(
+    settings = GRPOSettings(
         steps=3,
         groups_per_step=2,
         group_size=4,
         engine="vllm",
-        precision="fp32",
         optimizer=fast(),
-        sampling=SamplingSettings(max_completion_tokens=6),
         reward=RewardSettings(preset="strict_xml"),
         validate_every_steps=2,
     )
@@ -285,22 +280,24 @@ def test_grpo_is_played_by_the_colocated_engine_with_the_weights_of_each_step(di
         context_for(sixty, compact(max_turns=3), Solver(sixty)),
         sixty.answers[:20],
         sixty.answers[20:24],
+        sampling=SamplingSettings(max_completion_tokens=6),
     )
     learner = TorchLearner(policy, codec, precision="fp32")
-    engine = open_engine(learner, settings, setup.words, setup.prompter)
+    engine = open_engine(learner, settings, setup)
+    training = training_of(learner, make_run(tmp_path, sixty))
     if packs_weights():
         with pytest.raises(ConfigError, match=r'cannot take new ones; use grpo\.engine "transformers" on a CPU'):
-            train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
+            learn_by_play(GRPO, training, setup, settings, engine=engine)
         assert not (tmp_path / "secrets.jsonl").exists()
         return
-    train_grpo(learner, setup, settings, make_run(tmp_path, sixty), engine=engine)
+    learn_by_play(GRPO, training, setup, settings, engine=engine)
     engine.close()
     found = rows(tmp_path / "metrics.jsonl")
     written = [row for row in found if row["stage"] == "grpo"]
     assert [row["step"] for row in written] == [1, 2, 3]
     assert [row["importance_ratio/mean"] for row in written] == pytest.approx([1.0] * 3, abs=0.02)
     assert max(row["importance_ratio/max"] for row in written) < 1.3
-    assert [row["step"] for row in found if row["stage"] == "validation"] == [0, 2, 3]
+    assert [row["step"] for row in found if row["stage"] == "grpo/validation"] == [0, 2, 3]
     moved = [not torch.equal(before[name], weight) for name, weight in weights_of(policy).items()]
     assert any(moved)
     assert (tmp_path / "grpo" / "model.safetensors").is_file()

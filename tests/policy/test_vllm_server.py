@@ -7,7 +7,8 @@ from sampled_games import check_played_alike
 from training_fixtures import compact, small_model
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import GRPOSettings, SamplingSettings
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm_server import ServedModel, ServerSampler

@@ -10,12 +10,13 @@ import pytest
 from template_checks import levels
 from training_fixtures import write_config
 
-from wordle_rl.config import PRESETS_DIRECTORY, ModelSettings, RunConfig, WordSettings, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import PRESETS_DIRECTORY, load_config
+from wordle_rl.config.model import ModelSettings, WordSettings
+from wordle_rl.config.run import RunConfig
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.checks import (
-    check_engines,
     check_pretrained,
     check_teacher,
     check_teacher_replies,
@@ -31,7 +32,7 @@ REFUSED = {
     "a budget without room for a guess": (["--max-completion-tokens", "2"], "max_completion_tokens 2"),
     "games longer than the model": (["--model.max-length", "40"], "takes 40"),
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
-    "boards that are not there": (["--rl.starts.file", "nothing.jsonl"], "nothing.jsonl"),
+    "boards that are not there": (["--grpo.starts.file", "nothing.jsonl"], "nothing.jsonl"),
     "strict words in the prompt": (["--words.strict-fraction", "0.1", "--game.system-prompt", "STRICT"], "STRICT"),
 }
 
@@ -85,19 +86,12 @@ def test_teacher_games_and_replies_that_are_too_long_are_told(check, lengths, li
     assert levels(check(lengths, limit)) == level
 
 
-@pytest.mark.parametrize("path", ["tiny", "elsewhere"])
-def test_vllm_cannot_evaluate_a_model_that_is_in_no_directory(path, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.preflight.checks.check_vllm", lambda _: None)
-    config = RunConfig.model_validate({"eval": {"engine": "vllm", "also": ["base"]}, "model": {"path": path}})
-    assert levels(check_engines(config)) == (["problem"] if path == "tiny" else [])
-
-
 @pytest.mark.parametrize(
     ("held", "trained", "rate", "warns"),
     [(4, 0, 1e-5, False), (2, 0, 3e-4, False), (2, 4, 1e-5, False), (2, 0, 1e-5, True)],
 )
 def test_updates_that_16_bits_cannot_hold_are_warned_of(held, trained, rate, warns) -> None:
-    optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "rl": {"optimizer": {"learning_rate": 1e-3}}}
+    optimizers = {"sft": {"optimizer": {"learning_rate": rate}}, "grpo": {"optimizer": {"learning_rate": 1e-3}}}
     numbers = replace(load_numbers(ModelSettings()), weight_bytes=held, trainable_bytes=trained)
     found = [*check_updates(RunConfig.model_validate(optimizers), numbers)]
     assert [finding.message.split()[0] for finding in found] == ["sft.optimizer.learning_rate"] * warns
@@ -119,29 +113,34 @@ def test_the_embedded_model_s_settings_are_refused_for_a_pretrained_model(size, 
     quickstart = load_config("quickstart", {("model", "path"): "some/model"})
     (found,) = check_pretrained(quickstart, numbers_of(quickstart, size))
     assert found.level == "problem"
-    keys = ("game.style", "sft.optimizer.learning_rate", "sft.optimizer.muon_learning_rate", "rl.optimizer.")
+    keys = (
+        "game.style",
+        "sft.optimizer.learning_rate",
+        "sft.optimizer.muon_learning_rate",
+        "expert_iteration.optimizer.",
+    )
     assert all(named in found.message for named in (*keys, recipe))
     assert (PRESETS_DIRECTORY / f"{recipe}.toml").is_file()
     assert not [*check_pretrained(quickstart, numbers_of(quickstart, 5_000_000))], "small enough to start from nothing"
 
 
 @pytest.mark.parametrize(
-    ("size", "rank", "algorithm", "sft", "play", "refused"),
+    ("size", "rank", "stage", "sft", "play", "refused"),
     [
         (135e6, 0, "grpo", 2e-3, 2e-4, []),
         (135e6, 0, "grpo", 2.1e-3, 2e-4, ["sft"]),
-        (135e6, 0, "grpo", 1e-3, 3e-4, ["rl"]),
+        (135e6, 0, "grpo", 1e-3, 3e-4, ["grpo"]),
         (135e6, 0, "distill", 1e-3, 1e-3, []),
-        (4e9, 0, "grpo", 1e-3, 1e-4, ["sft", "rl"]),
+        (4e9, 0, "grpo", 1e-3, 1e-4, ["sft", "grpo"]),
         (4e9, 16, "grpo", 1e-3, 1e-4, []),
     ],
 )
-def test_rates_are_bounded_by_size_adapters_and_what_is_learnt_from(size, rank, algorithm, sft, play, refused) -> None:
-    rates = {stage: {"optimizer": {"learning_rate": rate}} for stage, rate in (("sft", sft), ("rl", play))}
+def test_rates_are_bounded_by_size_adapters_and_what_is_learnt_from(size, rank, stage, sft, play, refused) -> None:
+    rates = {name: {"optimizer": {"learning_rate": rate}} for name, rate in (("sft", sft), (stage, play))}
     model = {"path": "some/model", "lora": {"rank": rank}}
-    config = RunConfig.model_validate({"model": model, "algorithm": algorithm, **rates})
+    config = RunConfig.model_validate({"model": model, "stages": ["sft", stage], **rates})
     found = [*check_pretrained(config, numbers_of(config, int(size)))]
-    assert [stage for stage in rates for finding in found if f"{stage}.optimizer" in finding.message] == refused
+    assert [name for name in rates for finding in found if f"{name}.optimizer" in finding.message] == refused
 
 
 def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path, small_words) -> None:

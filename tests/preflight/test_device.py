@@ -10,8 +10,10 @@ from rich.console import Console
 from training_fixtures import write_config
 
 import wordle_rl.policy.device as device_module
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.pipeline.chain import check_before_run
 from wordle_rl.policy.loading import load_numbers
@@ -66,7 +68,7 @@ def test_what_takes_the_most_is_to_be_lowered_and_nothing_is_advised_that_is_set
     (cache,), (activations,) = (
         [*check_memory(config, {"grpo": needed}, Device("the card", 4 * GIB))] for needed in (cached, needs(1, 5))
     )
-    assert "rl.group_size" in cache.message
+    assert "grpo.group_size" in cache.message
     assert "checkpointing" not in cache.message
     assert "model.micro_batch_size" in activations.message
     assert ("checkpointing" in activations.message) is not checkpoints
@@ -100,14 +102,14 @@ def counted(config) -> int:
     return estimate(load_numbers(config.model), Work(rows=1, length=1, compute_bytes=4)).counted
 
 
-@pytest.mark.parametrize(("algorithm", "missing"), [("grpo", 1), ("dpo", 0)])
+@pytest.mark.parametrize(("stage", "missing"), [("grpo", 1), ("dpo", 0)])
 def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
-    algorithm, missing, word_directory, tmp_path, monkeypatch
+    stage, missing, word_directory, tmp_path, monkeypatch
 ) -> None:
     """DPO has a reference besides what the others hold."""
-    config = load_config(write_config(tmp_path / "mini.toml", word_directory, algorithm=f'"{algorithm}"'))
+    config = load_config(write_config(tmp_path / "mini.toml", word_directory, stages=f'["sft", "{stage}"]'))
     monkeypatch.setattr(device_module, "device_memory", lambda: Device("card", counted(config) - missing))
-    with pytest.raises(ConfigError, match=algorithm) as caught:
+    with pytest.raises(ConfigError, match=stage) as caught:
         Pipeline(config, tmp_path / "run", Console(quiet=True))()
     assert "eval" not in str(caught.value), "weights alone would fit"
     assert not (tmp_path / "run").exists()

@@ -15,7 +15,10 @@ from transformers import (
 )
 
 import wordle_rl.runs.provenance as provenance_module
-from wordle_rl.config import ConfigError, ModelSettings, RunConfig, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.run import RunConfig
 from wordle_rl.policy.kv_cache import GameCache, num_shared_layers
 from wordle_rl.policy.loading import load_model, load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
@@ -120,7 +123,7 @@ def test_the_cache_is_counted_as_our_sampler_holds_it(kind, tmp_path) -> None:
 
 def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with() -> None:
     rounds = {"batch_size": 8, "group_size": 4, "groups_per_round": 3}
-    config = RunConfig.model_validate({"algorithm": "dpo", "rl": rounds})
+    config = RunConfig.model_validate({"stages": ["sft", "dpo"], "dpo": rounds})
     adapted = ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4)
     found = memory_of_stages(config, adapted, 80, 110)["dpo"]
     assert (found.reference, found.gradients) == (4000, 40)
@@ -130,8 +133,9 @@ def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with() -> None:
 def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> None:
     def activations(micro: int, labels: str = "mistakes", model: ModelNumbers = SMALL, **more: object) -> int:
         settings = {
-            "algorithm": "expert_iteration", "expert_iteration": {"labels": labels}, "game": {"thinking": "off"},
-            "model": {"precision": "fp32", "micro_batch_size": micro, **more}, "rl": {"batch_size": 8},
+            "stages": ["sft", "expert_iteration"], "game": {"thinking": "off"},
+            "expert_iteration": {"labels": labels, "batch_size": 8},
+            "model": {"precision": "fp32", "micro_batch_size": micro, **more},
         }  # fmt: skip
         return memory_of_stages(RunConfig.model_validate(settings), model, 90, 90)["expert_iteration"].activations
 
@@ -189,7 +193,7 @@ GEMMA_4B = ModelNumbers(
 def on_a_mac(model: ModelNumbers, group_size: int = 2, micro_batch_size: int = 1):
     settings = {
         ("backend",): "mlx", ("max_completion_tokens",): 256, ("grpo", "groups_per_step"): 1,
-        ("rl", "group_size"): group_size, ("model", "micro_batch_size"): micro_batch_size, ("sft", "batch_size"): 1,
+        ("grpo", "group_size"): group_size, ("model", "micro_batch_size"): micro_batch_size, ("sft", "batch_size"): 1,
         ("model", "gradient_checkpointing"): True,
     }  # fmt: skip
     config = load_config(None, settings)

@@ -11,7 +11,7 @@ from training_fixtures import write_config
 from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import RunConfig
+from wordle_rl.config.run import RunConfig
 from wordle_rl.preflight.report import Played, check_play, play_groups
 from wordle_rl.prompt import Prompter, Thinking
 
@@ -20,7 +20,7 @@ from wordle_rl.prompt import Prompter, Thinking
     ("played", "named"),
     [
         (Played(64, 0.5, 0.9, 0.05, 0.25, 20.0), []),
-        (Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), ["rl.temperature or rl.group_size"]),
+        (Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), ["temperature or group_size"]),
         (Played(64, 0.0, 0.1, 0.5, 1.0, 32.0), ["max_completion_tokens", "SFT first", "SFT first"]),
     ],
 )
@@ -31,14 +31,14 @@ def test_play_that_teaches_nothing_is_told_with_its_mend(played, named) -> None:
 
 
 def test_games_are_played_as_the_chosen_algorithm_would(cli, config, finished_run) -> None:
-    single = ("--algorithm", "distill", "--rl.group-size", 1, "--groups", 3, "--max-completion-tokens", 8)
+    single = ("--stages", "distill", "--distill.group-size", 1, "--groups", 3, "--max-completion-tokens", 8)
     code, out, _ = cli("preflight", config, "--model.path", finished_run / "sft", *single, "--json")
     played = json.loads(out)["played"]
     assert (code, played["num_games"], played["constant_group_rate"]) == (0, 3, 0.0)
 
 
 def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) -> None:
-    config = RunConfig.model_validate({"game": {"thinking": "off"}, "rl": {"group_size": 2}})
+    config = RunConfig.model_validate({"game": {"thinking": "off"}, "grpo": {"group_size": 2}})
     say = Prompter(thinking=Thinking.OFF).reply
     win, lose = [say("crane")], [say("fuzzy")] * 6
     script = {0: win, 1: win, 2: win, 3: ["what?", *lose[:5]]}
@@ -73,7 +73,7 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config, finished_run) 
 @pytest.mark.parametrize(
     ("text", "setting"),
     [
-        ('algorithm = "grpo"\n[grpo]\nsteps = 1e30', "grpo.steps"),
+        ('stages = ["sft", "grpo"]\n[grpo]\nsteps = 1e30', "grpo.steps"),
         ("[model]\nmax_length = 1000000000000", ""),
         ("max_completion_tokens = 1000000000000", ""),
         ("[model]\nnum_layers = 1000000", "model.num_layers"),
@@ -107,8 +107,8 @@ def test_a_model_of_linear_attention_alone_is_looked_at(make, tokenizer, config,
 def test_what_a_model_plays_before_sft_is_no_warning(cli, config, finished_run) -> None:
     command = ("preflight", config, "--model.path", finished_run / "sft", "--groups", 2, "--max-completion-tokens", 12)
     levels = {}
-    for epochs in (0, 1):
-        found = json.loads(cli(*command, "--sft.epochs", epochs, "--json")[1])["findings"]
-        levels[epochs] = [each["message"] for each in found if "train SFT first" in each["message"]]
-    assert levels[0]
-    assert levels[1] == []
+    for stages in ("grpo", "grpo,sft", "sft,grpo"):
+        found = json.loads(cli(*command, "--stages", stages, "--json")[1])["findings"]
+        levels[stages] = [each["message"] for each in found if "train SFT first" in each["message"]]
+    assert levels["grpo"] == levels["grpo,sft"] != []
+    assert levels["sft,grpo"] == []

@@ -8,7 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings, RunConfig, WordSettings, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.teachers import LLMTeacherSettings
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.prompt import Guess, Message, Prompter, PromptError, Shape, Style, Thinking, fault_in
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage

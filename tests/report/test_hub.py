@@ -13,7 +13,7 @@ from fake_hub import open_hub
 from huggingface_hub import HfApi
 from markdown_it import MarkdownIt
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.pipeline.push import OUTBOX, HubPusher
 from wordle_rl.report.card import card_text, write_cards
 from wordle_rl.report.hub import files_of, push

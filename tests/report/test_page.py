@@ -201,7 +201,8 @@ def test_a_metric_that_nobody_knows_is_drawn_and_one_that_never_changes_is_named
 
 def test_weights_on_the_way_are_drawn_between_its_ends() -> None:
     validation = [{"step": step, "greedy_cost": cost} for step, cost in ((0, 4.0), (20, 3.5), (40, 3.8))]
-    [cost] = stage_curves({"validation": validation, "blend": [{"step": 30, "greedy_cost": 3.6}]}, "blend").charts
+    blend = [{"step": 30, "greedy_cost": 3.6}]
+    [cost] = stage_curves({"grpo/validation": validation, "grpo/blend": blend}, "grpo/blend").charts
     [[(start, top), (way, low), (end, middle)]] = curves(ElementTree.fromstring(cost.svg))
     assert way - start == pytest.approx(0.3 * (end - start), abs=0.01), "0, 30 and 100 percent of the way"
     assert top < middle < low, "costs 4.0, 3.6 and 3.8"

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.report.speedrun import SpeedrunError, against_reference, check_speedrun, record_of, reference_for, row_of
 from wordle_rl.runs import Run, read_object, write_json
 
@@ -19,7 +20,7 @@ def plant(place: Path, seed: int = 0, *, wins: float = 0.84, curve: tuple[float,
     config = RunConfig.model_validate(config.model_dump() | {"seed": seed})
     split = GameContext.of(config).split
     run = Run.create(place, config, split)
-    write_json(place / "results.json", {config.algorithm: {"all": {"win_rate": wins}}})
+    write_json(place / "results.json", {config.stages[-1]: {"all": {"win_rate": wins}}})
     seconds = {"sft": 30.0, "expert_iteration": 100.0 + seed, "eval": 50.0}
     write_json(place / "timings.json", {"seconds": {}, "processor_seconds": seconds})
     run.append("traces.jsonl", {"secret": split.train[0]})
@@ -50,7 +51,7 @@ def leaking(run: Path) -> Path:
 
 BROKEN = {
     "seeds": lambda runs, new: [runs[0], runs[0], runs[1]],
-    "settings": lambda runs, new: [*runs, plant(new, 3, rl__rounds=3)],
+    "settings": lambda runs, new: [*runs, plant(new, 3, expert_iteration__rounds=3)],
     "goal 'play'": lambda runs, new: [*runs[:2], plant(new, 2, wins=0.79)],
     "/somewhere": lambda runs, new: [plant(new / str(seed), seed, model__path="/somewhere") for seed in range(3)],
     "secrets": lambda runs, new: [leaking(runs[0]), *runs[1:]],
@@ -69,15 +70,15 @@ def test_runs_that_break_a_rule_are_refused(rule: str, tmp_path: Path, runs: lis
     [
         {"traces__num_games": 2_001},
         {"traces__teacher__noise_rate": 0.5},
-        {"algorithm": "distill"},
-        {"algorithm": "dpo"},
-        {"algorithm": "grpo", "grpo__reward__weights": {"quick_regret": -1.0}},
-        {"algorithm": "grpo"},
+        {"stages": ["sft", "distill"]},
+        {"stages": ["sft", "dpo"]},
+        {"stages": ["sft", "grpo"], "grpo__reward__weights": {"quick_regret": -1.0}},
+        {"stages": ["sft", "grpo"]},
     ],
 )
 def test_a_recipe_that_asks_a_solver_is_judged_as_imitation(tmp_path: Path, asks: dict[str, object]) -> None:
     runs = [plant(tmp_path / str(seed), seed, **asks) for seed in range(3)]
-    if asks == {"algorithm": "grpo"}:  # by wins
+    if asks == {"stages": ["sft", "grpo"]}:  # by wins
         assert check_speedrun(runs)[0] == "play"
         return
     with pytest.raises(SpeedrunError, match="imitation"):
@@ -96,7 +97,7 @@ def test_the_commands_tell_a_row_and_a_record(runs: list[Path], tmp_path: Path, 
     assert (code, row.strip().endswith("nothing |")) == (0, True)
     assert len(read_object(tmp_path / "record.json")["attempts"]) == 3
     assert cli("speedrun", tmp_path)[0] == 2
-    assert cli("compare", "--reference", plant(tmp_path / "other", rl__rounds=3))[0] == 2
+    assert cli("compare", "--reference", plant(tmp_path / "other", expert_iteration__rounds=3))[0] == 2
 
 
 def test_the_quickstart_has_a_reference_and_a_run_that_learns_nothing_leaves_its_band(tmp_path: Path, cli) -> None:

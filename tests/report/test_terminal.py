@@ -9,7 +9,7 @@ from scripted import ScriptedSampler
 from scripted_evaluations import WORDS, tag
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.compare import compare, compare_all
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.records import measure

@@ -92,6 +92,7 @@ def test_a_player_and_the_presets_travel_with_the_wheel(programs: Path, built: P
     wanted = ("--constraint", ROOT / "constraints.txt", "torch", f"{built / WHEEL}[train]")
     run(programs / "python", *INSTALL, *wanted, cwd=tmp_path)
     assert "CRANE" in run(programs / "wordle-rl", "play", "--player", "bundled", "--secret", "crane", cwd=tmp_path)
-    small = ["--traces.num-games", "300", "--rl.rounds", "1", "--rl.groups-per-round", "8", "--eval.max-games", "4"]
+    small = ["--traces.num-games", "300", "--eval.max-games", "4"]
+    small += ["--expert-iteration.rounds", "1", "--expert-iteration.groups-per-round", "8"]
     run(programs / "wordle-rl", "run", "quickstart", *small, "--out", tmp_path / "run", cwd=tmp_path)
     assert (tmp_path / "run" / "report.html").is_file()

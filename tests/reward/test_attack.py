@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from reward_games import ANSWERS, SIX_TURNS, SOLVER, WORDS
 
-from wordle_rl.config import load_config
+from wordle_rl.config.files import load_config
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.prompt import Guess, Prompter, Style, Thinking
@@ -39,7 +39,7 @@ def test_no_preset_pays_a_policy_that_never_wins_what_it_pays_honest_play(name: 
     "path", [*sorted((ROOT / "src" / "wordle_rl" / "config" / "presets").rglob("*.toml"))], ids=lambda path: path.stem
 )
 def test_no_shipped_config_does(path: Path) -> None:
-    schedule = load_config(path).rl.reward.schedule()
+    schedule = load_config(path).grpo.reward.schedule()
     own = [weights for weights in (schedule.start, schedule.end) if weights is not None]
     checked = {tuple(preset.weights.items()) for preset in PRESETS.values()} if schedule.keep_order else set()
     for weights in own:

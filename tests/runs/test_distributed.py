@@ -15,11 +15,14 @@ from training_fixtures import compact, fast, rows, small_model, write_config
 from two_processes import BATCH, GROUP_SIZE, GROUPS, LAST_BATCH, STEPS, train_both
 
 import wordle_rl.train.grpo as grpo_module
-from wordle_rl.config import LARGEST_SEED, ConfigError, GRPOTraining, RunConfig, SamplingSettings
+from wordle_rl.config.base import LARGEST_SEED, ConfigError
+from wordle_rl.config.refusals import check_launch
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs import write_json
-from wordle_rl.runs.distributed import check_processes
+from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.lineage import audit
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
@@ -29,10 +32,7 @@ from wordle_rl.words.split import split_secrets
 def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_factory) -> dict[int, Path]:
     """The same three steps of SFT and GRPO in one process and in two; number of processes -> run directory."""
     out = tmp_path_factory.mktemp("together")
-    settings = GRPOTraining(
-        steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
-        sampling=SamplingSettings(max_completion_tokens=6),
-    )  # fmt: skip
+    settings = GRPOSettings(steps=STEPS, groups_per_step=GROUPS, group_size=GROUP_SIZE, optimizer=fast())
     with pytest.MonkeyPatch.context() as patch:
         training = Training(tokenizer, codec, sixty, patch)
         training(out / "played", settings, model=small_model(tokenizer, 1))
@@ -127,7 +127,7 @@ def test_a_run_on_two_processes_is_interrupted_and_goes_on(word_directory, tmp_p
     drawn = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo"}
     assert set(drawn) == {(step, process) for step in (0, 1) for process in (0, 1)}
     assert drawn[0, 0] != drawn[0, 1]
-    probed = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "probe"}
+    probed = {(row["step"], row["process"]): row["secrets"] for row in played if row["stage"] == "grpo/probe"}
     assert set(probed) == {(0, 0), (0, 1)}
     assert sorted(probed[0, 0] + probed[0, 1]) == sorted(split_secrets(load_words(str(word_directory))).train)
     assert ["probe_win_rate" in row for row in rows(metrics)[-2:]] == [True, False]
@@ -140,18 +140,18 @@ FSDP = {"ACCELERATE_USE_FSDP": "true"}
 
 
 @pytest.mark.parametrize(
-    ("launch", "settings", "named"),
+    ("environment", "settings", "named"),
     [
         (FSDP, {}, "grpo.engine"),
-        ({"WORLD_SIZE": "2"}, {"algorithm": "distill"}, "distill"),
+        ({"WORLD_SIZE": "2"}, {"stages": ["sft", "distill"]}, "distill"),
         ({"ACCELERATE_USE_DEEPSPEED": "true"}, {}, "DeepSpeed"),
         (FSDP, {"grpo": {"engine": "vllm"}, "model": {"path": "x", "lora": {"rank": 2}}}, "adapters"),
         (FSDP, {"sft": {"optimizer": {"muon_learning_rate": 0.02}}}, "muon"),
     ],
 )
-def test_what_a_launch_says_is_held_against_the_stages_to_come(launch, settings, named, monkeypatch) -> None:
+def test_what_a_launch_says_is_held_against_the_stages_to_come(environment, settings, named, monkeypatch) -> None:
     config = RunConfig.model_validate(settings)
-    for name, value in launch.items():
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=named):
-        check_processes(config, ("sft", config.algorithm))
+        check_launch(config, config.stages, launch())

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from wordle_rl.config import GameSettings, RunConfig, WordSettings, load_config
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.run import RunConfig
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
@@ -166,9 +168,9 @@ def test_held_out_secret_is_found_in_every_record(run: Run, held_out: str) -> No
 
 
 def test_games_that_choose_weights_may_have_validation_secrets_and_no_others(run: Run) -> None:
-    run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.val[0]})
+    run.append("games.jsonl", {"stage": "grpo/validation", "secret": SPLIT.val[0]})
     assert audit(run.directory).clean
-    run.append("games.jsonl", {"stage": "validation", "secret": SPLIT.test[0]})
+    run.append("games.jsonl", {"stage": "grpo/validation", "secret": SPLIT.test[0]})
     assert audit(run.directory).leaks == (("games.jsonl", SPLIT.test[0]),)
 
 

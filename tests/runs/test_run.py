@@ -18,7 +18,8 @@ from rich.console import Console
 from training_fixtures import make_run
 
 from wordle_rl import __version__
-from wordle_rl.config import GRPOSettings, RunConfig
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
 from wordle_rl.report.terminal import game_progress

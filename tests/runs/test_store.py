@@ -62,12 +62,13 @@ def test_each_repaired_log_is_named_and_half_written_files_are_removed(tmp_path:
 
 
 def test_steps_past_the_checkpoint_are_taken_back_by_stage_and_file(tmp_path: Path) -> None:
-    steps = [("sft", 9), ("grpo", 1), ("validation", 2), ("grpo", 2), ("grpo", 3), ("blend", 50.0)]
+    steps = [("sft", 9), ("grpo", 1), ("grpo/validation", 2), ("grpo", 2), ("grpo", 3), ("grpo/blend", 50.0)]
     rows = [{"stage": stage, "step": step} for stage, step in steps]
     for name in ("metrics.jsonl", "games.jsonl"):
         written(tmp_path / name, rows)
     before = (tmp_path / "games.jsonl").stat().st_mtime_ns
-    count = rewind(tmp_path, {"metrics.jsonl": {"grpo": 3, "validation": 2, "blend": 0}, "games.jsonl": {"grpo": 4}})
+    firsts = {"grpo": 3, "grpo/validation": 2, "grpo/blend": 0}
+    count = rewind(tmp_path, {"metrics.jsonl": firsts, "games.jsonl": {"grpo": 4}})
     assert count == 3
     assert list(read_jsonl(tmp_path / "metrics.jsonl")) == [rows[0], rows[1], rows[3]]
     assert list(read_jsonl(tmp_path / "games.jsonl")) == rows

@@ -9,7 +9,7 @@ import pytest
 from fake_trackers import FakeTrackio, FakeWandb, fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
 from training_fixtures import make_run, rows
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.runs import Run, write_json
 from wordle_rl.runs.trackers import GameLog, Tracker, Tracking, check_trackers, opened_trackers
 
@@ -52,7 +52,7 @@ def send(sixty, tmp_path):
         tracker.log(1, {"loss": 0.5, "validation_loss": 0.75})
         log = GameLog(run, [tracker])
         log.add("grpo", 7, [WON])
-        log.add("validation", 8, [LOST, WON])
+        log.add("grpo/validation", 8, [LOST, WON])
         log.add("grpo", 9, [])
         log.detach_trackers()
         log.add("grpo", 10, [WON])
@@ -72,10 +72,10 @@ def test_wandb_gets_metrics_and_games_by_step_beside_the_settings(wandb, tracked
     assert metrics == METRICS
     board = "TRACE XGGYG ⬛🟩🟩🟨🟩 (given)\nZZZZZ (unlisted)\nCRANE GGGGG 🟩🟩🟩🟩🟩"
     assert game["games/grpo"].data == [[7, "grpo", "crane", True, 3, 1.5, "win 2, rules -0.5", board]]
-    assert [row[2:4] for row in games["games/validation"].data] == [["speed", False], ["crane", True]]
+    assert [row[2:4] for row in games["games/grpo/validation"].data] == [["speed", False], ["crane", True]]
     assert wandb.run is None, "the next stage opens a run of its own"
     games = [(7, "crane"), (8, "speed"), (8, "crane"), (10, "crane")]
-    assert written == [("validation" if step == 8 else "grpo", step, secret) for step, secret in games]
+    assert written == [("grpo/validation" if step == 8 else "grpo", step, secret) for step, secret in games]
 
 
 def test_a_resumed_stage_continues_its_wandb_run_and_no_other(wandb, tracked, monkeypatch) -> None:
@@ -98,7 +98,7 @@ def test_trackio_gets_metrics_games_and_settings_under_the_names_of_the_run(trac
     names = {"project": "wordle", "name": "first-grpo", "space": "me/space"}
     assert trackio.opened == [{**names, "config": {"grpo": {"steps": 2}}, "resume": "allow"}]
     assert trackio.logged[0] == METRICS
-    assert [next(iter(logged)) for logged in trackio.logged[1:]] == ["games/grpo", "games/validation"]
+    assert [next(iter(logged)) for logged in trackio.logged[1:]] == ["games/grpo", "games/grpo/validation"]
     assert not trackio.is_open
 
 
@@ -111,7 +111,7 @@ def test_tensorboard_files_go_on_where_a_training_was_resumed(tracked, send, tmp
     found = event_accumulator.EventAccumulator(str(tmp_path / "mine" / "grpo" / "tensorboard")).Reload()
     assert [(event.step, event.value) for event in found.Scalars("train/loss")] == [(1, 0.5), (2, 0.25)]
     assert [(event.step, event.value) for event in found.Scalars("eval/loss")] == [(1, 0.75)]
-    assert {"games/grpo/text_summary", "games/validation/text_summary"} <= set(found.Tags()["tensors"])
+    assert {"games/grpo/text_summary", "games/grpo/validation/text_summary"} <= set(found.Tags()["tensors"])
 
 
 BROKEN = {

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import COMPONENTS, PRESETS
 from wordle_rl.serve.app import Service

@@ -22,7 +22,7 @@ from model_server import model_server, plays_the_same_games
 from safetensors.torch import load_file
 
 from wordle_rl.cli import main
-from wordle_rl.config import ModelSettings
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.gguf import converted_path
@@ -41,14 +41,17 @@ SMALL = {
     "traces.teacher.opener": None,
     "traces.teacher.noise-rate": 0.05,
     "model.micro-batch-size": 4,
+    "eval.max-games": 2,
+}
+SFT = {
+    **SMALL,
+    "stages": "sft",
     "sft.epochs": 5,
     "sft.batch-size": 8,
     "sft.save-steps": 0,
     "sft.validations-per-epoch": 1,
-    "rl.group-size": 2,
-    "eval.max-games": 2,
 }
-ROUNDS = {"rounds": 1, "groups-per-round": 4, "batch-size": 4, "rl.optimizer.learning-rate": 1e-4}
+ROUNDS = {"group-size": 2, "rounds": 1, "groups-per-round": 4, "batch-size": 4, "optimizer.learning-rate": 1e-4}
 
 
 def command(*arguments: object) -> None:
@@ -84,7 +87,7 @@ def words(word_directory) -> list[str]:
 def taught(words, tmp_path_factory) -> Path:
     """A run that has learnt a list of sixty words in 60 steps: it names words, and wins now and then."""
     out = tmp_path_factory.mktemp("smollm2") / "taught"
-    command("run", "smollm2", *words, *flags(SMALL), "--out", out, "--until", "sft")
+    command("run", "smollm2", *words, *flags(SFT), "--out", out, "--until", "sft")
     return out
 
 
@@ -105,38 +108,39 @@ def test_sft_learns_games_and_costs_english(taught, base_nats, taught_nats) -> N
 
 
 PATHS = {
-    "grpo": {"grpo.steps": 2, "grpo.groups-per-step": 4, "grpo.validate-every-steps": 0},
+    "grpo": {"grpo.group-size": 2, "grpo.steps": 2, "grpo.groups-per-step": 4, "grpo.validate-every-steps": 0},
     "grpo, a fresh prompt a turn": {
         "game.shape": "state",
+        "grpo.group-size": 2,
         "grpo.steps": 1,
         "grpo.groups-per-step": 2,
         "grpo.validate-every-steps": 0,
     },
-    "expert_iteration": ROUNDS,
-    "dpo": ROUNDS,
-    "distill": ROUNDS,
+    **{
+        stage: {f"{stage}.{name}": value for name, value in ROUNDS.items()}
+        for stage in ("expert_iteration", "dpo", "distill")
+    },
 }
 
 
 @pytest.mark.parametrize("path", PATHS)
 def test_learning_by_play(path: str, words, taught, taught_nats, tmp_path: Path) -> None:
-    algorithm = path.partition(",")[0]
-    own = {name if "." in name else f"rl.{name}": value for name, value in PATHS[path].items()}
-    settings = {**SMALL, "model.path": taught / "sft", "sft.epochs": 0, "algorithm": algorithm, **own}
-    command("run", "smollm2", *words, *flags(settings), "--out", tmp_path / "run", "--until", algorithm)
-    before, after = (load_file(run / "model.safetensors") for run in (taught / "sft", tmp_path / "run" / algorithm))
+    stage = path.partition(",")[0]
+    settings = {**SMALL, "model.path": taught / "sft", "stages": stage, **PATHS[path]}
+    command("run", "smollm2", *words, *flags(settings), "--out", tmp_path / "run", "--until", stage)
+    before, after = (load_file(run / "model.safetensors") for run in (taught / "sft", tmp_path / "run" / stage))
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in before)
     assert all(bool(weight.isfinite().all()) for weight in after.values())
-    assert all(math.isfinite(row["loss"]) for row in rows(tmp_path / "run", algorithm) if "loss" in row)
-    assert speaks(tmp_path / "run" / algorithm) < taught_nats + 0.5
+    assert all(math.isfinite(row["loss"]) for row in rows(tmp_path / "run", stage) if "loss" in row)
+    assert speaks(tmp_path / "run" / stage) < taught_nats + 0.5
 
 
 def test_thinking_that_is_narrated_under_its_own_template(words, tmp_path: Path) -> None:
     thinking = {"game.style": "english", "game.thinking": "required", "traces.narrate": "true"}
     template = {"model.chat-template": "None", "max-completion-tokens": 64, "model.max-length": 2048}
-    small = {"traces.num-games": 4, "sft.epochs": 1, "sft.batch-size": 2, "algorithm": "grpo", "grpo.steps": 0}
-    settings = {**SMALL, **thinking, **template, **small}
+    small = {"traces.num-games": 4, "sft.epochs": 1, "sft.batch-size": 2}
+    settings = {**SFT, **thinking, **template, **small}
     command("run", "smollm2", *words, *flags(settings), "--out", tmp_path / "run", "--until", "report")
     shown = next(read_traces(tmp_path / "run" / "traces.jsonl"))
     assert shown.turns[0].thinking
@@ -151,7 +155,7 @@ def test_thinking_that_is_narrated_under_its_own_template(words, tmp_path: Path)
 
 def test_a_killed_training_resumes_to_the_same_weights(words, tmp_path: Path) -> None:
     server = ForkServer(tmp_path / "log")
-    settings = {**SMALL, "traces.num-games": 16, "sft.epochs": 1, "sft.batch-size": 4, "sft.save-steps": 2}
+    settings = {**SFT, "traces.num-games": 16, "sft.epochs": 1, "sft.batch-size": 4, "sft.save-steps": 2}
     arguments = ["run", "smollm2", *words, *flags(settings), "--until", "sft"]
     try:
         killed = server.run(
@@ -170,7 +174,7 @@ def test_a_killed_training_resumes_to_the_same_weights(words, tmp_path: Path) ->
 
 
 def test_an_adapter_learns_and_merges_into_a_model_that_is_as_fluent(words, base_nats, tmp_path: Path) -> None:
-    settings = {**SMALL, "traces.num-games": 16, "sft.epochs": 1, "model.lora.rank": 16}
+    settings = {**SFT, "traces.num-games": 16, "sft.epochs": 1, "model.lora.rank": 16}
     run, merged = tmp_path / "run", tmp_path / "merged"
     command("run", "smollm2", *words, *flags(settings), "--out", run, "--until", "sft")
     command("export", run / "sft", "--out", merged)

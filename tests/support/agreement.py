@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.conformance.trainer_checks import plain_logprobs
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
@@ -165,15 +165,8 @@ def grouped(values: list) -> list[list]:
     return [values[first : first + GROUP] for first in range(0, len(values), GROUP)]
 
 
-def settings_of(name: str) -> GRPOTraining:
-    return GRPOTraining(
-        groups_per_step=2,
-        group_size=GROUP,
-        sampling=SamplingSettings(max_completion_tokens=LONGEST),
-        precision="fp32",
-        credit="turn",
-        **LOSSES[name],
-    )
+def settings_of(name: str) -> GRPOSettings:
+    return GRPOSettings(groups_per_step=2, group_size=GROUP, credit="turn", **LOSSES[name])
 
 
 def full_logprobs(network: Any) -> list[list[float]]:

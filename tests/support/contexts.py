@@ -1,7 +1,7 @@
 """Game contexts of small word lists."""
 
-from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.run import RunConfig
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import mlx.core as mx
 from agreement import embedded_codec
 
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.mlx.model import MLXModel
 from wordle_rl.mlx.sampler import MLXSampler
 

@@ -6,9 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 from contexts import context_for
-from training_fixtures import compact, make_run, small_model
+from training_fixtures import compact, make_run, small_model, training_of
 
-from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.loading import context_budget
 from wordle_rl.policy.transformers import TransformersSampler
@@ -16,16 +17,12 @@ from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
+from wordle_rl.train.play_loop import Stage
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.train.starts import GameSetup
 
-SETTINGS = GRPOTraining(
-    groups_per_step=3,
-    group_size=4,
-    sampling=SamplingSettings(max_completion_tokens=6),
-    sample_games=2,
-    max_refills=0,
-)
+SETTINGS = GRPOSettings(groups_per_step=3, group_size=4, sample_games=2, max_refills=0)
+TOKENS = SamplingSettings(max_completion_tokens=6)
 
 
 class Schedule:
@@ -50,16 +47,19 @@ class Roll:
     def __init__(self, tokenizer, codec, words, directory, settings=SETTINGS, prompter=None, secrets=None, pay=None):
         self.model, self.codec, self.settings = small_model(tokenizer), codec, settings
         self.prompter = prompter or compact(max_turns=3)
-        self.setup = GameSetup(context_for(words, self.prompter, Solver(words)), secrets or words.answers)
+        context = context_for(words, self.prompter, Solver(words))
+        self.setup = GameSetup(context, secrets or words.answers, sampling=TOKENS)
         self.run = make_run(directory, words)
-        self.rollouts = GroupRollouts(self.setup, settings, GameLog(self.run), seed=0)
+        training = training_of(None, self.run)
+        stage = Stage(training, self.setup, GameLog(self.run), lambda *asked: self.open_policy(*asked))
+        self.rollouts = GroupRollouts(stage, settings)
         if pay is not None:
             self.rollouts.schedule = Schedule(pay)
         self.games: list[list[Scored]] = []
 
     def __call__(self, step: int = 0) -> list[Example]:
         """The rows of a step; the rest of it is in `played`."""
-        self.played: Played = self.rollouts(step, self.open_policy)
+        self.played: Played = self.rollouts.next(step)
         self.rollouts.note_compliance(self.metrics["format_compliance"])
         self.games.append(games_of(self.played))
         return self.played.rows(self.codec, mask_overlong=self.settings.mask_overlong)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import Segment
-from wordle_rl.config import GRPOTraining
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.env import Transcript
 from wordle_rl.game import score_guess
 from wordle_rl.policy.base import Completion
@@ -75,7 +75,7 @@ class Row:
         return sum(stop - start for start, stop, _ in self.replies)
 
 
-def credits(rewards: Sequence[Sequence[float]], settings: GRPOTraining) -> list[list[float]]:
+def credits(rewards: Sequence[Sequence[float]], settings: GRPOSettings) -> list[list[float]]:
     """The advantage of each turn of each game of a group."""
     totals = [sum(values) for values in rewards]
     worth = [list(values) for values in rewards]  # what is compared at each turn
@@ -110,7 +110,7 @@ def live_turns(transcript: Transcript) -> int:
 
 
 def rows_of_group(
-    games: Sequence[Trajectory], rewards: Callable[[Transcript], Sequence[float]], settings: GRPOTraining, stops
+    games: Sequence[Trajectory], rewards: Callable[[Transcript], Sequence[float]], settings: GRPOSettings, stops
 ) -> list[Row]:
     """The rows of a group of games."""
     alive = [live_turns(game.transcript) for game in games]
@@ -158,13 +158,13 @@ class Step:
     ratios: Tensor
 
 
-def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settings: GRPOTraining, longest: int) -> Step:
+def step_of(rows: Sequence[Row], model, start_weights: dict[str, Tensor], settings: GRPOSettings, longest: int) -> Step:
     """The step on these rows of a model whose training began with `start_weights`; `longest`: tokens of a row."""
     weights = {name: weight.detach().clone() for name, weight in model.named_parameters()}
     scored = []
     for current in (start_weights, weights):
         model.load_state_dict(current, strict=False)
-        scored.append([_logprobs(model, row, settings.sampling.temperature) for row in rows])
+        scored.append([_logprobs(model, row, settings.temperature) for row in rows])
     total = sum(row.num_tokens for row in rows)
     loss, surrogate, divergences, entropies, ratios = 0.0, torch.zeros(()), [], [], []
     for row, (reference, _), (logprobs, entropy) in zip(rows, *scored, strict=True):

@@ -9,16 +9,17 @@ from contexts import context_for
 from group_games import SETTINGS as ROLLED
 from group_games import Roll, Schedule, games_of
 from reward_games import WORDS
-from training_fixtures import compact, fast, make_run, small_model
+from training_fixtures import compact, fast, make_run, small_model, training_of
 
 import wordle_rl.train.grpo as grpo_module
-from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
-from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.train.weight_sync import open_engine
@@ -26,16 +27,7 @@ from wordle_rl.train.weight_sync import open_engine
 TOKENS = SamplingSettings(max_completion_tokens=6)
 
 
-SETTINGS = GRPOTraining(
-    steps=2,
-    groups_per_step=2,
-    group_size=4,
-    sampling=TOKENS,
-    optimizer=fast(),
-    precision="fp32",
-    sample_games=1,
-    max_refills=0,
-)
+SETTINGS = GRPOSettings(steps=2, groups_per_step=2, group_size=4, optimizer=fast(), sample_games=1, max_refills=0)
 
 
 def by_length(_transcript, turn) -> float:
@@ -43,7 +35,7 @@ def by_length(_transcript, turn) -> float:
 
 
 class Training:
-    """Runs `train_grpo` and keeps what was played and what the learner was given.
+    """Trains by GRPO and keeps what was played and what the learner was given.
 
     `pay` is the reward of a turn, None: the one that the settings name. Set it before a training.
     """
@@ -65,8 +57,8 @@ class Training:
                     self.schedule = Schedule(training.pay)
                 training.all_rollouts.append(self)
 
-            def __call__(self, step, open_policy):
-                training.played.append(super().__call__(step, open_policy))
+            def next(self, step, open_policy=None):
+                training.played.append(super().next(step, open_policy))
                 return training.played[-1]
 
         monkeypatch.setattr(grpo_module, "GroupRollouts", Paying)
@@ -79,10 +71,10 @@ class Training:
     def setup(self, shape=Shape.TRANSCRIPT, **parts) -> GameSetup:
         """Games of three turns over all answers; `parts` are other fields of it."""
         context = context_for(self.words, compact(shape, max_turns=3), Solver(self.words))
-        return GameSetup(context, **{"secrets": self.words.answers, **parts})
+        return GameSetup(context, **{"secrets": self.words.answers, "sampling": TOKENS, **parts})
 
-    def learner(self, model, settings: GRPOTraining) -> TorchLearner:
-        """A learner of a model, as the pipeline makes it."""
+    def learner(self, model, settings: GRPOSettings, **fitting) -> TorchLearner:
+        """A learner of a model, as the pipeline makes it; `fitting` are settings of [model]."""
         training = self
 
         class Watched(TorchLearner):
@@ -90,13 +82,7 @@ class Training:
                 training.micro_batches.append([list(batch) for batch in micro_batches])
                 return super().update(micro_batches, loss, step)
 
-        return Watched(
-            model,
-            self.codec,
-            precision=settings.precision,
-            gradient_checkpointing=settings.gradient_checkpointing,
-            temperature=settings.sampling.temperature,
-        )
+        return Watched(model, self.codec, **{"precision": "fp32"} | fitting, temperature=settings.temperature)
 
     def __call__(
         self,
@@ -109,20 +95,20 @@ class Training:
         setup=None,
         open_policy=None,
         engine=None,
+        **fitting,
     ):
         """Train a model and return it; a run that was stopped there is resumed."""
         model, setup = model or small_model(self.tokenizer), setup or self.setup(shape)
-        learner = self.learner(model, settings)
+        learner = self.learner(model, settings, **fitting)
         if settings.plays_by_vllm and engine is None:
-            engine = open_engine(learner, settings, setup.words, setup.prompter)
-        train_grpo(
-            learner,
+            engine = open_engine(learner, settings, setup)
+        learn_by_play(
+            grpo_module.GRPO,
+            training_of(learner, make_run(directory, self.words), progress=progress),
             setup,
             settings,
-            make_run(directory, self.words),
             open_policy=open_policy,
             engine=engine,
-            progress=progress,
         )
         if settings.plays_by_vllm:
             engine.close()
@@ -150,7 +136,7 @@ def outside_fixture(tokenizer, codec, tmp_path) -> Roll:
     """Rollouts over the words of the reward tests in which no secret is an answer."""
     reward = {"weights": {"quick_regret": -6.0}, "keep_order": False}
     changes = {"outside_rate": 1.0, "credit": "guess", "reward": reward}
-    settings = GRPOTraining.model_validate(ROLLED.model_dump(exclude_unset=True) | changes)
+    settings = GRPOSettings.model_validate(ROLLED.model_dump(exclude_unset=True) | changes)
     return Roll(tokenizer, codec, WORDS, tmp_path, settings=settings)
 
 
@@ -164,5 +150,5 @@ def assert_scored_as_sampled(row: dict) -> None:
     assert abs(row["sampler_kl"]) < 2e-8  # rounding can take it below 0
 
 
-def update(settings: GRPOTraining, **changes: object) -> GRPOTraining:
+def update(settings: GRPOSettings, **changes: object) -> GRPOSettings:
     return settings.model_copy(update=changes)

@@ -7,10 +7,10 @@ from pathlib import Path
 from kills import Case
 from training_fixtures import begun, write_config
 
-from wordle_rl.config import load_config
+from wordle_rl.config.files import load_config
 from wordle_rl.words import load_words
 
-BEGINS_WINNING = {"model__path": '"bundled"', "sft__epochs": "0"}
+BEGINS_WINNING = {"model__path": '"bundled"'}
 """A start for what learns from the policy's own wins or better guesses; the SFT of the miniature has none."""
 LEARNT = {"expert_iteration": "own_examples", "dpo": "pairs"}
 """The metric of a round that counts what it learns from the policy's own games."""
@@ -29,22 +29,22 @@ TRAININGS: dict[str, dict[str, str]] = {
         "grpo__interpolation_alphas": "[0.5, 1.0]",
         "grpo__probe_every_steps": "4",
         "grpo__prioritized_fraction": "0.5",
-        "rl.reward__preset": '"shaped_curriculum"',
+        "grpo.reward__preset": '"shaped_curriculum"',
     },
     "expert_iteration": {
         **BEGINS_WINNING,
-        "algorithm": '"expert_iteration"',
+        "stages": '["expert_iteration"]',
         "expert_iteration__rounds": "3",
         "expert_iteration__groups_per_round": "8",
     },
     "dpo": {
         **BEGINS_WINNING,
-        "algorithm": '"dpo"',
+        "stages": '["dpo"]',
         "dpo__rounds": "3",
         "dpo__groups_per_round": "8",
     },
     "distill": {
-        "algorithm": '"distill"',
+        "stages": '["sft", "distill"]',
         "distill__rounds": "3",
         "distill__groups_per_round": "16",
     },

@@ -17,7 +17,8 @@ from transformers import (
     Qwen3ForCausalLM,
 )
 
-from wordle_rl.config import LoraSettings, SFTTraining
+from wordle_rl.config.model import LoraSettings
+from wordle_rl.config.stages import SFTSettings
 from wordle_rl.policy.loading import save_model
 
 torch = pytest.importorskip("torch")
@@ -26,7 +27,7 @@ torch = pytest.importorskip("torch")
 LORA = LoraSettings(rank=4, alpha=16)
 
 
-SFT = SFTTraining(batch_size=16, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
+SFT = SFTSettings(batch_size=16, epochs=1, optimizer=fast(), logging_steps=1)
 
 
 SIZE = {

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 
 
 def names(error: ConfigError, setting: str) -> bool:

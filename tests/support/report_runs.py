@@ -58,7 +58,7 @@ def make_run(run_dir: Path) -> Path:
     (run_dir / "results.json").write_text(json.dumps(results | {"seconds": {"sft": 3.0, "grpo": 9.0, "total": 12.0}}))
     split = {"train": SPLIT.train, "val": SPLIT.val, "test": SPLIT.test}
     (run_dir / "manifest.json").write_text(json.dumps({"command": "wordle-rl train", "seed": 7, "split": split}))
-    (run_dir / "config.json").write_text(json.dumps({"model": {"path": "tiny"}}))
+    (run_dir / "config.json").write_text(json.dumps({"model": {"path": "tiny"}, "stages": ["sft", "grpo"]}))
     sft_rows = [{"stage": "sft", "step": step, "loss": 3.0 / step} for step in range(1, 50)]
     write_lines(run_dir / "metrics.jsonl", sft_rows + [metric_row(step) for step in range(1, 9)])
     write_lines(run_dir / "games.jsonl", [training_game(step) for step in (1, 2, 3)])

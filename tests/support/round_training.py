@@ -9,8 +9,9 @@ torch = pytest.importorskip("torch")
 from scripted import Script, scripted
 
 from wordle_rl.data.dataset import Example
-from wordle_rl.train.grpo_rollouts import OpenPolicy
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import OpenPolicy
+from wordle_rl.train.round_method import RoundMethod
 
 
 def learner_of(model, codec) -> TorchLearner:
@@ -32,11 +33,11 @@ def fitted(monkeypatch: pytest.MonkeyPatch) -> list[list[list[Example]]]:
     """Have rounds collect what they would train on: for each round its items, such as pairs."""
     rounds: list[list[list[Example]]] = []
 
-    def collect(_loop, items, *_args, **_options) -> bool:
-        rounds.append([list(item) for item in items])
-        return True
+    def collect(_method, games, _number) -> list:
+        rounds.append([list(item) for item in games.items])
+        return []
 
-    monkeypatch.setattr("wordle_rl.train.round_loop.fit", collect)
+    monkeypatch.setattr(RoundMethod, "batches", collect)
     return rounds
 
 

@@ -15,18 +15,19 @@ from fake_vllm import fake_vllm
 from fake_vllm_server import without_nccl
 from group_games import Schedule
 from torchrun import leave, shared_run
-from training_fixtures import compact, fast, small_model
+from training_fixtures import compact, fast, small_model, training_of
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, SamplingSettings
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.policy.vllm_server import ServerSampler
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.solver import Solver
-from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.train.weight_sync import open_engine
 from wordle_rl.words import load_words
@@ -61,14 +62,14 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
     grpo_module.GroupRollouts = Paying  # type: ignore[misc]
     tokenizer, word_list = make_tokenizer(), load_words(words)
     model, run = small_model(tokenizer), shared_run(out, word_list)
-    settings = GRPOTraining(
-        steps=STEPS, groups_per_step=1, group_size=4, precision="fp32", optimizer=fast(), max_refills=0,
-        sampling=SamplingSettings(max_completion_tokens=6), engine=server,
-    )  # fmt: skip
+    settings = GRPOSettings(
+        steps=STEPS, groups_per_step=1, group_size=4, optimizer=fast(), max_refills=0, engine=server
+    )
     context = context_for(word_list, compact(max_turns=TURNS), Solver(word_list))
-    learner, setup = TorchLearner(model, ChatCodec(tokenizer), precision="fp32"), GameSetup(context, word_list.answers)
-    engine = open_engine(learner, settings, setup.words, setup.prompter)
-    train_grpo(learner, setup, settings, run, engine=engine)
+    learner = TorchLearner(model, ChatCodec(tokenizer), precision="fp32")
+    setup = GameSetup(context, word_list.answers, sampling=SamplingSettings(max_completion_tokens=6))
+    engine = open_engine(learner, settings, setup)
+    learn_by_play(grpo_module.GRPO, training_of(learner, run), setup, settings, engine=engine)
     engine.close()
     return model, asked
 

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 torch = pytest.importorskip("torch")
-from training_fixtures import compact, fast
+from training_fixtures import compact, fast, training_of
 
-from wordle_rl.config import SFTTraining
+from wordle_rl.config.stages import SFTSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 
-SETTINGS = SFTTraining(batch_size=16, epochs=3, optimizer=fast(), precision="fp32", logging_steps=1)
+SETTINGS = SFTSettings(batch_size=16, epochs=3, optimizer=fast(), logging_steps=1)
 
 
 @pytest.fixture(scope="session")
@@ -20,16 +20,13 @@ def examples(plain_traces, codec) -> list[Example]:
     return encode_traces(plain_traces, compact(), codec, 1000).examples
 
 
-def fine_tune(model, codec, examples, settings, run, *, seed: int = 0, **options) -> Path:
-    """`train_sft` with the learner that the pipeline makes of these settings."""
-    learner = TorchLearner(
-        model,
-        codec,
-        precision=settings.precision,
-        gradient_checkpointing=settings.gradient_checkpointing,
-        seed=seed,
-    )
-    return train_sft(learner, examples, settings, run, seed=seed, **options)
+def fine_tune(
+    model, codec, examples, settings, run, *, seed: int = 0, validation=(), fitting: dict | None = None, **options
+) -> Path:
+    """`train_sft` with the learner that the pipeline makes; `fitting` are settings of [model]."""
+    learner = TorchLearner(model, codec, **{"precision": "fp32"} | (fitting or {}), seed=seed)
+    training = training_of(learner, run, "sft", seed=seed, **options)
+    return train_sft(training, examples, settings, validation=validation)
 
 
 def loss_of(model, examples: list[Example]) -> float:

@@ -15,10 +15,10 @@ import torch
 from accelerate.state import AcceleratorState, PartialState
 from accelerate.utils import DistributedType
 from torchrun import leave, shared_run
-from training_fixtures import StopAt, fast, small_model
+from training_fixtures import StopAt, fast, small_model, training_of
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import SFTTraining
+from wordle_rl.config.stages import SFTSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs.distributed import num_processes
@@ -50,15 +50,15 @@ def train(words: str, games: Path, out: Path, stop_after: int = 0) -> torch.nn.M
     codec = ChatCodec(make_tokenizer())
     run = shared_run(out, load_words(words))
     examples = [Example(**example) for example in json.loads(games.read_text())]
-    settings = SFTTraining(
-        batch_size=BATCH // num_processes(), epochs=EPOCHS, optimizer=fast(), precision="fp32", logging_steps=1,
-        save_each_epoch=True,
-    )  # fmt: skip
+    settings = SFTSettings(
+        batch_size=BATCH // num_processes(), epochs=EPOCHS, optimizer=fast(), logging_steps=1, save_each_epoch=True
+    )
     model = small_model(codec.tokenizer)
     progress = StopAt(stop_after) if stop_after else None
     try:
-        learner = TorchLearner(model, codec, precision=settings.precision)
-        train_sft(learner, examples, settings, run, validation=examples[:21], progress=progress)
+        learner = TorchLearner(model, codec, precision="fp32")
+        training = training_of(learner, run, "sft", progress=progress)
+        train_sft(training, examples, settings, validation=examples[:21])
     except KeyboardInterrupt:
         if not stop_after:
             raise

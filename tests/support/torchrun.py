@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import RunConfig
+from wordle_rl.config.run import RunConfig
 from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, leave_process_group, process_index, wait_for_all
 from wordle_rl.words import WordList

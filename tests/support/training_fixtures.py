@@ -10,14 +10,11 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from wordle_rl.config import (
-    GameSettings,
-    RLOptimizerSettings,
-    RunConfig,
-    TeacherSettings,
-    TraceSettings,
-    load_config,
-)
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
+from wordle_rl.config.training import RLOptimizerSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.runs import Run, write_jsonl
@@ -116,6 +113,13 @@ def compact(shape: Shape = Shape.TRANSCRIPT, max_turns: int = 6) -> Prompter:
 
 def make_run(directory: Path, words: WordList) -> Run:
     return Run.create(directory, RunConfig(), split_secrets(words))
+
+
+def training_of(learner, run: Run, stage: str = "grpo", **options: object):
+    """What a training is given beside its settings."""
+    from wordle_rl.train.training_loop import Training
+
+    return Training(learner, run, stage, **options)
 
 
 def small_model(tokenizer, seed: int = 0):

@@ -11,18 +11,20 @@ from pathlib import Path
 import torch
 from contexts import context_for
 from torchrun import leave, shared_run
-from training_fixtures import fast, small_model
+from training_fixtures import fast, small_model, training_of
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, RunConfig, SamplingSettings, SFTTraining
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings, SFTSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.solver import Solver
-from wordle_rl.train.grpo import train_grpo
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.sft import train_sft
 from wordle_rl.train.starts import GameSetup, record_secrets
 from wordle_rl.words import load_words
@@ -52,10 +54,10 @@ class Replaying(GroupRollouts):
     """Rows of each step."""
     last: "Replaying"
 
-    def __call__(self, step, open_policy):
+    def next(self, step, open_policy=None):
         del open_policy
         rank, count = self._process, self._settings.groups_per_step * GROUP_SIZE
-        record_secrets(self._log.run, "grpo", step, rank, [f"rank{rank}"])
+        record_secrets(self._stage.run, "grpo", step, rank, [f"rank{rank}"])
         metrics = {
             "seconds/rollout": 0.0, "seconds/reward": 0.0, "skipped_groups": 1.0,
             "win_rate": float(rank), "format_compliance": 0.5 * rank,
@@ -76,22 +78,20 @@ def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
     prompter = RunConfig().game.model_copy(update={"style": "compact", "thinking": "off"}).prompter(5)
     run = shared_run(out, word_list)
     processes = num_processes()
-    sft = SFTTraining(batch_size=BATCH // processes, epochs=1, optimizer=fast(), precision="fp32", logging_steps=1)
+    sft = SFTSettings(batch_size=BATCH // processes, epochs=1, optimizer=fast(), logging_steps=1)
     models = [small_model(tokenizer, seed) for seed in (0, 1)]
     learnt, validation = ([Example(**example) for example in found[name]] for name in ("examples", "validation"))
-    train_sft(TorchLearner(models[0], codec, precision="fp32"), learnt, sft, run, validation=validation)
+    learners = [TorchLearner(model, codec, precision="fp32", micro_batch_size=GROUP_SIZE) for model in models]
+    learners[0].micro_batch_size = 0
+    train_sft(training_of(learners[0], run, "sft"), learnt, sft, validation=validation)
     Replaying.given = [[Example(**row) for row in step] for step in found["rows"]]
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
-    grpo = GRPOTraining(
-        steps=STEPS, groups_per_step=GROUPS // processes, group_size=GROUP_SIZE, precision="fp32", optimizer=fast(),
-        sampling=SamplingSettings(max_completion_tokens=6), micro_batch_size=GROUP_SIZE, beta=0.1,
-    )  # fmt: skip
-    train_grpo(
-        TorchLearner(models[1], codec, precision="fp32"),
-        GameSetup(context_for(word_list, prompter, Solver(word_list)), word_list.answers),
-        grpo,
-        run,
+    grpo = GRPOSettings(
+        steps=STEPS, groups_per_step=GROUPS // processes, group_size=GROUP_SIZE, optimizer=fast(), beta=0.1
     )
+    context, tokens = context_for(word_list, prompter, Solver(word_list)), SamplingSettings(max_completion_tokens=6)
+    setup = GameSetup(context, word_list.answers, sampling=tokens)
+    learn_by_play(grpo_module.GRPO, training_of(learners[1], run), setup, grpo)
     return models
 
 

@@ -15,8 +15,8 @@ from verl.workers.rollout.replica import TokenOutput
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.rollout import Trajectory, play
 from wordle_rl.runs import Run

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.game import Outcome, Rules, Turn, hard_mode_fault, score_guess, violates_clues
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.solver import Solver

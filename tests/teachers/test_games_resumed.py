@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import wordle_rl.teachers.games as games_module
-from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.teachers.games import write_solver_traces
 
 PLAIN = TraceSettings(num_games=18, teacher=TeacherSettings(opener=None, noise_rate=0.5))

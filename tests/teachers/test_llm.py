@@ -9,7 +9,9 @@ pytest.importorskip("openai")
 
 from fake_endpoint import KEY, FakeEndpoint, chat
 
-from wordle_rl.config import ConfigError, GameSettings, LLMTeacherSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import LLMTeacherSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Outcome
 from wordle_rl.policy.providers import Endpoint

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import replay_fault
 from wordle_rl.game import Outcome, Rules, score_guess, violates_clues

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from wordle_rl.config import TeacherSettings
+from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver, encode_marks
 from wordle_rl.teachers.solver import Advice, SolverTeacher, TeacherGames

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from wordle_rl.config import TeacherSettings, TraceSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver

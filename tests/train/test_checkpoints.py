@@ -10,13 +10,23 @@ import pytest
 from training_fixtures import flipped, halved
 
 from wordle_rl.runs import RunError, write_json
-from wordle_rl.train.checkpoints import complete_checkpoint, last_checkpoint, last_step, stored_state
+from wordle_rl.train.checkpoints import (
+    Place,
+    checkpoint_path,
+    complete_checkpoint,
+    complete_checkpoints,
+    drop_checkpoints,
+    last_checkpoint,
+    last_place,
+    place_of,
+    stored_state,
+)
 
 NAMES = ("model.safetensors", "optimizer.pt", "shards/__0_0.distcp", "config.json")
 
 
-def saved(directory: Path, step: int) -> Path:
-    checkpoint = directory / f"checkpoint-{step}"
+def saved(directory: Path, step: int, updates: int = 0) -> Path:
+    checkpoint = checkpoint_path(directory, Place(step, updates))
     for name in NAMES:
         (checkpoint / name).parent.mkdir(parents=True, exist_ok=True)
         (checkpoint / name).write_text(f"{name} of {step}")
@@ -25,18 +35,18 @@ def saved(directory: Path, step: int) -> Path:
 
 def test_a_checkpoint_counts_once_it_is_marked_and_the_step_decides_which_is_newest(tmp_path: Path) -> None:
     first = saved(tmp_path, 9)
-    assert (last_checkpoint(tmp_path), last_step(tmp_path)) == (None, 0)
+    assert (last_checkpoint(tmp_path), last_place(tmp_path)) == (None, Place())
     complete_checkpoint(first, {"cumulative_wins": 3})
     kept = shutil.copytree(first, tmp_path / "kept")
     second = saved(tmp_path, 10)
-    assert (last_checkpoint(tmp_path), last_step(tmp_path)) == (first, 9)
+    assert (last_checkpoint(tmp_path), last_place(tmp_path)) == (first, Place(9))
     complete_checkpoint(second, {"cumulative_wins": 4})
     assert not first.exists()
     shutil.copytree(kept, first)  # as if killed before the others were removed, and with a clock that was set back
     tomorrow = time.time() + 86_400
     for path in (*first.iterdir(), first):
         os.utime(path, (tomorrow, tomorrow))
-    assert (last_checkpoint(tmp_path), last_step(tmp_path)) == (second, 10)
+    assert (last_checkpoint(tmp_path), last_place(tmp_path)) == (second, Place(10))
     assert stored_state(second) == {"cumulative_wins": 4}
 
 
@@ -62,3 +72,16 @@ def test_a_checkpoint_of_an_earlier_version_knows_the_sizes_alone(tmp_path: Path
     sizes = {name: (checkpoint / name).stat().st_size for name in NAMES}
     write_json(checkpoint / "wordle_rl_state.json", {"cumulative_wins": 3, "files": sizes})
     assert stored_state(checkpoint) == {"cumulative_wins": 3}
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(1, [4]), (2, [3, 4]), (0, [1, 2, 3, 4])])
+def test_as_many_checkpoints_stay_as_were_asked_for_and_none_from_inside_a_round(keep, kept, tmp_path: Path) -> None:
+    for step in range(1, 5):
+        complete_checkpoint(saved(tmp_path, step - 1, 7), {}, keep)
+        newest = last_checkpoint(tmp_path)
+        assert newest is not None
+        assert place_of(newest) == Place(step - 1, 7), "inside a round is later than its beginning"
+        complete_checkpoint(saved(tmp_path, step), {}, keep)
+    assert [place_of(path).done for path in complete_checkpoints(tmp_path)] == kept
+    drop_checkpoints(tmp_path, keep)
+    assert sorted(path.name for path in tmp_path.glob("*")) == [f"checkpoint-{step}" for step in kept * (keep != 1)]

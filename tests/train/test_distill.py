@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,7 +16,10 @@ from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, fast, make_run, rows, small_model
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, DistillTraining, SamplingSettings, TeacherSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import DistillSettings
+from wordle_rl.config.teachers import TeacherSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.game import Rules, violates_clues
 from wordle_rl.policy.loading import save_model
@@ -42,7 +46,7 @@ from wordle_rl.train.scored_games import boards_of
 from wordle_rl.words import WordListError
 
 
-def change(**changes: object) -> DistillTraining:
+def change(**changes: object) -> DistillSettings:
     return DISTILL.model_copy(update=changes)
 
 
@@ -54,9 +58,9 @@ def stumbling(words):
 
 def labelled(words, codec, games, prompter=None, traces=PURE, limit=500, seed=0, **changes):
     """What is to be said at the boards of these games, by prompt, the labels, their record, and the numbers to log."""
-    setup = setup_for(words, prompter or compact())
-    settings = change(sampling=SamplingSettings(max_completion_tokens=limit), **changes)
-    labels, record, numbers = Labeller(codec, setup, settings, traces).label(games, seed)
+    sampling = SamplingSettings(max_completion_tokens=limit)
+    setup = replace(setup_for(words, prompter or compact()), sampling=sampling)
+    labels, record, numbers = Labeller(codec, setup, change(**changes), traces).label(games, seed)
     return {prompt: codec.text_of(label.reply_ids) for prompt, label in labels.items()}, labels, record, numbers
 
 
@@ -250,11 +254,11 @@ def test_words_are_drawn_by_their_chances_from_seed_and_board_alone(sixty, codec
     others = games_of(sixty, codec, sixty.answers[41:42], stumbling(sixty), compact())
     said: Counter[str] = Counter()
     for seed in range(100):
-        texts, *_ = labelled(sixty, codec, game, targets="distribution", temperature=0.3, seed=seed)
+        texts, *_ = labelled(sixty, codec, game, targets="distribution", teacher_temperature=0.3, seed=seed)
         opening = next(iter(texts))
         said[texts[opening]] += 1
         if seed < 5:
-            again, *_ = labelled(sixty, codec, others, targets="distribution", temperature=0.3, seed=seed)
+            again, *_ = labelled(sixty, codec, others, targets="distribution", teacher_temperature=0.3, seed=seed)
             assert again[opening] == texts[opening], "whatever the secret"
     expected = SolverDistribution(solver, 0.3, Rules())([])
     for word, chance in sorted(zip(expected.words, expected.chances, strict=True), key=lambda pair: -pair[1])[:3]:
@@ -331,7 +335,7 @@ def test_a_policy_comes_to_play_as_its_teacher_model(sixty, codec, tokenizer, tm
 
 def test_a_teacher_model_is_refused_if_it_is_not_there_or_has_other_tokens(tmp_path, codec, tokenizer) -> None:
     with pytest.raises(ValueError, match="targets"):
-        DistillTraining(targets=str(tmp_path / "missing"))
+        DistillSettings(targets=str(tmp_path / "missing"))
     with pytest.raises(ConfigError, match=r"distill\.targets"):
         ModelTeacher(tmp_path, codec)
     other = ChatCodec(make_tokenizer())

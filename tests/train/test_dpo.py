@@ -8,17 +8,18 @@ from typing import NamedTuple
 import pytest
 import torch
 from algorithm_settings import DPO as SETTINGS
+from algorithm_settings import train_by
 from round_training import gradient_norm, learner_of, playing, token_logprobs
 from scripted import say
 from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, fast, make_run, rows, small_model
 
-import wordle_rl.train.round_loop as rounds_module
-from wordle_rl.config import DPOTraining, LoraSettings
+from wordle_rl.config.model import LoraSettings
+from wordle_rl.config.stages import DPOSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.prompt import Shape
-from wordle_rl.train.dpo import Reply, pairs_of, train_dpo
+from wordle_rl.train.dpo import DPO, Reply, pairs_of
 from wordle_rl.train.loss import PreferenceLoss
 from wordle_rl.train.scored_games import Scored, boards_of
 
@@ -58,20 +59,20 @@ def train(tokenizer, codec, sixty, script, monkeypatch):
     """Trains by DPO; the model, the pairs of each round, and a copy of the policy that each was trained with."""
     pairs: list[list[Pair]] = []
     policies: list[torch.nn.Module] = []
-    fit = rounds_module.fit
+    batches = DPO.batches
 
-    def listen(loop, items, *args, **options) -> bool:
-        pairs.append([pair_of(*item) for item in items])
-        policies.append(copy.deepcopy(loop.learner.model))
-        return fit(loop, items, *args, **options)
+    def listen(method, games, number):
+        pairs.append([pair_of(*item) for item in games.items])
+        policies.append(copy.deepcopy(method.stage.training.learner.model))
+        return batches(method, games, number)
 
     def run(directory, settings=SETTINGS, shape=Shape.TRANSCRIPT, model=None):
         learner = learner_of(model or small_model(tokenizer), codec)
         setup = setup_for(sixty, compact(shape, max_turns=3), sixty.answers[:1])
-        train_dpo(learner, setup, settings, make_run(directory, sixty), open_policy=playing(script, codec))
+        train_by(settings, learner, setup, make_run(directory, sixty), open_policy=playing(script, codec))
         return learner.model, pairs, policies
 
-    monkeypatch.setattr(rounds_module, "fit", listen)
+    monkeypatch.setattr(DPO, "batches", listen)
     return run
 
 
@@ -83,7 +84,7 @@ def pair_of(chosen, rejected) -> Pair:
     return pair
 
 
-def update(**changes: object) -> DPOTraining:
+def update(**changes: object) -> DPOSettings:
     return SETTINGS.model_copy(update=changes)
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from algorithm_settings import EXPERT_ITERATION as SETTINGS
+from algorithm_settings import train_by
 from group_games import turns_of
 from round_training import learner_of, playing, token_logprobs
 from scripted import say
@@ -12,12 +13,14 @@ from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, make_run, rows, small_model
 
 from wordle_rl.chat.masks import mask_picture
-from wordle_rl.config import ConfigError, ExpertIterationTraining
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import ExpertIterationSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Shape
 from wordle_rl.report.curves import stage_curves
-from wordle_rl.train.expert_iteration import best_games, examples_of, train_expert_iteration
+from wordle_rl.train.expert_iteration import best_games, examples_of
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.words.split import split_secrets
 
@@ -77,7 +80,7 @@ def train(model, codec, words, directory, says, settings=SETTINGS, shape=Shape.T
     """Train on games in which the policy says what `says` has it say."""
     setup = setup_for(words, compact(shape, max_turns=3), words.answers[:1])
     learner, player = learner_of(model, codec), playing(says, codec)
-    train_expert_iteration(learner, setup, settings, make_run(directory, words), open_policy=player)
+    train_by(settings, learner, setup, make_run(directory, words), open_policy=player)
     return model
 
 
@@ -121,7 +124,7 @@ def test_a_round_counts_the_steps_that_were_not_finite(group, sixty, codec, toke
 # --- hindsight labels: on every board but the empty one the word that would have won ---
 
 
-SECRETS = ExpertIterationTraining.model_validate(
+SECRETS = ExpertIterationSettings.model_validate(
     SETTINGS.model_dump(exclude_unset=True, exclude={"keep_per_group"}) | {"labels": "secret", "group_size": 2}
 )
 MISTAKES = SECRETS.model_copy(update={"labels": "mistakes"})
@@ -140,7 +143,7 @@ class Scene:
 
     def train(self, settings=SECRETS) -> None:
         player = playing(lambda game_id, turns: say(self.games[game_id][len(turns)]), self.codec)
-        train_expert_iteration(learner_of(self.model, self.codec), self.setup, settings, self.run, open_policy=player)
+        train_by(settings, learner_of(self.model, self.codec), self.setup, self.run, open_policy=player)
 
     def prompt(self, *guesses: str) -> list[int]:
         """The prompt after these guesses."""
@@ -186,6 +189,6 @@ def fits(guess: str, earlier: list[str], scene: Scene) -> bool:
 
 def test_a_label_that_the_policy_could_not_say_is_refused(sixty, codec, tokenizer, tmp_path) -> None:
     scene = Scene(sixty, codec, tokenizer, tmp_path)
-    sampling = SECRETS.sampling.model_copy(update={"max_completion_tokens": 4})
+    scene.setup = replace(scene.setup, sampling=SamplingSettings(max_completion_tokens=4))
     with pytest.raises(ConfigError, match="max_completion_tokens"):
-        scene.train(SECRETS.model_copy(update={"sampling": sampling}))
+        scene.train()

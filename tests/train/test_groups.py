@@ -14,7 +14,7 @@ from training_fixtures import compact, rows
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.masks import Segment
-from wordle_rl.config import GRPOTraining, StartSettings
+from wordle_rl.config.stages import GRPOSettings, StartSettings
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import score_guess
 from wordle_rl.policy.base import Completion
@@ -23,8 +23,7 @@ from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
 from wordle_rl.rollout import ActiveGame, Trajectory, open_game
 from wordle_rl.runs import RunError
-from wordle_rl.train.grpo_rollouts import merged_metrics
-from wordle_rl.train.scored_games import Scored, measured, rows_of
+from wordle_rl.train.scored_games import Scored, measured, merged_metrics, rows_of
 from wordle_rl.train.turn_candidates import play_branching, reward_judge
 
 
@@ -89,7 +88,7 @@ def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
 
 def test_a_switch_waits_for_compliance(roll) -> None:
     reward = {"preset": "shaped_curriculum", "keep_order": False}
-    played = roll(settings=GRPOTraining.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward}))
+    played = roll(settings=GRPOSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward}))
     played(0)
     played.rollouts.best_compliance = 0.95
     played(1)
@@ -202,9 +201,9 @@ def test_probes_play_every_secret_greedily_and_prefer_what_they_lose(roll, sixty
         if step == 0:
             state = played.rollouts.starts.picker.state()
     drawn = rows(played.run.directory / "secrets.jsonl")
-    expected = [("probe", 0), ("grpo", 0), ("grpo", 1), ("probe", 2), ("grpo", 2)]
+    expected = [("grpo/probe", 0), ("grpo", 0), ("grpo", 1), ("grpo/probe", 2), ("grpo", 2)]
     assert [(row["stage"], row["step"]) for row in drawn] == expected
-    assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "probe")
+    assert all(row["secrets"] == list(sixty.answers) for row in drawn if row["stage"] == "grpo/probe")
     in_groups = {*drawn[1]["secrets"]}
     assert in_groups <= lost
     turns = played.prompter.rules.max_turns

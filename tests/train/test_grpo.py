@@ -4,7 +4,7 @@ import pytest
 import torch
 from contexts import context_for
 from grpo_by_hand import FAILS, Player, Step, rows_of_candidates, rows_of_group, step_of
-from grpo_training import SETTINGS, TOKENS, Training, assert_scored_as_sampled, by_length, update
+from grpo_training import SETTINGS, Training, assert_scored_as_sampled, by_length, update
 from reward_games import SOLVER, WORDS
 from torch.utils._python_dispatch import TorchDispatchMode
 from training_fixtures import compact, fast, rows, small_model, weights_of
@@ -12,7 +12,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.policy.drawing as drawing_module
 import wordle_rl.train.learner as learner_module
-from wordle_rl.config import GRPOTraining, StartSettings
+from wordle_rl.config.stages import GRPOSettings, StartSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.prompt import Shape
 from wordle_rl.train.grpo_rollouts import GroupRollouts
@@ -22,8 +23,7 @@ from wordle_rl.train.starts import GameSetup
 @pytest.mark.parametrize("shape", Shape)
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 def test_the_learner_scores_sampled_tokens_as_the_sampler_did(shape, temperature, train, tmp_path) -> None:
-    sampling = TOKENS.model_copy(update={"temperature": temperature})
-    train(tmp_path, update(SETTINGS, sampling=sampling), shape)
+    train(tmp_path, update(SETTINGS, temperature=temperature), shape)
     for row in rows(tmp_path / "metrics.jsonl"):
         assert_scored_as_sampled(row)
 
@@ -87,9 +87,7 @@ OPTIONS = {
     "steps": 1,
     "groups_per_step": 2,
     "group_size": 4,
-    "sampling": {"max_completion_tokens": 16},
     "optimizer": fast(max_grad_norm=1e6).model_dump(exclude_unset=True),
-    "precision": "fp32",
     "max_refills": 0,
     "reward": {"weights": {"win": 1.0, "speed": 0.5, "format": 0.3, "information": 0.2}},
 }
@@ -132,7 +130,7 @@ CASES: dict[str, tuple[dict, Shape, list]] = {
     "guess, grpo": ({"credit": "guess", "loss_type": "grpo"}, TRANSCRIPT, GAMES),
     "state, turn, grpo": ({"loss_type": "grpo"}, STATE, GAMES),
     "state, game, dr_grpo": ({"credit": "game", "loss_type": "dr_grpo"}, STATE, GAMES),
-    "temperature": ({"sampling": {"max_completion_tokens": 16, "temperature": 0.7}}, TRANSCRIPT, GAMES),
+    "temperature": ({"temperature": 0.7}, TRANSCRIPT, GAMES),
     "overlong, grpo": ({"mask_overlong": True, "loss_type": "grpo"}, STATE, GAMES),
     "overlong, dapo": ({"mask_overlong": True}, TRANSCRIPT, GAMES),
     "truncated importance": ({"max_importance_ratio": 1.1}, TRANSCRIPT, GAMES),
@@ -157,15 +155,20 @@ def descend(train: Training, tmp_path, monkeypatch):
     """
     monkeypatch.setattr(learner_module, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0))
 
-    def run(settings: GRPOTraining, shape: Shape, script) -> tuple[list[dict], list[dict], list[Step]]:
+    def run(settings: GRPOSettings, shape: Shape, script, micro: int) -> tuple[list[dict], list[dict], list[Step]]:
         if settings.outside_rate:  # such games end where nothing fits; here they are played to their end
             monkeypatch.setattr(GroupRollouts, "_is_enough", lambda *_: False)
         train.pay = by_length if settings.turn_candidates > 1 else None
-        setup = GameSetup(context_for(WORDS, compact(shape, max_turns=3), SOLVER), SECRETS)
+        context, tokens = (
+            context_for(WORDS, compact(shape, max_turns=3), SOLVER),
+            SamplingSettings(max_completion_tokens=16),
+        )
+        setup = GameSetup(context, SECRETS, sampling=tokens)
         model, player = small_model(train.tokenizer), Player(train.codec, script)
         weights = [weights_of(model)]
         keep = lambda *_: weights.append(weights_of(model))  # noqa: E731
-        train(tmp_path / "run", settings, model=model, setup=setup, engine=player, progress=keep)
+        options = {"setup": setup, "engine": player, "progress": keep, "micro_batch_size": micro}
+        train(tmp_path / "run", settings, model=model, **options)
         by_hand = []
         for played, before in zip(train.played, weights, strict=False):
             model.load_state_dict(before, strict=False)
@@ -177,7 +180,7 @@ def descend(train: Training, tmp_path, monkeypatch):
     return run
 
 
-def rows_by_hand(groups, settings: GRPOTraining, codec):
+def rows_by_hand(groups, settings: GRPOSettings, codec):
     if settings.turn_candidates > 1:
         value = lambda segment: len(codec.text_of(segment.token_ids)) % 5 / 4  # noqa: E731  # as `by_length` pays
         return [row for group in groups for game in group for row in rows_of_candidates(game, value)]
@@ -191,8 +194,8 @@ def rows_by_hand(groups, settings: GRPOTraining, codec):
 @pytest.mark.parametrize("name", CASES)
 def test_a_step_is_the_one_worked_out_by_hand(name: str, micro_batch_size: int, descend) -> None:
     changes, shape, script = CASES[name]
-    settings = GRPOTraining.model_validate({**OPTIONS, **changes, "micro_batch_size": micro_batch_size})
-    weights, metrics, by_hand = descend(settings, shape, script)
+    settings = GRPOSettings.model_validate(OPTIONS | changes)
+    weights, metrics, by_hand = descend(settings, shape, script, micro_batch_size)
     assert len(metrics) == len(by_hand) == settings.steps
     for before, after, row, step in zip(weights, weights[1:], metrics, by_hand, strict=False):
         norm = torch.cat([gradient.flatten() for gradient in step.gradient.values()]).norm()

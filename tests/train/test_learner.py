@@ -12,7 +12,7 @@ from training_fixtures import close, fast, small_model, weights_of
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 import wordle_rl.train.learner as learner_module
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Request
 from wordle_rl.train.learner import TorchLearner

@@ -14,7 +14,7 @@ from training_fixtures import small_model
 from transformers import AutoConfig, AutoModelForCausalLM
 
 import wordle_rl.train.logprobs as logprobs_module
-from wordle_rl.config import GRPOTraining
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.policy.tiny import make_model
@@ -229,8 +229,7 @@ def test_rows_with_a_common_beginning_are_neighbours(rows, size) -> None:
     ],
 )
 def test_a_step_has_as_many_passes_as_its_games_make(size, num_rows, wanted) -> None:
-    settings = GRPOTraining(groups_per_step=2, group_size=4, micro_batch_size=size)
-    assert rows_per_pass(settings, num_rows) == wanted
+    assert rows_per_pass(GRPOSettings(groups_per_step=2, group_size=4), size, num_rows) == wanted
 
 
 def test_the_picture_of_a_micro_batch() -> None:

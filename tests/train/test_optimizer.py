@@ -9,7 +9,7 @@ from torch import nn
 from training_fixtures import fast, small_model
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from wordle_rl.config import OptimizerSettings
+from wordle_rl.config.training import OptimizerSettings
 from wordle_rl.train.optimizer import GroupedMuon, make_optimizer, rate_factor, set_rate
 
 

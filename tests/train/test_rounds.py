@@ -1,5 +1,6 @@
 """Laws of training by rounds: what is played, learnt and replayed, and what is on record of it."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,38 +9,40 @@ from failing_games import REASON, fail
 from round_training import learner_of, playing
 from scripted import say
 from scripted_rounds import setup_for
-from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, weights_of
+from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, training_of, weights_of
 
-from wordle_rl.config import ConfigError, RLOptimizerSettings, RoundTraining, SamplingSettings
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.stages import RoundSettings
+from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.loss import CrossEntropy
-from wordle_rl.train.round_loop import Replay, Rounds, draw_games
+from wordle_rl.train.play_loop import PlayedGames, Stage, learn_by_play
+from wordle_rl.train.round_method import Replay, RoundMethod, draw_games
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.words.split import split_secrets, words_of_text
 
-SETTINGS = RoundTraining(
-    rounds=3,
-    groups_per_round=3,
-    group_size=2,
-    sampling=SamplingSettings(max_completion_tokens=6),
-    optimizer=fast(),
-    precision="fp32",
-    sample_games=2,
-)
+SETTINGS = RoundSettings(rounds=3, groups_per_round=3, group_size=2, optimizer=fast(), sample_games=2)
 
 
 class Teaching:
-    """A method that finds nothing to learn but what it is made with, and remembers what was played."""
-
-    loss = CrossEntropy()
+    """Makes a method that finds nothing to learn but what it is made with, and remembers what was played."""
 
     def __init__(self, *items: list[Example]) -> None:
         self.items, self.played = items, []
+
+    def __call__(self, stage: Stage, settings: RoundSettings) -> RoundMethod:
+        teaching = self
+
+        class Method(RoundMethod):
+            def choose(self, played):
+                return teaching.choose(played)
+
+        return Method(stage, settings)
 
     def choose(self, played):
         self.played.append(played)
@@ -50,10 +53,11 @@ class Teaching:
 def train(tokenizer, codec, sixty, tmp_path):
     """Trains by rounds; its learner."""
 
-    def run(method: Teaching, settings=SETTINGS) -> TorchLearner:
+    def run(method: Teaching, settings=SETTINGS, tokens: int = 6) -> TorchLearner:
         learner = learner_of(small_model(tokenizer), codec)
-        setup, run = setup_for(sixty, compact(max_turns=3)), make_run(tmp_path, sixty)
-        Rounds("practice", learner, setup, settings, run).train(method)
+        sampling = SamplingSettings(max_completion_tokens=tokens)
+        setup = replace(setup_for(sixty, compact(max_turns=3)), sampling=sampling)
+        learn_by_play(method, training_of(learner, make_run(tmp_path, sixty), "practice"), setup, settings)
         return learner
 
     return run
@@ -75,15 +79,13 @@ def test_a_round_that_teaches_nothing_changes_nothing(train, tokenizer, tmp_path
     assert ["loss" in row for row in rows(tmp_path / "metrics.jsonl")] == [False] * 3
 
 
-def test_what_cannot_work_is_refused(train, tokenizer, codec, tmp_path, monkeypatch) -> None:
-    long = SETTINGS.model_copy(update={"sampling": SamplingSettings(max_completion_tokens=5000)})
+def test_what_cannot_work_is_refused(train, tmp_path, monkeypatch) -> None:
     with pytest.raises(ConfigError, match="max_completion_tokens"):
-        train(Teaching(), long)
+        train(Teaching(), tokens=5000)
     assert not (tmp_path / "secrets.jsonl").exists()
-    learner = learner_of(small_model(tokenizer), codec)
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(ConfigError, match="practice"):
-        Rounds("practice", learner, None, SETTINGS, None)
+        train(Teaching())
 
 
 def test_a_game_that_its_player_fails_in_is_no_sample(train, tmp_path, monkeypatch) -> None:
@@ -119,6 +121,32 @@ def test_one_schedule_of_the_rate_spans_all_rounds(train, tmp_path, monkeypatch)
     assert rates == pytest.approx([1e-3, 0.75e-3, 0.5e-3, 0.25e-3])
 
 
+@pytest.mark.parametrize(("most", "passes"), [(12, [10, 10, 10]), (4, [5] * 6), (0, [30])])
+def test_every_row_counts_in_a_pass_and_the_rows_of_an_item_stay_together(
+    most, passes, tokenizer, codec, sixty, tmp_path
+) -> None:
+    learner = TorchLearner(small_model(tokenizer), codec, precision="fp32", micro_batch_size=most)
+    run = make_run(tmp_path, sixty)
+    stage = Stage(training_of(learner, run, "practice"), setup_for(sixty, compact()), GameLog(run), learner.policy)
+    method = Teaching()(stage, SETTINGS.model_copy(update={"batch_size": 6}))
+    [batch] = method.batches(PlayedGames([[Example([1, 2], [0, 1])] * 5] * 6, {}), 1)
+    assert [len(rows) for rows in batch] == passes
+
+
+def test_rounds_of_the_same_items_are_shuffled_apart_and_alike_in_a_resumed_training(
+    tokenizer, codec, sixty, tmp_path
+) -> None:
+    learner, run = learner_of(small_model(tokenizer), codec), make_run(tmp_path, sixty)
+    stage = Stage(training_of(learner, run, "practice"), setup_for(sixty, compact()), GameLog(run), learner.policy)
+    games = PlayedGames([[Example([1, token], [0, 1])] for token in range(40)], {})
+    method, again = (Teaching()(stage, SETTINGS.model_copy(update={"batch_size": 8})) for _ in range(2))
+    first, second = method.batches(games, 1), method.batches(games, 2)
+    assert first != second
+    assert first == again.batches(games, 1)
+    drawn = [row.token_ids[1] for batch in first for part in batch for row in part]
+    assert sorted(drawn) == list(range(40)) != drawn
+
+
 # --- replay ---
 
 
@@ -130,8 +158,8 @@ def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
         run = make_run(tmp_path / "run", sixty)
         write_jsonl(run.directory / "traces.jsonl", (trace.to_row() for trace in plain_traces))
         learner = learner_of(model or small_model(tokenizer), codec)
-        rounds = Rounds("practice", learner, setup_for(sixty, compact()), RoundTraining(rounds=2), run, seed=3)
-        made = Replay(rounds, 0.25, 12)
+        training = training_of(learner, run, "practice", seed=3)
+        made = Replay(Stage(training, setup_for(sixty, compact()), GameLog(run), learner.policy), 0.25, 12, rounds=2)
         drawn = draw_games(run.directory / "traces.jsonl", 8, 3)
         return made, [encode_traces(games, compact(), codec, 1024).examples for games in (drawn[:4], drawn[4:])]
 

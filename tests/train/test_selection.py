@@ -4,6 +4,7 @@ import os
 import re
 import signal
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
@@ -14,10 +15,22 @@ from grpo_training import SETTINGS, update
 from reward_games import SOLVER
 from round_training import learner_of
 from safetensors.torch import load_file
-from training_fixtures import compact, flipped, halved, make_run, rows, same_bits, small_model, weights_of
+from training_fixtures import (
+    compact,
+    flipped,
+    halved,
+    make_run,
+    rows,
+    same_bits,
+    small_model,
+    training_of,
+    weights_of,
+)
 
-import wordle_rl.train.grpo as grpo_module
-from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
+import wordle_rl.train.play_loop as loop_module
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
 from wordle_rl.runs import RunError, read_object
@@ -25,6 +38,7 @@ from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoint_selection import BestWeights, Validated, Validation
 from wordle_rl.train.learner import TorchLearner
+from wordle_rl.train.play_loop import Stage
 from wordle_rl.train.starts import GameSetup
 
 THIRDS = (1 / 3, 2 / 3, 1.0)
@@ -40,6 +54,19 @@ def holding(model: torch.nn.Module) -> TorchLearner:
     learner = TorchLearner.__new__(TorchLearner)
     learner.model = model
     return learner
+
+
+def selecting(learner, validate, every: int, run, alphas=(1.0,), remark=lambda _: None) -> BestWeights:
+    """Checkpoint selection of a stage `grpo`, without the stage."""
+    settings = GRPOSettings(validate_every_steps=every, interpolation_alphas=alphas)
+    stage = Stage(training_of(learner, run), None, GameLog(run), learner.policy)
+    return BestWeights(stage, settings, validate, remark=remark)
+
+
+def ended(best: BestWeights, last: int, run) -> int:
+    """The step of the weights that are taken."""
+    best.end(last)
+    return read_object(run.directory / "grpo" / "selected.json")["step"]
 
 
 def costing(greedy: float, sampled: float = 9.0, bound: float = 1.0, won: tuple[bool, ...] = ()) -> Validated:
@@ -71,7 +98,7 @@ def test_the_weights_that_are_taken(name, sixty, tmp_path) -> None:
     costs, options, expected = CHOICES[name]
     alphas, model, run = options.get("alphas", (1.0,)), torch.nn.Linear(2, 2, bias=False), make_run(tmp_path, sixty)
     figures = iter([costing(*(cost if isinstance(cost, tuple) else (cost,))) for cost in costs])
-    make = partial(BestWeights, holding(model), lambda *_: next(figures), 1, run, tmp_path / "best", alphas)
+    make = partial(selecting, holding(model), lambda *_: next(figures), 1, run, alphas)
     best, last = make(), len(costs) - len(alphas)
     for step in range(last + 1):
         fill(model, float(step))
@@ -81,15 +108,15 @@ def test_the_weights_that_are_taken(name, sixty, tmp_path) -> None:
             best.begin()
         elif step < last:
             best.after(step)
-    step = best.take_best(last)
-    best.forget()
+    step = ended(best, last, run)
+    best.close()
     assert (model.weight[0, 0].item(), step) == expected
-    assert not (tmp_path / "best").exists()
+    assert not (tmp_path / "grpo" / "best").exists()
     written = rows(tmp_path / "metrics.jsonl")
-    places = [("validation", step) for step in range(last + 1)]
-    places += [("blend", 100 * alpha) for alpha in alphas if alpha < 1]
+    places = [("grpo/validation", step) for step in range(last + 1)]
+    places += [("grpo/blend", 100 * alpha) for alpha in alphas if alpha < 1]
     assert [(row["stage"], row["step"]) for row in written] == places
-    assert read_object(tmp_path / "selected.json")["alpha"] == alphas[0]
+    assert read_object(tmp_path / "grpo" / "selected.json")["alpha"] == alphas[0]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +128,7 @@ def test_the_weights_that_are_taken(name, sixty, tmp_path) -> None:
 )
 def test_kept_weights_that_are_lost_or_have_changed_are_named(name, damage, sixty, tmp_path) -> None:
     model, run, place = torch.nn.Linear(2, 2, bias=False), make_run(tmp_path, sixty), tmp_path / "grpo" / "best"
-    make = partial(BestWeights, holding(model), lambda step, *_: costing(step), 1, run, place, (0.5, 1.0))
+    make = partial(selecting, holding(model), lambda step, *_: costing(step), 1, run, (0.5, 1.0))
     make().begin()
     file = place / name if name.endswith("json") else next(place.glob(f"{name}-*"))
     content = file.read_bytes()
@@ -110,19 +137,19 @@ def test_kept_weights_that_are_lost_or_have_changed_are_named(name, damage, sixt
         file.write_bytes(damage(content))
     resumed = make()
     with pytest.raises(RunError, match=re.escape(str(place))):
-        resumed.take_best(1)
+        resumed.end(1)
 
 
 def test_what_was_not_validated_by_the_end_is_before_it_is_chosen_from(tmp_path, sixty) -> None:
     """A training that was stopped after its last step has nothing left to do but to choose."""
-    model, asked = torch.nn.Linear(2, 2, bias=False), []
-    make = partial(BestWeights, holding(model), lambda step, *_: asked.append(step) or costing(9.0 - step), 2)
-    best = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
+    model, asked, run = torch.nn.Linear(2, 2, bias=False), [], make_run(tmp_path / "run", sixty)
+    make = partial(selecting, holding(model), lambda step, *_: asked.append(step) or costing(9.0 - step), 2, run)
+    best = make()
     fill(model, 0.0)
     best.begin()
-    again = make(make_run(tmp_path / "run", sixty), tmp_path / "best")
+    again = make()
     fill(model, 3.0)
-    assert again.take_best(3) == 3
+    assert ended(again, 3, run) == 3
     assert model.weight[0, 0].item() == 3.0
     assert asked == [0, 3]
 
@@ -133,14 +160,14 @@ def test_only_what_is_trained_is_kept_and_tied_weights_once(tmp_path, sixty) -> 
     frozen = torch.nn.Linear(2, 2, bias=False).requires_grad_(False)
     model = torch.nn.Sequential(first, second, frozen)
     run = make_run(tmp_path / "run", sixty)
-    best = BestWeights(holding(model), lambda step, *_: costing(step), 1, run, tmp_path / "b")
+    best = selecting(holding(model), lambda step, *_: costing(step), 1, run)
     fill(first, 1.0)
     best.begin()
-    [kept] = (tmp_path / "b").glob("best-*.safetensors")
+    [kept] = (run.directory / "grpo" / "best").glob("best-*.safetensors")
     assert list(load_file(kept)) == ["0.weight"]
     fill(first, 2.0)
     fill(frozen, 3.0)
-    assert best.take_best(1) == 0
+    assert ended(best, 1, run) == 0
     assert model[0].weight[0, 0].item() == model[1].weight[0, 0].item() == 1.0
     assert model[1].weight is model[0].weight
     assert frozen.weight[0, 0].item() == 3.0
@@ -153,9 +180,9 @@ def test_grpo_validates_with_games_of_validation_secrets(train, split, tmp_path)
     plain = weights_of(train(tmp_path / "plain", setup=setup))
     kept = weights_of(train(tmp_path / "kept", update(SETTINGS, validate_every_steps=1), setup=setup))
     assert same_bits(plain, kept)
-    written = [row for row in rows(tmp_path / "kept" / "metrics.jsonl") if row["stage"] == "validation"]
+    written = [row for row in rows(tmp_path / "kept" / "metrics.jsonl") if row["stage"] == "grpo/validation"]
     assert [(row["step"], row["cost"]) for row in written] == [(0, 4.0), (1, 4.0), (2, 4.0)]
-    shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "validation"]
+    shown = [row for row in rows(tmp_path / "kept" / "games.jsonl") if row["stage"] == "grpo/validation"]
     assert {row["step"] for row in shown} == {0, 1, 2}
     assert {row["secret"] for row in shown} <= set(split.val)
     components = {name for row in shown for turn in row["turns"] for name in turn["components"]}
@@ -182,10 +209,11 @@ class Choosing:
         monkeypatch.setattr(Validation, "__call__", listen)
 
     def __call__(self, directory, model=None, pressing=None, **changes):
+        fitting = {name: changes.pop(name) for name in ("precision",) if name in changes}
         settings = SETTINGS.model_copy(update={"validate_every_steps": 1, "interpolation_alphas": THIRDS, **changes})
         self.played, self.pressing = 0, pressing or {}
         setup = self.training.setup(secrets=self.split.train, validation=self.split.val)
-        return self.training(directory, settings, model=model, setup=setup)
+        return self.training(directory, settings, model=model, setup=setup, **fitting)
 
 
 @pytest.fixture
@@ -231,13 +259,13 @@ def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, mo
         add = lambda step, games: told.extend((game["stage"], step) for game in games)  # noqa: E731
         yield [SimpleNamespace(log=lambda *_: None, add_games=add)]
 
-    monkeypatch.setattr(grpo_module, "opened_trackers", opened_trackers)
+    monkeypatch.setattr(loop_module, "opened_trackers", opened_trackers)
     with pytest.raises(KeyboardInterrupt):
         choosing(tmp_path, pressing={3: 1}, sample_games=1)
     choosing(tmp_path)
     first, resumed = heard
-    assert {*first} == {("validation", 0), ("grpo", 0), ("validation", 1), ("grpo", 1)}
-    assert resumed == []
+    assert {*first} == {(stage, step) for stage in ("grpo", "grpo/validation") for step in range(3)} - {("grpo", 2)}
+    assert resumed == [("grpo/validation", 2)], "the last weights are validated again, and then the blends"
 
 
 def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
@@ -247,7 +275,7 @@ def test_a_step_is_saved_before_it_is_validated(choosing, tmp_path) -> None:
     assert len(choosing.training.games) == 1
     choosing(tmp_path, steps=3, save_steps=1)
     assert len(choosing.training.games) == 3
-    written = [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "validation"]
+    written = [row["step"] for row in rows(tmp_path / "metrics.jsonl") if row["stage"] == "grpo/validation"]
     assert written == [0, 1, 2, 3]
 
 
@@ -256,13 +284,23 @@ def test_a_fall_below_the_start_is_told_while_it_lasts(sixty, tmp_path) -> None:
     said, won, lost = [], (True,) * 9, (True, *(False,) * 8)
     played, run = iter([costing(3.0, won=each) for each in (won, lost, won)]), make_run(tmp_path / "run", sixty)
     learner = holding(torch.nn.Linear(2, 2, bias=False))
-    best = BestWeights(learner, lambda *_: next(played), 1, run, tmp_path / "best", remark=said.append)
+    best = selecting(learner, lambda *_: next(played), 1, run, remark=said.append)
     best.begin()
     best.after(1)
     best.after(2)
     assert [bool(text) for text in said] == [False, True, False]
     found = [row["p_below_start"] for row in rows(run.directory / "metrics.jsonl")]
     assert found == [1.0, pytest.approx(1 / 2**8), 1.0]
+
+
+def test_progress_says_that_greedy_play_is_below_its_start(train, split, tmp_path, monkeypatch) -> None:
+    played = iter([costing(3.0, won=(True,) * 9), *(costing(3.0, won=(True, *(False,) * 8)) for _ in range(3))])
+    monkeypatch.setattr(Validation, "__call__", lambda *_: next(played))
+    notes: list[tuple[int, str]] = []
+    setup = train.setup(secrets=split.train, validation=split.val)
+    settings = update(SETTINGS, steps=2, validate_every_steps=1)
+    train(tmp_path, settings, setup=setup, progress=lambda done, _total, note: notes.append((done, note)))
+    assert [(done, "below its start" in note) for done, note in notes] == [(1, False), (2, True)]
 
 
 # --- what a validation plays ---
@@ -282,10 +320,12 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
         return sample(self, requests)
 
     monkeypatch.setattr(TransformersSampler, "sample", listen)
-    policy, log = learner_of(small_model(tokenizer), codec).policy, GameLog(make_run(tmp_path, sixty))
-    setup = GameSetup(context_for(sixty, compact(max_turns=3), Solver(sixty)), split.train, split.val)
-    settings = GRPOTraining(sampling=SamplingSettings(temperature=0.7, max_completion_tokens=5), sample_games=0)
-    validation = Validation(setup, settings, policy, log, earned)
+    policy, run = learner_of(small_model(tokenizer), codec).policy, make_run(tmp_path, sixty)
+    context, tokens = context_for(sixty, compact(max_turns=3), Solver(sixty)), SamplingSettings(max_completion_tokens=5)
+    setup = GameSetup(context, split.train, split.val, sampling=tokens)
+    stage = Stage(training_of(None, run), setup, GameLog(run), policy)
+    settings = GRPOSettings(temperature=0.7, sample_games=0)
+    validation = Validation(stage, settings, policy, earned)
     lost = {"greedy_win_rate": 0.0, "sampled_win_rate": 0.0, "train_win_rate": 0.0}
     lost |= {"cost": 4.0, "validation_cost": 4.0, "greedy_cost": 4.0, "regret_per_turn": 1.0}
     assert validation(0).figures == validation(1).figures == lost, "no reply is readable"
@@ -293,14 +333,15 @@ def test_validation_plays_greedily_and_as_in_training_and_counts_a_loss_as_one_m
     assert validation(2).won == (False,) * greedy
     assert asked[:6] == [(0.0, greedy)] * 3 + [(0.7, 4 * len(split.val))] * 3
     with pytest.raises(ConfigError, match="validate_every_steps"):
-        Validation(GameSetup(setup.context, split.train), settings, policy, log, earned)
+        Validation(replace(stage, setup=GameSetup(context, split.train)), settings, policy, earned)
 
 
 def test_validation_shows_many_different_words_over_time(tokenizer, codec, small_words, tmp_path) -> None:
-    setup = GameSetup(context_for(small_words, compact(max_turns=1), Solver(small_words)), (), small_words.answers)
+    context = context_for(small_words, compact(max_turns=1), Solver(small_words))
+    setup = GameSetup(context, (), small_words.answers, sampling=SamplingSettings(max_completion_tokens=5))
     policy, run = learner_of(small_model(tokenizer), codec).policy, make_run(tmp_path / "run", small_words)
-    settings = GRPOTraining(sampling=SamplingSettings(max_completion_tokens=5))
-    validate = Validation(setup, settings, policy, GameLog(run), earned)
+    stage = Stage(training_of(None, run), setup, GameLog(run), policy)
+    validate = Validation(stage, GRPOSettings(), policy, earned)
     for step in range(0, 100, 10):
         validate(step, number=step // 10)
     shown = rows(run.directory / "games.jsonl")

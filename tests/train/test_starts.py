@@ -11,7 +11,8 @@ import pytest
 from contexts import context_for
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, RunConfig, StartSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import DistillSettings, DPOSettings, ExpertIterationSettings, GRPOSettings, StartSettings
 from wordle_rl.data.dataset import DatasetLimits, write_dataset
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason, WordleEnv
@@ -278,17 +279,16 @@ def test_a_secret_that_is_no_answer_is_used_only_where_something_is_learnt_witho
     rows = [board(small_words.outside[0]), board(split.train[0])]
     assert len(read(*rows, outside=True).starts) == 2
     assert read(*rows, outside=False).rejected == {"outside_secret": 1}
-    names = ("distill", "dpo", "expert_iteration", "grpo")
-    learns = [RunConfig.model_validate({"algorithm": name}).training.learns_without_wins for name in names]
+    kinds = (DistillSettings, DPOSettings, ExpertIterationSettings, GRPOSettings)
+    learns = [kind().learns_without_wins for kind in kinds]
     assert learns == [True, True, False, False]
-    regret = {"rl": {"reward": {"weights": {"quick_regret": -6.0}}}}
-    assert RunConfig.model_validate(regret).training.learns_without_wins
+    assert GRPOSettings.model_validate({"reward": {"weights": {"quick_regret": -6.0}}}).learns_without_wins
 
 
 def test_a_file_without_a_usable_row_is_refused_with_its_first_line(read, split) -> None:
-    with pytest.raises(ConfigError, match=r"rl\.starts\.file.*2 test_secret, 1 unlisted_secret$"):
+    with pytest.raises(ConfigError, match=r"starts\.file.*2 test_secret, 1 unlisted_secret$"):
         read(board(split.test[0]), board("zzzzz"), board(split.test[0]))
-    with pytest.raises(ConfigError, match=r"rl\.starts\.file"):
+    with pytest.raises(ConfigError, match=r"starts\.file"):
         read()
 
 

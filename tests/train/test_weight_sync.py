@@ -4,7 +4,9 @@ import inspect
 import json
 import subprocess
 import sys
+import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +14,9 @@ import served_training
 import torch
 from fake_vllm import FakeLLM, fake_vllm
 from fake_vllm_server import INFO, FakeVLLMServer, without_nccl
-from grpo_training import SETTINGS, Training, update
+from grpo_training import SETTINGS, TOKENS, Training, update
 from rich.console import Console
+from scripted_rounds import setup_for
 from served_training import STEPS, TURNS
 from torchrun import torchrun
 from training_fixtures import compact, rows, same_bits, small_model, weights_of, write_config
@@ -23,13 +26,17 @@ from trl.scripts.vllm_serve import ScriptArguments, build_command
 
 import wordle_rl.train.weight_sync as module
 from wordle_rl.chat.codec import longest_game
-from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.refusals import Launch, check_launch
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.adapters import is_adapter
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.runs import RunError
-from wordle_rl.runs.distributed import check_sharded_play
+from wordle_rl.runs import RunError, read_object
 from wordle_rl.runs.lineage import audit
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
@@ -92,11 +99,21 @@ def test_each_step_and_validation_is_played_by_the_engine_with_the_weights_of_it
     assert not same_bits(weights_of(small_model(train.tokenizer)), weights_of(found.model))
 
 
+def test_an_engine_chooses_among_validated_steps_alone(engine, train, tmp_path) -> None:
+    """It is never sent interpolated weights, so it would play others than those that are judged."""
+    setup = train.setup(validation=train.words.answers[:3])
+    engine(setup=setup, steps=2, validate_every_steps=1, interpolation_alphas=(0.5,))
+    stages = [row["stage"] for row in rows(tmp_path / "run" / "metrics.jsonl")]
+    assert "grpo/validation" in stages
+    assert "grpo/blend" not in stages
+    assert read_object(tmp_path / "run" / "grpo" / "selected.json")["alpha"] == 1.0
+
+
 def test_the_engine_takes_the_longest_game_and_no_more_than_the_model(sixty, codec, engine) -> None:
-    prompter = compact()
-    expected = longest_game(sixty, prompter, codec, VLLM.sampling.max_completion_tokens)
-    assert expected < engine_length(VLLM, sixty, prompter, codec, None) < 2 * expected
-    assert engine_length(VLLM, sixty, prompter, codec, 50) == 50
+    setup = replace(setup_for(sixty, compact()), sampling=TOKENS)
+    expected = longest_game(sixty, setup.prompter, codec, TOKENS.max_completion_tokens)
+    assert expected < engine_length(setup, codec, None) < 2 * expected
+    assert engine_length(setup, codec, 50) == 50
 
 
 def test_an_engine_is_made_as_the_settings_say_and_kept_where_other_processes_wait(engine, monkeypatch) -> None:
@@ -144,12 +161,13 @@ def test_an_engine_that_has_packed_its_weights_is_refused_before_it_plays(is_pac
 def test_a_model_that_was_never_saved_is_refused(engine, train, codec, sixty) -> None:
     learner = TorchLearner(small_model(train.tokenizer), codec)
     with pytest.raises(ConfigError, match="directory"):
-        open_engine(learner, VLLM, sixty, compact())
+        open_engine(learner, VLLM, setup_for(sixty, compact()))
 
 
 def test_sharded_weights_are_not_validated_on_the_way() -> None:
+    config = RunConfig(stages=("grpo",), model=ModelSettings(path="m"), grpo=update(VLLM, validate_every_steps=2))
     with pytest.raises(ConfigError, match=r"grpo\.validate_every_steps"):
-        check_sharded_play(update(VLLM, validate_every_steps=2), has_adapters=False)
+        check_launch(config, ["grpo"], Launch(2, sharded=True))
 
 
 def test_trl_still_has_what_is_used_of_it() -> None:
@@ -177,7 +195,7 @@ def server(train: Training, monkeypatch):
     started.close()
 
 
-def on(server: FakeVLLMServer, **changes) -> GRPOTraining:
+def on(server: FakeVLLMServer, **changes) -> GRPOSettings:
     return SETTINGS.model_copy(update={"engine": server.url, **changes})
 
 
@@ -226,6 +244,30 @@ def test_games_are_played_ahead_with_the_weights_before_the_update(server, train
     assert server.events.count("update_weights") == 2
 
 
+def test_a_validation_waits_for_the_games_that_are_under_way(server, train, tmp_path, monkeypatch) -> None:
+    """Else the engine would take other weights in the middle of them."""
+    under_way, sent = [], []
+    play, send = GroupRollouts.next, module.Engine.send_weights
+
+    def slowly(self, *given):
+        under_way.append(1)
+        time.sleep(0.3)
+        played = play(self, *given)
+        under_way.pop()
+        return played
+
+    def watched(self):
+        sent.append(len(under_way))
+        send(self)
+
+    monkeypatch.setattr(GroupRollouts, "next", slowly)
+    monkeypatch.setattr(module.Engine, "send_weights", watched)
+    setup = train.setup(validation=train.words.answers[:3])
+    train(tmp_path / "run", on(server, steps=3, batches_ahead=1, validate_every_steps=1), setup=setup)
+    assert len(sent) > 6, "to play ahead, and for each validation"
+    assert not any(sent)
+
+
 def test_an_error_in_games_ahead_ends_the_training(server, train, tmp_path, monkeypatch) -> None:
     play = GroupRollouts._play
 
@@ -247,8 +289,8 @@ def test_adapters_a_secrets_file_a_curriculum_and_turn_credit_go_with_games_ahea
     wanted = split_secrets(sixty).train[:6]
     (tmp_path / "train.txt").write_text("\n".join(wanted))
     settings = {
-        "model__path": f"'{tmp_path / 'base'}'", "model.lora__rank": "4", "sft__epochs": "0", "eval__max_games": "1",
-        "rl.starts__file": f"'{tmp_path / 'train.txt'}'", "rl.reward__preset": "'shaped_curriculum'",
+        "model__path": f"'{tmp_path / 'base'}'", "model.lora__rank": "4", "stages": "['grpo']", "eval__max_games": "1",
+        "grpo.starts__file": f"'{tmp_path / 'train.txt'}'", "grpo.reward__preset": "'shaped_curriculum'",
         "grpo__engine": f"'{server.url}'", "grpo__batches_ahead": "1", "grpo__credit": "'turn'", "grpo__steps": "3",
     }  # fmt: skip
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, **settings))

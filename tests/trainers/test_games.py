@@ -10,7 +10,8 @@ from chat_families import family_tokenizer
 from other_loops import GIVEN, KINDS, SETTINGS, TASK, ours, replies_of
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, WordSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import WordSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
 from wordle_rl.policy.tiny import make_tokenizer

@@ -7,8 +7,8 @@ It needs what no player has: the word list, the split and the seed together name
 
 import sys
 
-from wordle_rl.config import GameSettings, WordSettings
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.serve.openenv_client import WordleAction, WordleClient
 from wordle_rl.serve.tasks import WordTasks
 

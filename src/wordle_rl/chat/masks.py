@@ -2,10 +2,10 @@
 
 - A game as text (SFT): replies with their closing token (`encode_game`), those of a teacher's taught turns alone
   (`only_taught`).
-- A game as it was played: `Segment.loss_mask`, in which a closing token that the policy did not sample is 0. Replies
-  cut at the token limit can be left out (`mask_without_overlong`).
-- The rows of an algorithm take away more: GRPO the turns after the last possible win (`train/scored_games.py`), expert
-  iteration broken guesses (`train/expert_iteration.py`).
+- A game as it was played: `Segment.loss_mask`, filled by `rollout.py`, in which a closing token that the policy did not
+  sample is 0. Replies cut at the token limit can be left out (`mask_without_overlong`).
+- The rows of an algorithm take away more: GRPO the turns at which no answer fits any more (`train/scored_games.py`) and
+  constant groups (`train/grpo_rollouts.py`), expert iteration broken guesses (`train/expert_iteration.py`).
 """
 
 from __future__ import annotations

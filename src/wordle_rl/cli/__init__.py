@@ -109,6 +109,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *rest = given
     if name not in COMMANDS:
         return _refuse(f"no command {name}{_hint(name)}; see wordle-rl --help")
+    if name == "eval" and rest[:1] == ["--checkpoints"] and len(rest) > 1:
+        rest = ["--player", rest[1], "--checkpoints", *rest[2:]]
     if name in ("eval", "play") and rest and not rest[0].startswith("-"):
         rest = ["--player", *rest]  # `wordle-rl eval RUN` is what people type
     return execute(COMMANDS[name], f"wordle-rl {name}", rest)
@@ -222,11 +224,11 @@ def _refuse(message: str) -> int:
 
 
 def _hint(name: str) -> str:
-    from wordle_rl.config import ALGORITHM_NAMES
+    from wordle_rl.config.stages import is_stage
 
     if name in _ELSEWHERE:
         return f" (did you mean: {_ELSEWHERE[name]})"
-    if name in ("sft", *ALGORITHM_NAMES):
+    if is_stage(name):
         return f", a stage of a run (did you mean: wordle-rl run CONFIG --until {name})"
     close = difflib.get_close_matches(name, [*COMMANDS, *_ELSEWHERE], n=1)
     return f" (did you mean: {_ELSEWHERE.get(close[0], f'wordle-rl {close[0]}')})" if close else ""

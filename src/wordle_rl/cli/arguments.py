@@ -17,7 +17,7 @@ import tyro
 from pydantic import ValidationError
 
 from wordle_rl.cli.settings import show_settings, take_settings
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import special_file
 from wordle_rl.runs.foreign_text import visible
 

@@ -13,7 +13,8 @@ import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
-from wordle_rl.config import ConfigError, stored_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import stored_config
 from wordle_rl.evaluate.compare import compare_all
 from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.evaluate.records import Evaluation

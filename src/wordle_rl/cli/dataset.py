@@ -15,7 +15,11 @@ from rich.table import Table
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, StrictFraction, Words
-from wordle_rl.config import ConfigError, ModelSettings, Section, StartSettings, TraceSettings, describe
+from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.files import describe
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.stages import StartSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import (
     START_ROW,
     DatasetLimits,
@@ -58,7 +62,7 @@ class DatasetRequest(Section):
     """Without --out: also write the whole summary to this file. Another kind of file is not overwritten."""
     rows: Literal["grpo"] | None = None
     """Form of rows made elsewhere. `grpo`: rows of prompt, word_list, past_guess_history, secret, as in
-    predibase/wordle-grpo, become initial states for `run --rl.starts.file`; the marks are computed again."""
+    predibase/wordle-grpo, become initial states for `run --grpo.starts.file`; the marks are computed again."""
     form: Annotated[SFTForm, tyro.conf.arg(name="format")] = "messages"
     """Form of the SFT rows: whole conversations, or `instruction`, one row of instruction, output per reply."""
     model: str | None = None

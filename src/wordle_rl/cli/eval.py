@@ -15,18 +15,10 @@ from pydantic import Field
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, Json, PlayersWords, Seed
-from wordle_rl.config import (
-    ConfigError,
-    Constrain,
-    EngineName,
-    GameSettings,
-    PatienceSettings,
-    SamplingSettings,
-    Section,
-    WordSettings,
-    check_seed,
-    seed_after,
-)
+from wordle_rl.config.base import ConfigError, Section, check_seed, seed_after
+from wordle_rl.config.evaluation import Constrain, EngineName, PatienceSettings
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.conditions import EvalConditions, differences
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked, named_secrets, prefix_boards
@@ -59,8 +51,10 @@ from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import reward_table
 from wordle_rl.reward import named_schedule
+from wordle_rl.runs import trained_model
 from wordle_rl.runs.jsonl_store import repaired
 from wordle_rl.solver import Solver
+from wordle_rl.train.checkpoints import complete_checkpoints
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, SplitName
 
@@ -108,6 +102,9 @@ class EvalRequest(Section):
     match_entropy_of: Path | None = None
     """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
     --temperature): a control for a gain in sampled play. Found over games of validation secrets."""
+    checkpoints: bool = False
+    """Evaluate every checkpoint that a stage has kept (save_total_limit), and its model: `eval RUN/STAGE
+    --checkpoints`. --out is then a directory, with a file for each."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     reward: str | None = None
@@ -254,7 +251,9 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
 
 def eval_player(asked: Annotated[EvalRequest, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
-    if asked.match_entropy_of is not None:
+    if asked.checkpoints:
+        evaluate_checkpoints(asked)
+    elif asked.match_entropy_of is not None:
         evaluate_player(*_matched(asked, asked.match_entropy_of))
     else:
         evaluate_player(asked)
@@ -283,8 +282,46 @@ def _matched(asked: EvalRequest, other: Path) -> tuple[EvalRequest, ControlFacts
     return asked.model_copy(update={"temperature": match.temperature}), control
 
 
+def models_of_stage(stage: Path) -> dict[str, Path]:
+    """Return the kept checkpoints of a stage by name, oldest first, and its model as `end`.
+
+    Checkpoint selection may have taken that from an earlier step than the last.
+    """
+    kept = complete_checkpoints(stage / "checkpoints")
+    if not kept:
+        raise ConfigError(
+            f"--checkpoints needs a stage that has kept some, and {stage} has none; name RUN/STAGE, trained with "
+            "save_total_limit 0 or above 1 in its section, and GRPO and SFT with save_steps"
+        )
+    models = {path.name.removeprefix("checkpoint-"): path for path in kept}
+    return models | ({"end": stage} if trained_model(stage) == stage else {})
+
+
+def evaluate_checkpoints(asked: EvalRequest) -> None:
+    """Evaluate the checkpoints of a stage, and show one table over them."""
+    if asked.csv is not None or asked.match_entropy_of is not None:
+        raise ConfigError("--csv and --match-entropy-of are for one player; drop them, or --checkpoints")
+    found: dict[str, dict[str, Figures]] = {}
+    for name, model in models_of_stage(Path(asked.player)).items():
+        out = None if asked.out is None else asked.out / f"{name}.json"
+        one = asked.model_copy(update={"player": str(model), "name": name, "out": out, "checkpoints": False})
+        evaluation, split, _ = _evaluated(one)
+        found[name] = figures_shown(one, evaluation, split)
+    if asked.as_json:
+        told = {name: {part: asdict(each) for part, each in parts.items()} for name, parts in found.items()}
+        console.print_json({"stage": asked.player, "checkpoints": told})
+        return
+    console.out.print(terminal.checkpoints_table(found, title=f"Checkpoints of {asked.player}"))
+
+
 def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> None:
     """Play the secrets, keep the games and show the figures."""
+    evaluation, split, who = _evaluated(asked, control)
+    show_figures(asked, evaluation, split, _english(who))
+
+
+def _evaluated(asked: EvalRequest, control: ControlFacts | None = None) -> tuple[Evaluation, Split, Player]:
+    # Play the secrets and keep the games.
     # Everything that can be refused is refused before the first game, which may cost money.
     asked.refuse_contradictions()
     schedule = named_schedule(asked.reward) if asked.reward is not None else None
@@ -293,13 +330,11 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
     split, solver = settings.split_of(words), Solver(words)
     secrets = asked.chosen(split, words)
     who = asked.make(words, solver)
-    for note in notes_on(asked.player, who.prompter, asked=asked.style is not None):
+    for note in filter(None, (*notes_on(asked.player, who.prompter, asked=asked.style is not None), who.note)):
         console.messages.print(note, soft_wrap=True)
     served = isinstance(who.sampler, ConcurrentSampler)
     if asked.patience.max_minutes and not served:
         raise ConfigError("--max-minutes limits the games of an endpoint; for a player on this machine use --max-games")
-    if who.note:
-        console.messages.print(who.note, soft_wrap=True)
     if asked.system_prompt is not None:  # a model's own prompt was checked before its training
         for finding in check_wording(who.prompter):
             console.messages.print(f"{finding.level}: {finding.message}", soft_wrap=True)
@@ -341,11 +376,11 @@ def evaluate_player(asked: EvalRequest, control: ControlFacts | None = None) -> 
             journal.discard()  # another call plays them again, since the model may have changed
     if asked.csv is not None:
         save_csv(evaluation, split, asked.csv)
-    show_figures(asked, evaluation, split, _english(who))
     for reason, count in errors:
         again = "; the same command plays them again" if journal is not None else ""
         told = f"{len(failed):,} games could not be played and are not counted ({count:,}: {reason}){again}"
         console.messages.print(told, soft_wrap=True)
+    return evaluation, split, who
 
 
 def _check_replaced(asked: EvalRequest, planned: Evaluation, secrets: Sequence[str]) -> None:

@@ -14,7 +14,9 @@ from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, PlayersWords
 from wordle_rl.cli.eval import game_for
-from wordle_rl.config import LARGEST_SEED, ConfigError, Constrain, SamplingSettings
+from wordle_rl.config.base import LARGEST_SEED, ConfigError
+from wordle_rl.config.evaluation import Constrain
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate.players import Player, make_player, notes_on, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules, Turn

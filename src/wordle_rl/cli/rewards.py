@@ -14,8 +14,8 @@ from rich.table import Table
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Seed, Words
-from wordle_rl.config import ConfigError, load_config
-from wordle_rl.config.files import find_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import find_config, load_config
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, games_of_attack, words_for
@@ -46,7 +46,7 @@ def rewards(
         names: Presets, curricula, or config files with your own reward. Default: all presets.
         attack: Search for reward without winning. Takes about half a minute per reward.
         no_keep_order: Use a preset's weights as published. By default the weights of winning and of broken rules are
-            moved until every win earns more than every loss. A config file sets rl.reward.keep_order itself.
+            moved until every win earns more than every loss. A config file sets grpo.reward.keep_order itself.
         answers: Answers of the list, evenly taken, on which a reward that asks the solver is attacked.
         secrets: Number of secrets to play.
         steps: Number of changes to try on each policy.
@@ -103,7 +103,7 @@ def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
         found = named_schedule(name)
         schedule = Schedule(found.start, found.end, found.threshold, keep_order)
     elif name.endswith((".toml", ".json")) or find_config(name).is_file():
-        schedule = load_config(name).rl.reward.schedule()
+        schedule = load_config(name).grpo.reward.schedule()
     else:
         raise RewardError(f"unknown reward {name!r}; name a config file, or one of {', '.join([*PRESETS, *CURRICULA])}")
     first = [(name, Rubric(schedule.start, schedule.keep_order))]

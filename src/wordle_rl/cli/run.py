@@ -12,7 +12,9 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.cli.settings import Overrides
-from wordle_rl.config import ConfigError, RunConfig, RunStage, load_config, stored_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config, stored_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.runs.distributed import num_processes
 
 if TYPE_CHECKING:
@@ -24,19 +26,19 @@ def run(
     overrides: Overrides,
     out: Path | None = None,
     overwrite: bool = False,
-    until: RunStage = "report",
+    until: str = "report",
     push_to: str | None = None,
     private: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Run the whole chain: teacher games, SFT, GRPO (or the --algorithm), evaluation, report.
+    """Run the whole chain: teacher games, the stages of training (--stages), evaluation, report.
 
     Args:
         config: A preset such as quickstart, or a config file.
         out: The run directory. Default: runs/ and the name of the preset or file. A run with the same settings resumes
             where it stopped. {model} and {time} in the name stand for the model and the time of the call.
         overwrite: Remove an earlier run in that directory first.
-        until: Last stage to run: traces, sft, the algorithm, or report.
+        until: Last part to run: traces, a stage such as sft or grpo, or report.
         push_to: Push the model to this Hugging Face repository (USER/NAME) at every checkpoint (sft.save_steps,
             grpo.save_steps), and at the end with its card.
         private: Create a new repository as private.
@@ -55,7 +57,7 @@ def run_chain(
     config: RunConfig,
     directory: Path,
     overwrite: bool,
-    until: RunStage,
+    until: str,
     as_json: bool,
     push_to: str | None = None,
     private: bool = False,

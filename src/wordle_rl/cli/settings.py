@@ -16,57 +16,52 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
-from wordle_rl.config import (
-    ALGORITHM_NAMES,
-    ConfigError,
-    RLSettings,
-    RunConfig,
-    Setting,
-    every_setting,
-    load_config,
-    section_of,
-)
-from wordle_rl.config.files import nearest_setting
+from wordle_rl.config.base import ConfigError, section_of
+from wordle_rl.config.files import load_config, nearest_setting
+from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
 from wordle_rl.runs.foreign_text import visible
 
 Overrides = Mapping[Setting, Any]
 """Run settings from the command line, by their names."""
 
 _ELSEWHERE = {
-    "lr": "--sft.optimizer.learning-rate or --rl.optimizer.learning-rate",
-    "learning_rate": "--sft.optimizer.learning-rate or --rl.optimizer.learning-rate",
+    "lr": "--sft.optimizer.learning-rate or --grpo.optimizer.learning-rate",
+    "learning_rate": "--sft.optimizer.learning-rate or --grpo.optimizer.learning-rate",
+    "algorithm": "--stages sft,grpo",
+    "rl": "a stage's own setting, such as --grpo.temperature",
     "output_dir": "--out",
     "model": "--model.path",
     "model_name_or_path": "--model.path",
     "config": "the file or preset without an option: wordle-rl run quickstart",
-    "num_generations": "--rl.group-size",
-    "batch_size": "--sft.batch-size or --rl.batch-size",
+    "num_generations": "--grpo.group-size",
+    "batch_size": "--sft.batch-size",
     "per_device_train_batch_size": "--sft.batch-size",
     "max_steps": "--grpo.steps",
     "num_train_epochs": "--sft.epochs",
     "gradient_accumulation_steps": "--model.micro-batch-size",
     "max_completion_length": "--max-completion-tokens",
-    "temperature": "--rl.temperature",
-    "beta": "--rl.beta",
+    "temperature": "--grpo.temperature",
+    "beta": "--grpo.beta",
     "use_vllm": "--grpo.engine vllm",
 }
 """Settings that people know from other tools -> ours."""
 
 USUAL = (
-    "algorithm", "seed", "max_completion_tokens", "words.source", "game.style", "game.thinking", "model.path",
+    "stages", "seed", "max_completion_tokens", "words.source", "game.style", "game.thinking", "model.path",
     "model.lora.rank", "model.micro_batch_size", "traces.num_games", "traces.file", "sft.epochs",
-    "sft.optimizer.learning_rate", "rl.group_size", "rl.rounds", "rl.reward.preset", "rl.optimizer.learning_rate",
-    "grpo.steps", "grpo.engine", "report_to",
+    "sft.optimizer.learning_rate", "grpo.steps", "grpo.group_size", "grpo.reward.preset",
+    "grpo.optimizer.learning_rate", "grpo.engine", "expert_iteration.rounds", "expert_iteration.labels",
+    "expert_iteration.optimizer.learning_rate", "report_to",
 )  # fmt: skip
 """Settings that people usually change, in the short help. --help-all shows the others."""
 
 EXAMPLES = """\
 Examples:
   {program} quickstart                                  {what}
-  {program} quickstart --rl.rounds 6 --seed 1           with other settings
+  {program} quickstart --expert-iteration.rounds 6      with other settings
   {program} qwen3-1.7b --model.path DIR                 a recipe for a pretrained model
-  {program} quickstart --algorithm grpo                 or dpo, distill
-  {program} my.toml --rl.reward.weights.win 2           your own file
+  {program} quickstart --stages sft,grpo                or dpo, distill; any chain of stages
+  {program} my.toml --grpo.reward.weights.win 2         your own file
 """
 
 
@@ -82,8 +77,8 @@ def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[st
         word = words.pop(0)
         name, equals, value = word.removeprefix("--").partition("=")
         key = name.replace("-", "_")
-        if key in _ELSEWHERE and word.startswith("--"):
-            raise ConfigError(f"unknown setting --{name} (did you mean {_ELSEWHERE[key]}?)")
+        if (near := _ELSEWHERE.get(key.partition(".")[0] if key.startswith("rl.") else key)) and word.startswith("--"):
+            raise ConfigError(f"unknown setting --{name} (did you mean {near}?)")
         if not word.startswith("--") or not ("." in key or key in RunConfig.model_fields):
             rest.append(word)
             continue
@@ -102,12 +97,10 @@ def take_settings(arguments: Sequence[str]) -> tuple[dict[Setting, Any], list[st
 
 
 def _setting_of(name: str) -> tuple[Setting, FieldInfo, bool]:
-    # In a table, such as rl.reward.weights, the rest of the name is the key of an entry.
-    fields: Mapping[str, FieldInfo] = RunConfig.model_fields
+    # In a table, such as grpo.reward.weights, the rest of the name is the key of an entry.
     parts = name.replace("-", "_").split(".")
+    fields: Mapping[str, FieldInfo] = config_class(parts[:1]).model_fields
     for place, key in enumerate(parts):
-        if place == 1 and parts[0] in ALGORITHM_NAMES:
-            fields = {**fields, **RLSettings.model_fields}
         if key not in fields:
             near = nearest_setting(tuple(parts[: place + 1]))
             meant = f"--{near.replace('_', '-')}" if near else _ELSEWHERE.get(key)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Words
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.evaluate.records import write_rows
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, Tree

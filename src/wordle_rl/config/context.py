@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings, WordSettings
-from wordle_rl.config.run import RunConfig
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split
+
+if TYPE_CHECKING:
+    from wordle_rl.config.run import RunConfig
 
 
 @dataclass(frozen=True)

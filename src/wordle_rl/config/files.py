@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic.fields import FieldInfo
 
 from wordle_rl.config.base import FIELDS_ONLY, ConfigError, section_of
-from wordle_rl.config.rl import ALGORITHM_NAMES, FOLLOWED_BY_SOME, FOLLOWS, RLSettings
-from wordle_rl.config.run import RunConfig, Setting, every_setting
+from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
+from wordle_rl.config.stages import is_stage, kind_of
 from wordle_rl.errors import special_file
 
 PRESETS_DIRECTORY = Path(__file__).parent / "presets"
 """TOML files of the presets."""
 
+MOVED = {
+    "algorithm": 'list the stages of the run instead, such as stages = ["sft", "grpo"]',
+    "rl": "each stage has its own: write it into the section of the stage, such as [grpo]",
+}
+"""Settings of files that were written before runs had stages."""
 _MOST_FAULTS = 10
 """Faults told in one line; a file of another kind can have thousands."""
 
@@ -44,41 +50,23 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
     path = None if source is None else find_config(source)
     values = {} if path is None else _read(path)
     given = dict(overrides or {})
-    algorithm = given.get(("algorithm",), values.get("algorithm", RunConfig.model_fields["algorithm"].default))
-    faults: list[tuple[Place, str]] = []
-    moved: set[str] = set()
-    # The section of an algorithm may hold any setting of [rl], which counts for it alone. Those of the chosen algorithm
-    # move to [rl]; those of the others are checked and then dropped.
-    for name, section in ((name, values.get(name)) for name in ALGORITHM_NAMES):
-        if not isinstance(section, dict):
-            continue
-        shared = {key: section.pop(key) for key in [*section] if key in RLSettings.model_fields}
-        for key in sorted(shared.keys() & FOLLOWED_BY_SOME - FOLLOWS[name]):
-            faults.append(((name, key), f"{ALGORITHM_NAMES[name]} does not use it; remove it"))
-        if name == algorithm and isinstance(values.setdefault("rl", {}), dict):
-            moved, values["rl"] = set(shared), _merged(values["rl"], shared)
-            continue
-        try:
-            RLSettings.model_validate(shared, context=FIELDS_ONLY)
-        except ValidationError as error:
-            faults += (((name, *place), text) for place, text in _faults_of(error))
     for setting, value in given.items():
-        if len(setting) > 1 and setting[0] in ALGORITHM_NAMES and setting[1] in RLSettings.model_fields:
-            if setting[0] != algorithm:
-                faults.append((setting, f"the algorithm is {algorithm}; set algorithm to {setting[0]}, or remove it"))
-                continue
-            setting = ("rl", *setting[1:])
         _lay_over(values, setting, value)
+    kind = _class_for(values)
+    # A file may describe stages that a run leaves out, so that --stages can choose. What you type is for this run.
+    stages = values.get("stages", kind.model_fields["stages"].default)
+    faults: list[tuple[Place, str]] = [
+        (setting, f"stages are {', '.join(map(str, stages))}; add {setting[0]} to stages, or remove it")
+        for setting in given
+        if is_stage(setting[0]) and isinstance(stages, list | tuple) and setting[0] not in stages
+    ]
     try:
-        config = RunConfig.model_validate(values)
+        config = kind.model_validate(values)
     except ValidationError as error:
-        for place, message in _faults_of(error):
-            # Report a moved setting where you wrote it.
-            is_moved = len(place) > 1 and place[0] == "rl" and place[1] in moved and place not in given
-            faults.append(((algorithm, *place[1:]) if is_moved else place, message))
+        faults += _faults_of(error)
     else:
         texts = ((place, value) for place, _, value in every_setting(config) if isinstance(value, str))
-        faults += [(place, f"{text} is {kind}; name a file") for place, text in texts if (kind := special_file(text))]
+        faults += [(place, f"{text} is {found}; name a file") for place, text in texts if (found := special_file(text))]
     if not faults:
         return config
     # A preset is right by itself, so a rule that it breaks names what you typed.
@@ -88,10 +76,27 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
 
 def stored_config(path: Path) -> RunConfig:
     """Read the settings that a run stored, without rules across settings."""
+    values = _read(path)
+    if "algorithm" in values and "stages" not in values:
+        raise ConfigError(
+            f"{path}: this run was made before runs had stages; its models still play (name their directories), but it "
+            "can be neither resumed nor reported"
+        )
     try:
-        return RunConfig.model_validate(_read(path), context=FIELDS_ONLY)
+        return _class_for(values).model_validate(values, context=FIELDS_ONLY)
     except ValidationError as error:
         raise ConfigError(f"{path}: {describe(error)}") from None
+
+
+def _class_for(values: dict[str, Any]) -> type[RunConfig]:
+    """Return the class of these settings, and give each numbered stage what its section leaves to the first one's."""
+    stages = values.get("stages", ())
+    kind = config_class([*(stages if isinstance(stages, list | tuple) else ()), *values])
+    for name in kind.model_fields.keys() - RunConfig.model_fields.keys():
+        first, own = values.get(kind_of(name), {}), values.get(name, {})
+        if isinstance(first, dict) and isinstance(own, dict):
+            values[name] = _merged(first, own)
+    return kind
 
 
 def describe(error: ValidationError) -> str:
@@ -101,12 +106,10 @@ def describe(error: ValidationError) -> str:
 
 def nearest_setting(place: Place) -> str:
     """Return the dotted name of the known setting most like an unknown one; empty if none is similar."""
-    fields = RunConfig.model_fields
+    fields: Mapping[str, FieldInfo] = config_class([place[0]]).model_fields
     for part in place[:-1]:
         section = section_of(fields[str(part)].annotation) if part in fields else None
         fields = section.model_fields if section else {}
-        if part in ALGORITHM_NAMES:
-            fields = {**fields, **RLSettings.model_fields}
     close = difflib.get_close_matches(str(place[-1]), fields, n=1, cutoff=0.5)
     return ".".join(map(str, (*place[:-1], close[0]))) if close else ""
 
@@ -128,6 +131,8 @@ def _told(place: Place, text: str) -> str:
     name = ".".join(map(str, place))
     if text:
         return f"{name or 'config'}: {text}"
+    if moved := MOVED.get(str(place[0])):
+        return f"unknown setting {name} ({moved})"
     near = nearest_setting(place)
     return f"unknown setting {name}" + (f" (did you mean {near}?)" if near else "")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 import tyro
 from pydantic import Field, model_validator
 
-from wordle_rl.config.base import ConfigError, Count, Section
+from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.reward import CURRICULA, PRESETS, Rubric, Schedule, named_schedule
 
 Precision = Literal["auto", "bf16", "fp32"]
@@ -38,7 +38,7 @@ def check_vllm_temperature(temperature: float, setting: str) -> None:
         )
 
 
-class SFTOptimizerSettings(Section):
+class OptimizerSettings(Section):
     """AdamW, or Muon for the weight matrices inside the layers and AdamW for the rest."""
 
     learning_rate: float = Field(3e-4, gt=0)
@@ -47,11 +47,6 @@ class SFTOptimizerSettings(Section):
     """Peak learning rate of Muon, usually 0.02. None: AdamW trains all weights."""
     schedule: RateSchedule = "cosine"
     """Schedule after warm-up."""
-
-
-class OptimizerSettings(SFTOptimizerSettings):
-    """Optimizer with warm-up and clipping, which SFT leaves at these values."""
-
     warmup: float = Field(0.03, ge=0)
     """Warm-up steps; below 1, a fraction of all steps."""
     max_grad_norm: float = Field(1.0, gt=0)
@@ -68,7 +63,7 @@ class RLOptimizerSettings(OptimizerSettings):
 
 
 class FittingSettings(Section):
-    """How training passes games through the model. A run sets these in [model], for SFT and RL alike."""
+    """How training passes games through the model. A run sets these in [model], for all stages alike."""
 
     precision: Precision = "auto"
     """`bf16` (autocast in training passes) or `fp32`. `auto`: bf16 if the device computes in it, else fp32; fp32 on the
@@ -79,41 +74,16 @@ class FittingSettings(Section):
     """Games per backward pass; 0: all of a batch or step. Games of similar length share one, to save padding. A
     labelled board and a reply of a pair count as a game."""
 
+    def batches(self, batch_size: int) -> tuple[int, int]:
+        """Return games per backward pass, and backward passes per optimizer step; their product is `batch_size`.
 
-class SFTSettings(Section):
-    """Supervised fine-tuning on teacher games."""
-
-    epochs: float = Field(1.0, ge=0)
-    """Passes over the games. 0: no SFT; learning by play starts from the model of model.path."""
-    batch_size: Count = Field(256, ge=1)
-    """Games per optimizer step and process."""
-    optimizer: SFTOptimizerSettings = SFTOptimizerSettings()
-    """Optimizer and schedule."""
-    save_steps: int = Field(0, ge=0)
-    """Steps between checkpoints. 0: only at the end."""
-    validations_per_epoch: int = Field(1, ge=0)
-    """How often per epoch to measure the loss on teacher games of validation secrets, also after the last step. 0:
-    never."""
-    save_each_epoch: bool = False
-    """Keep the model of every epoch, in sft/epochs."""
-
-
-class SFTTraining(SFTSettings, FittingSettings):
-    """Full settings of one SFT, from [sft] and [model]."""
-
-    optimizer: OptimizerSettings = OptimizerSettings()
-    """Optimizer, schedule, warm-up and clipping."""
-    max_length: int = Field(1024, ge=8)
-    """Longest game in tokens. Longer games are dropped and counted."""
-    logging_steps: int = Field(10, ge=1)
-    """Steps between metric rows."""
-
-    @property
-    def batches(self) -> tuple[int, int]:
-        """Games per backward pass, and backward passes per optimizer step. Their product is `batch_size`."""
-        most = min(self.micro_batch_size or self.batch_size, self.batch_size)
-        micro = next(size for size in range(most, 0, -1) if self.batch_size % size == 0)
-        return micro, self.batch_size // micro
+        Examples:
+            >>> FittingSettings(micro_batch_size=80).batches(256)
+            (64, 4)
+        """
+        most = min(self.micro_batch_size or batch_size, batch_size)
+        micro = next(size for size in range(most, 0, -1) if batch_size % size == 0)
+        return micro, batch_size // micro
 
 
 class FixedRewardSettings(Section):
@@ -158,7 +128,7 @@ class RewardSettings(Section):
         if self.weights and self.preset is not None:
             raise ValueError(
                 f"preset {self.preset!r} and weights ({', '.join(self.weights)}) both set the reward; remove one, on "
-                'the command line with --rl.reward.preset none or --rl.reward.weights "{}"'
+                'the command line with --grpo.reward.preset none or --grpo.reward.weights "{}"'
             )
         self.schedule()
 

@@ -17,7 +17,7 @@ from rich.text import Text
 import wordle_rl
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json, Seed, Words
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.conformance.environment_checks import CHECKS, CheckResult, examine
 from wordle_rl.conformance.examiner import Examiner
 from wordle_rl.conformance.targets import Dialect, Target, TargetError, module_target

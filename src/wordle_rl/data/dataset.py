@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.chat.masks import encode_game, only_taught
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row, in_our_names
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking

@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.trace_files import wide_csv
 from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.runs import parse_json

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
 from wordle_rl.game import Outcome
 from wordle_rl.runs import RunError, read_object, write_json, write_text_atomically

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, GameSettings, TraceSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
 from wordle_rl.data.external import chat_traces, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.config.evaluation import EngineName
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import TokenSampler, word_beam
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
 

@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from wordle_rl.config import Variant, evaluation_name, stored_config
+from wordle_rl.config.evaluation import Variant, evaluation_name
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.stages import kind_of
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.runs import CONTROLS, is_run, read_object
 
@@ -24,16 +26,14 @@ def controls_at(path: Path) -> list[Evaluation]:
     if not is_run(path):
         raise EvaluationError(f"{path} is neither a control run nor a file of `wordle-rl eval`; name one of these")
     config = stored_config(path / "config.json")
-    if not config.training.is_skipped:
-        raise EvaluationError(
-            f"{path} is no control: it was also trained by {config.algorithm}; give a run of SFT alone"
-        )
+    if others := [stage for stage in config.stages if kind_of(stage) != "sft"]:
+        raise EvaluationError(f"{path} is no control: it was also trained by {others[0]}; give a run of SFT alone")
     if config.traces.rl_only_fraction:
         raise EvaluationError(
             f"{path} is no control: it keeps words from its teacher; give a run with traces.rl_only_fraction 0"
         )
     facts = ControlFacts("sft_alone", path.resolve().name, _seconds_of(path))
-    found = [path / "eval" / f"{evaluation_name('sft', variant)}.json" for variant in get_args(Variant)]
+    found = [path / "eval" / f"{evaluation_name(config.stages[-1], variant)}.json" for variant in get_args(Variant)]
     name = f"sft alone ({path.resolve().name})"
     loaded = [replace(Evaluation.load(file), name=name, control=facts) for file in found if file.is_file()]
     if not loaded:

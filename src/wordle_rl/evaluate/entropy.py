@@ -14,7 +14,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import GameSettings, SamplingSettings, WordSettings
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.players import Player, make_player
 from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.rollout import Trajectory, play

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess

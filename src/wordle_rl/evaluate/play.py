@@ -9,7 +9,7 @@ from functools import partial
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_game
-from wordle_rl.config import PatienceSettings
+from wordle_rl.config.evaluation import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.journal import Journal
 from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences

@@ -12,21 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Literal
 
 from wordle_rl.chat.codec import unwritable
-from wordle_rl.config import (
-    ConfigError,
-    EngineName,
-    GameSettings,
-    ModelSettings,
-    PatienceSettings,
-    RunConfig,
-    SamplingSettings,
-    WordSettings,
-    check_seed,
-    check_vllm_temperature,
-    served_name,
-    stored_config,
-)
+from wordle_rl.config.base import ConfigError, check_seed
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.evaluation import EngineName, PatienceSettings
+from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.teachers import served_name
+from wordle_rl.config.training import SamplingSettings, check_vllm_temperature
 from wordle_rl.policy.base import MakeConstraint, Sampler, check_vllm, find_backend
 from wordle_rl.policy.constrain import WordConstraint, make_constraint
 from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
@@ -41,7 +33,7 @@ from wordle_rl.policy.scripted import (
     is_own_player,
 )
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs import is_run
+from wordle_rl.runs import is_run, stages_at
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.runs.seal import check_sealed
 from wordle_rl.solver import Solver
@@ -173,8 +165,8 @@ def notes_on(name: str, prompter: Prompter, *, asked: bool = False) -> Iterator[
     if not is_model(name):
         return
     directory, run = _find_player(name), Path(name)
-    if is_run(run) and (last := stored_config(run / "config.json").trained[-1:]) and directory.name not in last:
-        yield f"{run} has no model of {last[0]} yet; {directory} plays"
+    if is_run(run) and (last := stages_at(run)[-1]) != directory.name:
+        yield f"{run} has no model of {last} yet; {directory} plays"
     if game_of(directory) is None and not asked:
         yield (
             f"{name} does not say how it was trained to play; it is asked with style {prompter.style}, shape "

@@ -16,7 +16,8 @@ from typing import Any, Literal, get_args
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from wordle_rl.config import MODEL_NAMES, Constrain, Variant, evaluation_name
+from wordle_rl.config.evaluation import Constrain, Variant, evaluation_name
+from wordle_rl.config.stages import is_stage
 from wordle_rl.data.game_record import GameRecord, StoredGame, TurnRecord
 from wordle_rl.env import StopReason
 from wordle_rl.errors import UserError
@@ -71,7 +72,7 @@ def model_and_variant(stem: str) -> tuple[str, Variant]:
     """
     for variant in get_args(Variant):
         model = stem.removesuffix(f"-{variant}")
-        if model in MODEL_NAMES and stem == evaluation_name(model, variant):
+        if (model == "base" or is_stage(model)) and stem == evaluation_name(model, variant):
             return model, variant
     return stem, "greedy"
 

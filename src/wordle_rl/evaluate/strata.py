@@ -21,12 +21,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import GameSettings, RunConfig, TeacherSettings, stored_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.evaluate.records import STRATA, Evaluation
 from wordle_rl.game import Game
 from wordle_rl.policy.directory import run_directory_around
-from wordle_rl.runs import BOARDS_FILE, LABELS_FILE, read_jsonl, write_json
+from wordle_rl.runs import LABELS_FILE, boards_file, read_jsonl, stages_at, write_json
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words.split import words_of_text
@@ -37,8 +40,11 @@ Board = tuple[tuple[str, str], ...]
 STRATA_FILE = "strata.json"
 """File of a run's strata, beside its results."""
 
-TRAINED_ON = ("traces.jsonl", LABELS_FILE, BOARDS_FILE)
-"""Files of a run that record what its models were trained on, except a policy's own replies in GRPO."""
+
+def trained_on(run: Path) -> list[Path]:
+    """List the files of a run that record what its models were trained on, except a policy's own replies in GRPO."""
+    boards = [boards_file(run, stage) for stage in stages_at(run)]
+    return [run / "traces.jsonl", run / LABELS_FILE, *boards]
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def decisive_boards(
 def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
     """Collect labels and mentions of words from the records of a run and of those its model comes from."""
     runs = _sources(directory, stored_config(directory / "config.json"))[0]
-    return shown_in((row for run in runs for name in TRAINED_ON for row in _rows(run / name)), words)
+    return shown_in((row for run in runs for path in trained_on(run) for row in _rows(path)), words)
 
 
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:

@@ -13,7 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wordle_rl.config import ConfigError, GRPOTraining, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.refusals import MLX
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import MakeConstraint, Sampler
 from wordle_rl.runs.distributed import num_processes
 
@@ -26,32 +30,25 @@ class MLXBackend:
 
     def check(self, config: RunConfig) -> None:
         """Refuse the settings that only torch follows, each with its fix."""
-        model, training, processes = config.model, config.training, num_processes()
-        asked = {
-            "model.precision": (
-                model.precision == "bf16" and model.dtype == "float32",
-                'leave it out, or set model.dtype to "bfloat16"',
-            ),
-            "model.attn_implementation": (model.attn_implementation is not None, "leave it out"),
-            "model.compile": (model.compile, "leave it out"),
-            "grpo.engine": (isinstance(training, GRPOTraining) and training.plays_by_vllm, "leave it out"),
-            "eval.engine": (config.eval.engine == "vllm", "leave it out"),
-            f"a launch of {processes} processes": (processes > 1, "start one"),
-        }
-        if lacking := {setting: fix for setting, (is_asked, fix) in asked.items() if is_asked}:
-            problems = "; ".join(f"{setting}: {fix}" for setting, fix in lacking.items())
-            raise ConfigError(f"MLX does not support {problems}")
+        problems = [sentence for is_asked, sentence in MLX if is_asked(config)]
+        if (processes := num_processes()) > 1:
+            problems.append(f"a launch of {processes} processes: start one")
+        if problems:
+            raise ConfigError(f"MLX does not support {'; '.join(problems)}")
 
-    def load_learner(
-        self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
-    ) -> MLXLearner:
+    def load_learner(self, settings: ModelSettings, seed: int, *, temperature: float) -> MLXLearner:
         """Load a model for training."""
         from wordle_rl.mlx.learner import MLXLearner
         from wordle_rl.mlx.model import load_model
 
         model, codec = load_model(settings, seed)
         return MLXLearner(
-            model, codec, gradient_checkpointing=gradient_checkpointing, temperature=temperature, seed=seed
+            model,
+            codec,
+            gradient_checkpointing=settings.gradient_checkpointing,
+            micro_batch_size=settings.micro_batch_size,
+            temperature=temperature,
+            seed=seed,
         )
 
     def make_sampler(

@@ -17,7 +17,8 @@ from mlx.utils import tree_flatten, tree_unflatten
 from mlx_lm.tuner.lora import LoRALinear
 from peft import LoraConfig
 
-from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import LoraSettings
 from wordle_rl.policy.adapters import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 _PREFIX = "base_model.model."

@@ -23,7 +23,7 @@ import mlx.optimizers as optim
 from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import OptimizerSettings, SamplingSettings
+from wordle_rl.config.training import OptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.losses import Figures, MLXBatch, loss_of, score
 from wordle_rl.mlx.model import MLXModel, Weights, bar_of, mode_kept, read, read_model, save_model
@@ -44,6 +44,7 @@ class MLXLearner:
 
     Args:
         gradient_checkpointing: Recompute layers in the backward pass, to save memory.
+        micro_batch_size: Games per backward pass; 0: all of a batch.
         temperature: Divides the logits, as in sampling.
         seed: Random seed of dropout.
     """
@@ -56,10 +57,11 @@ class MLXLearner:
         codec: ChatCodec,
         *,
         gradient_checkpointing: bool = False,
+        micro_batch_size: int = 0,
         temperature: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.model, self.codec = model, codec
+        self.model, self.codec, self.micro_batch_size = model, codec, micro_batch_size
         self._bar = bar_of(codec, model.config.vocab_size)
         self._checkpointing, self._temperature, self._seed = gradient_checkpointing, temperature, seed
         self._optimizer: ScheduledOptimizer | None = None

@@ -25,7 +25,8 @@ from mlx_lm.utils import save_model as save_network
 from transformers import AutoModelForCausalLM, GenerationConfig, PreTrainedConfig, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.mlx import adapters
 from wordle_rl.policy import loading
 from wordle_rl.policy.adapters import base_of, is_adapter

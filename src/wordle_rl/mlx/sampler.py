@@ -17,7 +17,8 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.config.evaluation import EngineName
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.mlx.model import MLXModel, bar_of, mode_kept
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import State, WordConstraint

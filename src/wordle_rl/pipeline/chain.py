@@ -9,24 +9,28 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, RunStage, evaluation_name, stored_config
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.evaluation import evaluation_name
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import is_stage, kind_of
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.pipeline.stages import learn_by_play, make_traces, train_by_traces
+from wordle_rl.pipeline.stages import learn_from_play, make_traces, train_by_traces
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.runs import (
-    BOARDS_FILE,
     LOCK_FILE,
     Run,
+    boards_file,
     check_place,
     check_removable,
     exclusive_lock,
@@ -57,15 +61,11 @@ class Pipeline:
         self._work.pusher = pusher if is_first() else None
         self._overwrite = overwrite
 
-    def __call__(self, until: RunStage = "report") -> dict[str, Any] | None:
+    def __call__(self, until: str = "report") -> dict[str, Any] | None:
         """Run all stages up to and including `until`. Return the results, in the first process, of a whole run."""
         started = time.perf_counter()
         work, config, directory = self._work, self._work.config, self._work.directory
-        chain = config.chain
-        if until not in chain:
-            fix = f"set algorithm to {until}" if until in ALGORITHM_NAMES else "set sft.epochs above 0"
-            raise ConfigError(f"this run has no stage {until}, only {', '.join(chain)}; {fix}")
-        chain = chain[: chain.index(until) + 1]
+        chain = parts_until(config, until)
         ahead, warnings = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
         for warning in warnings:
             work.tell(f"warning: {warning}")
@@ -88,17 +88,14 @@ class Pipeline:
             wait_for_all()
             self._overwrite = False  # from here on, the directory belongs to this run
             work.remember()
-            if {"traces", "sft"} & ahead:
+            if ahead & {"traces", config.stages[0]}:
                 work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
-            stages: dict[RunStage, Callable[[RunWork], None]] = {
-                "traces": make_traces,
-                "sft": train_by_traces,
-                config.algorithm: learn_by_play,
-            }
-            for stage in chain:
-                if stage in stages:
-                    stages[stage](work)
-                    wait_for_all()
+            if "traces" in chain:
+                make_traces(work)
+                wait_for_all()
+            for stage in filter(is_stage, chain):
+                (train_by_traces if kind_of(stage) == "sft" else learn_from_play)(work, stage)
+                wait_for_all()
             leave_process_group()
             results = evaluate_and_report(work) if "report" in chain and is_first() else None
             if work.pusher is not None:
@@ -106,30 +103,41 @@ class Pipeline:
             return results
 
 
+def parts_until(config: RunConfig, until: str) -> tuple[str, ...]:
+    """Return the parts of a run up to and including `until`."""
+    chain = config.chain
+    if until not in chain:
+        fix = f"add {until} to stages" if is_stage(until) else "name one of these"
+        raise ConfigError(f"this run has no stage {until}, only {', '.join(chain)}; {fix}")
+    return chain[: chain.index(until) + 1]
+
+
 def check_before_run(
-    config: RunConfig, context: GameContext, directory: Path, chain: Sequence[RunStage], *, overwrite: bool
+    config: RunConfig, context: GameContext, directory: Path, chain: Sequence[str], *, overwrite: bool
 ) -> tuple[set[str], list[str]]:
     """Refuse what is bound to fail before a run begins or resumes.
 
-    Return what is left to do of the stages in `chain` (`traces`, `sft`, the algorithm's name, `eval`), and warnings.
+    Return what is left to do of `chain` (`traces`, stages, `eval`), and warnings.
     """
     check_place(directory)
     if overwrite:
         check_removable(directory)
         _check_inputs_stay(config, directory)
     else:
-        for model in (directory / name for name in config.trained):
+        for model in (directory / name for name in config.stages):
             if is_trained(model):
                 check_has_weights(model)
                 check_sealed(model, weights=False)
     ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
         import wordle_rl.policy.loading  # noqa: F401 - fails now, not after the teacher's games, if a package is missing
-    # A resumed run trains on from its own SFT model, and draws from the boards that it kept when it began.
-    begins = config.model if "sft" in ahead else config.start_settings(directory)
-    boards = config.rl.starts.file
-    if boards is not None and not overwrite and (directory / BOARDS_FILE).is_file():
-        boards = directory / BOARDS_FILE
+    # A resumed run trains on from the model of its last finished stage, and draws from the boards that it kept.
+    next_stage = next((stage for stage in config.stages if stage in ahead), config.stages[-1])
+    begins = config.start_of(next_stage, directory)
+    boards = {stage: own.starts.file for stage, own in config.stages_of() if own.starts.file is not None}
+    if not overwrite:
+        kept = {stage: boards_file(directory, stage) for stage in boards}
+        boards |= {stage: path for stage, path in kept.items() if path.is_file()}
     plan = Plan(config, context, ahead, begins, boards)
     found = findings_of(plan)
     if problems := [finding.message for finding in found if finding.level == "problem"]:
@@ -140,17 +148,17 @@ def check_before_run(
 
 def check_space(plan: Plan, directory: Path) -> None:
     """Refuse a disk without room for the models and checkpoints ahead, before the steps that it would lose."""
-    config, stages = plan.config, [name for name in plan.config.trained if name in plan.ahead]
+    config, stages = plan.config, plan.stages
     numbers = plan.model.numbers
     if not stages or numbers is None:
         return
     each = numbers.trainable_bytes or numbers.weight_bytes
     model = numbers.num_trainable * each  # of a model with adapters, only these are saved
     needed = len(stages) * model
-    often = {"sft": config.sft.save_steps, "grpo": config.grpo.save_steps}
-    if any(often.get(name, 1) for name in stages):
-        # Weights and AdamW's two numbers a weight; the last checkpoint is removed once the next is complete.
-        needed += 2 * (model + 2 * numbers.num_trainable * each)
+    kept = [own.save_total_limit for own in map(config.settings_of, stages) if getattr(own, "save_steps", 1)]
+    if kept:
+        # Weights and AdamW's two numbers a weight; the oldest checkpoint is removed once the next is complete.
+        needed += (max(kept) + 1) * (model + 2 * numbers.num_trainable * each)
     place = next(path for path in (directory.absolute(), *directory.absolute().parents) if path.exists())
     own = (file for name in stages for file in (directory / name).rglob("*") if file.is_file())  # will be replaced
     free = shutil.disk_usage(place).free + sum(file.stat().st_size for file in own)
@@ -161,9 +169,9 @@ def check_space(plan: Plan, directory: Path) -> None:
         )
 
 
-def _ahead(config: RunConfig, directory: Path, chain: Sequence[RunStage], *, overwrite: bool) -> set[str]:
+def _ahead(config: RunConfig, directory: Path, chain: Sequence[str], *, overwrite: bool) -> set[str]:
     ahead: set[str] = {
-        name for name in config.trained if name in chain and (overwrite or not is_trained(directory / name))
+        name for name in config.stages if name in chain and (overwrite or not is_trained(directory / name))
     }
     labels = [evaluation_name(name, variant) for name in config.evaluated for variant in config.eval.variants]
     if "report" in chain and (ahead or not all((directory / "eval" / f"{each}.json").is_file() for each in labels)):
@@ -178,8 +186,8 @@ def _check_inputs_stay(config: RunConfig, directory: Path) -> None:
     inputs = {
         "model.path": config.model.path,
         "traces.file": config.traces.file,
-        "rl.starts.file": config.rl.starts.file,
-        "grpo.validation_file": config.grpo.validation_file,
+        **{f"{stage}.starts.file": own.starts.file for stage, own in config.stages_of()},
+        **{f"{stage}.validation_file": own.validation_file for stage, own in config.stages_of("grpo")},
     }
     for setting, path in inputs.items():
         if path is not None and Path(path).exists() and any(Path(path).resolve().is_relative_to(p) for p in removed):

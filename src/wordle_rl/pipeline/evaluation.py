@@ -8,15 +8,10 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import (
-    EngineName,
-    LoraSettings,
-    ModelSettings,
-    SamplingSettings,
-    Variant,
-    evaluation_name,
-    seed_after,
-)
+from wordle_rl.config.base import seed_after
+from wordle_rl.config.evaluation import EngineName, Variant, evaluation_name
+from wordle_rl.config.model import LoraSettings, ModelSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.forgetting import English, measure_english, speaks_english
 from wordle_rl.evaluate.journal import journal_of, journal_path

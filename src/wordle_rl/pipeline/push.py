@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.report.hub import files_of, open_repo, push, send
 from wordle_rl.runs import has_weights
 

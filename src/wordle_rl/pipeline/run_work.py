@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 
-from wordle_rl.config import RunConfig
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.run import RunConfig
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, read_object, write_json, write_jsonl
 from wordle_rl.runs.distributed import is_first
@@ -89,7 +89,7 @@ class RunWork:
             self.memory = spent.get("memory", {})
 
     def keep_validation(self) -> None:
-        """Store the secrets of grpo.validation_file in the run."""
+        """Store the secrets of GRPO's validation_file in the run."""
         path, found = self.directory / VALIDATION_SECRETS_FILE, self.validation.found
         if found is not None and not path.is_file():
             write_jsonl(path, ({"secret": secret} for secret in found.secrets))

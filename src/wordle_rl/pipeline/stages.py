@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, get_args
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import (
-    ALGORITHM_NAMES,
-    GRPOTraining,
-    ModelSettings,
-    RoundTraining,
-    RunConfig,
-    SFTTraining,
-    Training,
-    Variant,
-    evaluation_name,
-)
+from wordle_rl.config.evaluation import Variant, evaluation_name
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import DistillSettings, GRPOSettings, PlaySettings, kind_of, stage_title
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
@@ -29,19 +21,18 @@ from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.base import find_backend
 from wordle_rl.report.card import CARD_FILE
-from wordle_rl.runs import BOARDS_FILE, OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, write_jsonl
+from wordle_rl.runs import OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, boards_file, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_lineage
+from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
     from wordle_rl.train.learner import Learner
     from wordle_rl.train.starts import GameSetup
+    from wordle_rl.train.training_loop import Training
     from wordle_rl.train.weight_sync import Engine
-
-_OF_A_TRAINING = ("checkpoints", "best", "labels")
-"""Directories beside a model that its training alone needs."""
 
 
 def make_traces(work: RunWork) -> None:
@@ -49,8 +40,8 @@ def make_traces(work: RunWork) -> None:
     path, validation = (work.directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE))
     if path.is_file() or not is_first():
         return
-    settings, sft, context = work.config.traces, work.config.sft, work.context.for_training
-    measured = sft.epochs > 0 and sft.validations_per_epoch > 0
+    settings, context = work.config.traces, work.context.for_training
+    measured = any(own.validations_per_epoch for _, own in work.config.stages_of("sft"))
     file = _own_teacher_file(work, measured=measured) if settings.teacher.is_own else settings.file
     if file is not None:
         asked = settings.model_copy(update={"file": file})
@@ -101,16 +92,18 @@ def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
     return path
 
 
-def train_by_traces(work: RunWork) -> None:
+def train_by_traces(work: RunWork, stage: str) -> None:
     """SFT on the teacher games."""
     from wordle_rl.policy.loading import context_length
-    from wordle_rl.train.checkpoints import last_step
+    from wordle_rl.train.checkpoints import last_place
     from wordle_rl.train.sft import train_sft
 
-    if _is_done(work.directory / "sft"):
+    own = work.config.settings_of(stage)
+    if _is_done(work, stage):
         return
+    start = work.config.start_of(stage, work.directory)
     with work.run.stage("setup"):
-        learner = load_learner(work.config, work.config.model, work.config.sft_training)
+        learner = load_learner(work.config, start, work.config.seed_of(stage))
     codec = learner.codec
     limit = min(work.config.model.max_length, context_length(learner.model) or work.config.model.max_length)
     path = work.directory / "traces.jsonl"
@@ -127,26 +120,15 @@ def train_by_traces(work: RunWork) -> None:
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
         work.tell(f"left out: {left_out}")
-    validation = _validation_examples(work, codec, limit)
-    lineage = work.lineage_from(Path(work.config.model.path))
-    with work.training("sft", "SFT", last_step(work.directory / "sft" / "checkpoints")) as advance:
-        train_sft(
-            learner,
-            encoded.examples,
-            work.config.sft_training,
-            work.run,
-            validation=validation,
-            seed=work.config.seed,
-            report_to=work.config.trackers,
-            progress=advance,
-            on_saved=lambda saved: finish_model(saved, lineage),
-        )
+    validation = _validation_examples(work, codec, limit) if own.validations_per_epoch else []
+    lineage = work.lineage_from(Path(start.path))
+    done = last_place(work.directory / stage / "checkpoints").done
+    with work.training(stage, stage_title(stage), done) as advance:
+        train_sft(_training(work, stage, learner, lineage, advance), encoded.examples, own, validation=validation)
 
 
 def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
     path = work.directory / VALIDATION_GAMES_FILE
-    if not work.config.sft.validations_per_epoch:
-        return []
     traces = read_traces(path) if path.is_file() else ()
     held_out = (trace for trace in traces if work.context.split.part_of(trace.secret) == "val")
     examples = encode_traces(held_out, work.context.prompter, codec, limit).examples
@@ -155,65 +137,83 @@ def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Ex
     return examples
 
 
-def learn_by_play(work: RunWork) -> None:
-    """GRPO, or what the config names instead."""
-    name, settings = work.config.algorithm, work.config.training
-    if settings.is_skipped or _is_done(work.directory / name):
+def learn_from_play(work: RunWork, stage: str) -> None:
+    """GRPO, expert iteration, DPO or distillation."""
+    config, own = work.config, work.config.settings_of(stage)
+    if _is_done(work, stage):
         return
+    from wordle_rl.train.algorithms import ALGORITHMS
+    from wordle_rl.train.checkpoints import last_place
+    from wordle_rl.train.play_loop import learn_by_play
     from wordle_rl.train.starts import GameSetup
 
+    # A policy gradient follows the distribution that was sampled; labels are learnt at temperature 1, however the
+    # games were played.
+    temperature = own.temperature if isinstance(own, GRPOSettings) else 1.0
     with work.run.stage("setup"):
-        start = work.config.start_settings(work.directory)
-        learner = load_learner(work.config, start, settings)
-    taught, secrets = work.context.split.shared(work.config.traces.rl_only_fraction)
+        start = config.start_of(stage, work.directory)
+        learner = load_learner(config, start, config.seed_of(stage), temperature)
+    taught, secrets = work.context.split.shared(config.traces.rl_only_fraction)
     rehearsal = taught if taught != secrets else ()
-    if rehearsal and work.config.start == "base":
+    if rehearsal and kind_of(config.stages[0]) != "sft":
         few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
         work.tell(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher")
-    boards, fraction = _given_starts(work), 0.0
+    boards, fraction = _given_starts(work, stage), 0.0
     if boards is not None:
         fraction = boards.fraction()
         if boards.names_secrets and fraction == 1 and {*boards.secrets} <= work.context.words.answer_index.keys():
             secrets, boards = boards.secrets, None  # by priority, as other training secrets
     setup = GameSetup(
         work.context.for_training,
-        secrets[: work.config.rl.max_secrets or None],
+        secrets[: own.max_secrets or None],
         work.validation.secrets,
         rehearsal,
         boards.starts if boards is not None else (),
         fraction,
+        config.sampling,
     )
-    if settings.replay_fraction:
-        work.tell(f"{settings.replay_fraction:.0%} of the games learnt from are replayed, of {_teacher_games(work)}")
-    title = ALGORITHM_NAMES[name]
-    teacher = work.config.distill.teacher_model if name == "distill" else None
+    if own.replays:
+        work.tell(f"{own.replay_fraction:.0%} of the games learnt from are replayed, of {_teacher_games(work)}")
+    teacher = own.teacher_model if isinstance(own, DistillSettings) else None
     if teacher is not None:
         from wordle_rl.train.distill import directory_of
 
         teacher = directory_of(teacher)
     lineage = work.lineage_from(Path(start.path), teacher)
-    # Each module has a function of its algorithm's name; all take the same arguments, but for their settings.
-    train: Callable[..., Path] = getattr(import_module(f"wordle_rl.train.{name}"), f"train_{name}")
-    further: dict[str, Any] = {"traces": work.config.traces} if name == "distill" else {}
+    title = stage_title(stage)
+    done = last_place(work.directory / stage / "checkpoints").done
+    unit = 1 if isinstance(own, GRPOSettings) else own.groups_to_play * own.group_size
     with (
-        work.training(name, title[0].upper() + title[1:], _done_before(work)) as advance,
-        _engine(learner, settings, setup) as engine,
+        work.training(stage, title[0].upper() + title[1:], done * unit) as advance,
+        _engine(learner, own, setup) as engine,
     ):
-        train(
-            learner,
+        learn_by_play(
+            ALGORITHMS[type(own)],
+            _training(work, stage, learner, lineage, advance),
             setup,
-            settings,
-            work.run,
-            **(further if engine is None else {"engine": engine}),
-            seed=work.config.seed,
-            report_to=work.config.trackers,
-            progress=advance,
-            on_saved=lambda saved: finish_model(saved, lineage),
+            own,
+            engine=engine,
+            traces=config.traces,
         )
 
 
+def _training(work: RunWork, stage: str, learner: Learner, lineage: Lineage, progress: ProgressCallback) -> Training:
+    from wordle_rl.train.training_loop import Training
+
+    return Training(
+        learner,
+        work.run,
+        stage,
+        seed=work.config.seed_of(stage),
+        report_to=work.config.trackers,
+        progress=progress,
+        on_saved=lambda saved: finish_model(saved, lineage),
+        save_total_limit=work.config.settings_of(stage).save_total_limit,
+    )
+
+
 def _teacher_games(work: RunWork) -> str:
-    # Whose games these are: a model that another teacher taught learns from this run's, too.
+    # Name the teacher: a model given by `model.path` may have had another one before.
     given, count = work.config.traces, work.config.traces.num_games
     if given.file is not None:
         return f"those of {given.file}"
@@ -222,77 +222,66 @@ def _teacher_games(work: RunWork) -> str:
     return f"{count:,} games of the solver (plan {given.teacher.plan}, noise_rate {given.teacher.noise_rate:g})"
 
 
-def _done_before(work: RunWork) -> int:
-    # The part of learning by play that is done already, in the unit of its progress: steps, or games.
-    settings, checkpoints = work.config.training, work.directory / work.config.algorithm / "checkpoints"
-    if isinstance(settings, RoundTraining):
-        from wordle_rl.train.round_loop import rounds_done
-
-        return rounds_done(checkpoints) * settings.groups_per_round * settings.group_size
-    from wordle_rl.train.checkpoints import last_step
-
-    return last_step(checkpoints)
-
-
-def _given_starts(work: RunWork) -> StartBoards | None:
-    # The rows of rl.starts.file are kept in the run, so that a resumed training draws from the same.
-    if work.config.rl.starts.file is None:
+def _given_starts(work: RunWork, stage: str) -> StartBoards | None:
+    # The rows of the stage's starts.file are kept in the run, so that a resumed training draws from the same.
+    file = work.config.settings_of(stage).starts.file
+    if file is None:
         return None
-    read = partial(start_boards_of, work.config, work.context)
-    kept = work.directory / BOARDS_FILE
+    read = partial(start_boards_of, work.config, stage, work.context)
+    kept = boards_file(work.directory, stage)
     if is_first() and not kept.is_file():
-        given = read(work.config.rl.starts.file)
+        given = read(file)
         write_jsonl(kept, given.rows())
         work.tell(given.counted())
     wait_for_all()
     return read(kept)
 
 
-def load_learner(config: RunConfig, model: ModelSettings, stage: SFTTraining | Training) -> Learner:
+def load_learner(config: RunConfig, model: ModelSettings, seed: int, temperature: float = 1.0) -> Learner:
     """Load the model of a training, ready to learn, in the library that the config names."""
-    # A policy gradient follows the distribution that was sampled; labels are learnt at temperature 1, however the
-    # games were played.
-    temperature = stage.sampling.temperature if isinstance(stage, GRPOTraining) else 1.0
     if config.backend != "torch":
-        learner: Learner = find_backend(config.backend).load_learner(
-            model, config.seed, gradient_checkpointing=stage.gradient_checkpointing, temperature=temperature
-        )
+        learner: Learner = find_backend(config.backend).load_learner(model, seed, temperature=temperature)
         return learner
     from wordle_rl.policy.loading import load_model
     from wordle_rl.train.learner import TorchLearner
 
-    loaded, codec = load_model(model, config.seed)
+    loaded, codec = load_model(model, seed)
     return TorchLearner(
         loaded,
         codec,
-        precision=stage.precision,
-        gradient_checkpointing=stage.gradient_checkpointing,
+        precision=model.precision,
+        gradient_checkpointing=model.gradient_checkpointing,
+        micro_batch_size=model.micro_batch_size,
         compiled=model.compile,
         temperature=temperature,
-        seed=config.seed,
+        seed=seed,
     )
 
 
 @contextmanager
-def _engine(learner: Learner, settings: Training, setup: GameSetup) -> Iterator[Engine | None]:
-    if not (isinstance(settings, GRPOTraining) and settings.plays_by_vllm):
+def _engine(learner: Learner, settings: PlaySettings, setup: GameSetup) -> Iterator[Engine | None]:
+    if not (isinstance(settings, GRPOSettings) and settings.plays_by_vllm):
         yield None
         return
     from wordle_rl.train.learner import TorchLearner
     from wordle_rl.train.weight_sync import open_engine
 
     assert isinstance(learner, TorchLearner), "other backends refuse engines beforehand"
-    engine = open_engine(learner, settings, setup.words, setup.prompter)
+    engine = open_engine(learner, settings, setup)
     try:
         yield engine
     finally:
         engine.close()
 
 
-def _is_done(model: Path) -> bool:
-    done = is_trained(model)
-    for name in _OF_A_TRAINING if done and is_first() else ():
-        shutil.rmtree(model / name, ignore_errors=True)  # left by a process that was killed at the very end
+def _is_done(work: RunWork, stage: str) -> bool:
+    directory = work.directory / stage
+    done = is_trained(directory)
+    if done and is_first():  # what was left by a process that was killed at the very end
+        from wordle_rl.train.checkpoints import drop_checkpoints
+
+        drop_checkpoints(directory / "checkpoints", work.config.settings_of(stage).save_total_limit)
+        shutil.rmtree(directory / "best", ignore_errors=True)
     return done
 
 

@@ -20,7 +20,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
-from wordle_rl.config import ConfigError, LoraSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import LoraSettings
 from wordle_rl.errors import first_line
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.runs import RunError, read_object

@@ -13,7 +13,11 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, EngineName, ModelSettings, RunConfig, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.evaluation import EngineName
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.policy.constrain import WordConstraint
 from wordle_rl.prompt import Message
@@ -154,9 +158,7 @@ class Backend(Protocol):
     def check(self, config: RunConfig) -> None:
         """Check that the backend supports a run's settings."""
 
-    def load_learner(
-        self, settings: ModelSettings, seed: int, *, gradient_checkpointing: bool, temperature: float
-    ) -> Any:
+    def load_learner(self, settings: ModelSettings, seed: int, *, temperature: float) -> Any:
         """Load a model for training: a `train.learner.Learner`."""
 
     def make_sampler(

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.prompt import THINK_TAGS, Prompter
 from wordle_rl.words import WordList
 

@@ -12,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.policy.sizes import Device
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.runs.provenance import main_memory_bytes

@@ -13,7 +13,10 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, GameSettings, ModelSettings, RunConfig, stored_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.model import GameSettings, ModelSettings
+from wordle_rl.config.run import RunConfig
 from wordle_rl.policy.gguf import converted_path, is_converted
 from wordle_rl.policy.scripted import PLAYER_NAMES, is_own_player
 from wordle_rl.prompt import Style

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wordle_rl.config import SamplingSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.constrain import State, WordConstraint
 
 

@@ -19,7 +19,8 @@ from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadat
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.policy.adapters import base_of, is_adapter
 from wordle_rl.policy.loading import load_codec, load_model, save_model, written_whole
 from wordle_rl.policy.multimodal import language_config

@@ -18,7 +18,8 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from wordle_rl.config import ConfigError, ModelSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
 from wordle_rl.errors import first_line
 from wordle_rl.runs.seal import seal
 from wordle_rl.words.list_files import user_cache_dir

@@ -25,7 +25,9 @@ from transformers.utils import logging as library_logging
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import named_template, training_template
-from wordle_rl.config import ConfigError, ModelSettings, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.errors import UserError, first_line, special_file
 from wordle_rl.policy.adapters import (
     ADAPTER_CONFIG,

@@ -23,7 +23,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME
 from transformers.utils import logging as library_logging
 
-from wordle_rl.config import MOST_LAYERS, ConfigError
+from wordle_rl.config.base import MOST_LAYERS, ConfigError
 from wordle_rl.runs import RunError, read_object
 
 _NAMES = {

@@ -17,7 +17,9 @@ from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 
-from wordle_rl.config import ConfigError, PatienceSettings, SamplingSettings, check_vllm_temperature
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.evaluation import PatienceSettings
+from wordle_rl.config.training import SamplingSettings, check_vllm_temperature
 from wordle_rl.policy.base import Ask, Completion, Request, run_async
 from wordle_rl.policy.providers import Endpoint
 from wordle_rl.policy.vllm_server import NEUTRAL_SAMPLING

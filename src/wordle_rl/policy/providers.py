@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 
 NO_KEY = "no-key-needed"
 """Sent if there is no key, since the client library requires one."""

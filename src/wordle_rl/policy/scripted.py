@@ -6,7 +6,7 @@ import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.game import Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.policy.base import Completion, Request

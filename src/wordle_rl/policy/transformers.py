@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import EngineName, SamplingSettings
+from wordle_rl.config.evaluation import EngineName
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Completion, Request, word_beam
 from wordle_rl.policy.constrain import State, WordConstraint
 from wordle_rl.policy.device import release_memory

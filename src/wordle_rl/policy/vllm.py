@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.errors import first_line
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import ReplyProcessor, WordConstraint

@@ -19,7 +19,9 @@ from urllib.request import urlopen
 from openai import OpenAI, OpenAIError
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, GRPOSettings, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.vllm import logit_bias
 

@@ -6,16 +6,20 @@ A check takes a `Plan` and yields findings; a `UserError` that it raises counts 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
 from wordle_rl.chat.codec import ChatCodec, longest_game, longest_reply
-from wordle_rl.config import ModelSettings, RunConfig, SFTOptimizerSettings
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.refusals import check_launch, refused_settings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import kind_of
+from wordle_rl.config.training import OptimizerSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import TracesFromFile
@@ -27,7 +31,7 @@ from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Shape, Style
-from wordle_rl.runs.distributed import check_processes
+from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.trackers import Tracking, check_trackers
 from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
@@ -48,9 +52,9 @@ class Plan:
     """A run, or the part of it that is still ahead.
 
     Attributes:
-        ahead: Stages to be done: `traces`, `sft`, the name of the algorithm, `eval`.
+        ahead: What is to be done: `traces`, names of stages, `eval`.
         begins: The model that the first of these trainings starts from.
-        boards: The file of initial states, if there is one.
+        boards: The files of initial states, by stage.
         memory_gib: Memory of the Mac that will train. None: this machine.
     """
 
@@ -58,29 +62,30 @@ class Plan:
     context: GameContext
     ahead: Collection[str]
     begins: ModelSettings
-    boards: Path | None = None
+    boards: Mapping[str, Path] = field(default_factory=dict)
     memory_gib: float | None = None
 
     @classmethod
     def whole(cls, config: RunConfig, context: GameContext, memory_gib: float | None = None) -> Plan:
         """Plan a run of which nothing is done yet."""
-        ahead = {"traces"} & {*config.chain} | {*config.trained, "eval"}
-        return cls(config, context, ahead, config.model, config.rl.starts.file, memory_gib)
+        boards = {stage: own.starts.file for stage, own in config.stages_of() if own.starts.file is not None}
+        ahead = {*config.chain, "eval"} - {"report"}
+        return cls(config, context, ahead, config.model, boards, memory_gib)
 
     @property
-    def plays(self) -> bool:
-        """True if RL is ahead."""
-        return self.config.algorithm in self.ahead
+    def stages(self) -> list[str]:
+        """Trainings that are ahead, in order."""
+        return [stage for stage in self.config.stages if stage in self.ahead]
 
     @property
-    def trains(self) -> bool:
-        """True if any training is ahead."""
-        return self.plays or "sft" in self.ahead
+    def teaches(self) -> bool:
+        """True if SFT is ahead."""
+        return any(kind_of(stage) == "sft" for stage in self.stages)
 
     @property
     def begins_here(self) -> bool:
         """True if the first training starts from `model.path`, not from a model that this run trained."""
-        return "sft" in self.ahead or (self.plays and self.config.start == "base")
+        return self.config.stages[0] in self.ahead
 
     @cached_property
     def model(self) -> LookedUp:
@@ -98,7 +103,7 @@ class Plan:
     @cached_property
     def taught(self) -> list[Example]:
         """A few teacher games as sequences; empty if there is nothing to teach, or no tokenizer."""
-        if "traces" not in self.ahead or not self.trains or self.model.codec is None or [*_opener(self)]:
+        if "traces" not in self.ahead or not self.stages or self.model.codec is None or [*_opener(self)]:
             return []
         return teacher_examples(self.config, self.context, self.model.codec)
 
@@ -124,6 +129,11 @@ class Plan:
         return {stage: needed for stage, needed in found.items() if stage in self.ahead}
 
 
+def _settings(plan: Plan) -> Iterator[Finding]:
+    # `load_config` refuses these too; a config that was built in code has not been checked.
+    yield from (problem(sentence) for sentence in refused_settings(plan.config))
+
+
 def _backend(plan: Plan) -> None:
     if plan.config.backend != "torch":
         find_backend(plan.config.backend).check(plan.config)
@@ -140,7 +150,7 @@ def _strict_words(plan: Plan) -> Iterator[Finding]:
 
 def _opener(plan: Plan) -> Iterator[Finding]:
     config, words = plan.config, plan.context.for_training.solver.words
-    opener, is_asked = config.traces.teacher.opener, plan.plays and config.algorithm == "distill"
+    opener, is_asked = config.traces.teacher.opener, any(kind_of(stage) == "distill" for stage in plan.stages)
     if opener is None or config.traces.file is not None or not ("traces" in plan.ahead or is_asked):
         return
     if opener in plan.context.split.strict:
@@ -162,17 +172,13 @@ def _given_games(plan: Plan) -> None:
 
 
 def _given_starts(plan: Plan) -> Iterator[Finding]:
-    grpo = plan.config.grpo
-    if plan.plays and plan.config.algorithm == "grpo" and grpo.validation_file and not grpo.validate_every_steps:
-        yield problem(
-            "grpo.validation_file is for checkpoint selection; set grpo.validate_every_steps, or leave it out"
-        )
-    if plan.boards is not None and plan.plays:
-        yield note(start_boards_of(plan.config, plan.context, plan.boards).counted())
+    for stage, path in plan.boards.items():
+        if stage in plan.ahead:
+            yield note(start_boards_of(plan.config, stage, plan.context, path).counted())
 
 
 def _launch(plan: Plan) -> None:
-    check_processes(plan.config, plan.ahead)
+    check_launch(plan.config, plan.stages, launch())
 
 
 def _packages(plan: Plan) -> None:
@@ -180,16 +186,16 @@ def _packages(plan: Plan) -> None:
     from wordle_rl.policy.loading import check_packages
 
     config = plan.config
-    if plan.trains:
+    if plan.stages:
         check_trackers(config.trackers, Tracking.named(Path(), config.report_project, config.trackio_space))
         check_packages(config.model)
         if config.model.precision == "bf16":
             check_bf16('model.precision "bf16"')
 
 
-def _engines(plan: Plan) -> Iterator[Finding]:
+def _engines(plan: Plan) -> None:
     if plan.begins_here:
-        yield from check_engines(plan.config)
+        check_engines(plan.config)
 
 
 def _model(plan: Plan) -> Iterator[Finding]:
@@ -204,7 +210,7 @@ def _model(plan: Plan) -> Iterator[Finding]:
 
 def _teacher(plan: Plan) -> Iterator[Finding]:
     config, taught, traces = plan.config, plan.taught, plan.config.traces
-    if taught and "sft" in plan.ahead:
+    if taught and plan.teaches:
         yield from check_teacher([len(example.token_ids) for example in taught], config.model.max_length)
     # Without thinking, a reply of the solver is only a guess.
     if taught and (traces.narrate or traces.file is not None or traces.teacher.is_own):
@@ -214,12 +220,13 @@ def _teacher(plan: Plan) -> Iterator[Finding]:
 def _room(plan: Plan) -> Iterator[Finding]:
     if not {*plan.ahead} - {"traces"} or (plan.begins_here and plan.model.numbers is None):
         return
-    known = plan.game_length is not None and (plan.teacher_length is not None or "sft" not in plan.ahead)
+    known = plan.game_length is not None and (plan.teacher_length is not None or not plan.teaches)
     device = device_for(plan.config, plan.memory_gib)
     yield from check_memory(plan.config, plan.memory, device, lengths_known=known)
 
 
 CHECKS: tuple[Callable[[Plan], Iterable[Finding] | None], ...] = (
+    _settings,
     _backend,
     _strict_words,
     _opener,
@@ -265,13 +272,11 @@ _SMALL_RATE = 1e-4
 
 def check_updates(config: RunConfig, numbers: ModelNumbers) -> Iterator[Finding]:
     """Check that the weights can represent the steps of AdamW; in 16 bits, small ones are lost."""
-    optimizers: dict[str, SFTOptimizerSettings] = {"sft": config.sft.optimizer, "rl": config.rl.optimizer}
-    for name, settings in optimizers.items():
-        is_ahead = (config.algorithm if name == "rl" else name) in config.trained
-        is_small = (numbers.trainable_bytes or numbers.weight_bytes) <= 2 and settings.learning_rate < _SMALL_RATE
-        if is_ahead and is_small:
+    for stage in config.stages:
+        settings: OptimizerSettings = config.settings_of(stage).optimizer
+        if (numbers.trainable_bytes or numbers.weight_bytes) <= 2 and settings.learning_rate < _SMALL_RATE:
             yield warning(
-                f"{name}.optimizer.learning_rate {settings.learning_rate:g} is too small for many 16-bit weights, "
+                f"{stage}.optimizer.learning_rate {settings.learning_rate:g} is too small for many 16-bit weights, "
                 'which cannot represent such a change; set model.dtype to "float32" (model.precision still sets the '
                 "arithmetic), or model.lora.rank"
             )
@@ -301,11 +306,9 @@ def check_pretrained(config: RunConfig, numbers: ModelNumbers) -> Iterator[Findi
     unfit = ['game.style "compact"'] if config.game.style is Style.COMPACT else []
     adapts = _FOR_ADAPTERS if numbers.num_trainable < numbers.num_parameters else 1
     by_labels, by_reward = _HIGHEST_RATES["large" if numbers.num_parameters >= _LARGE else "small"]
-    trainings = [("sft", config.sft.optimizer, by_labels)] if "sft" in config.trained else []
-    if config.algorithm in config.trained:
-        highest = by_reward if config.algorithm in ("grpo", "dpo") else by_labels
-        trainings.append(("rl", config.training.optimizer, highest))
-    for stage, optimizer, highest in trainings:
+    for stage in config.stages:
+        optimizer: OptimizerSettings = config.settings_of(stage).optimizer
+        highest = by_reward if kind_of(stage) in ("grpo", "dpo") else by_labels
         rates = {"learning_rate": (optimizer.learning_rate, highest * adapts)}
         if optimizer.muon_learning_rate is not None:
             rates["muon_learning_rate"] = (optimizer.muon_learning_rate, _HIGHEST_MUON_RATE)
@@ -330,17 +333,11 @@ def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
     return f"qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}"
 
 
-def check_engines(config: RunConfig) -> Iterator[Finding]:
-    """Check that vLLM is installed if it is to play, and can play the model."""
-    plays = config.algorithm == "grpo" and not config.grpo.is_skipped and config.grpo.plays_by_vllm
-    asked = {"grpo": config.grpo.engine} if plays else {}
+def check_engines(config: RunConfig) -> None:
+    """Check that vLLM is installed if it is to play."""
+    asked = {stage: own.engine for stage, own in config.stages_of("grpo") if own.plays_by_vllm}
     if config.eval.engine == "vllm":
         asked["eval"] = config.eval.engine
-        if "base" in config.evaluated and config.model.path == "tiny":
-            yield problem(
-                'eval.engine "vllm" loads models from directories, but model.path "tiny" is not one; leave base out of '
-                "eval.also"
-            )
     if asked:
         check_vllm(" and ".join(f'{name}.engine "{engine}"' for name, engine in asked.items()))
 

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
 
-from wordle_rl.config import (
-    ConfigError,
-    DPOTraining,
-    ExpertIterationTraining,
-    GRPOTraining,
-    RLTraining,
-    RoundTraining,
-    RunConfig,
-    SFTTraining,
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import (
+    DPOSettings,
+    ExpertIterationSettings,
+    GRPOSettings,
+    RoundSettings,
+    SFTSettings,
+    StageSettings,
+    kind_of,
 )
 from wordle_rl.policy.sizes import FEW_WEIGHTS, Device, ModelNumbers
 from wordle_rl.preflight import Finding, problem, warning
@@ -29,7 +29,8 @@ from wordle_rl.runs.distributed import Sharding, sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.provenance import main_memory_bytes
 
-MemoryStage = Literal["sft", "grpo", "expert_iteration", "dpo", "distill", "eval"]
+MemoryStage = str
+"""A stage of the run, or `eval`."""
 
 FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes per 4-bit number: half a byte, one byte of scale per 64 numbers, and four more per 256 such scales.
@@ -180,7 +181,6 @@ def memory_of_stages(
     from wordle_rl.policy.loading import SMALL_VOCABULARY, attention_of
     from wordle_rl.train.optimizer import wants_bf16
 
-    sft, play = config.sft_training, config.training
     longest = min(config.model.max_length, numbers.context or config.model.max_length)
     teacher_length = teacher_length or longest
     game_length = min(game_length or longest, numbers.context or game_length or longest)
@@ -192,17 +192,21 @@ def memory_of_stages(
         half, eager = wants_bf16(config.model.precision), attention_of(config.model) == "eager"
         tiled = numbers.vocab_size > SMALL_VOCABULARY
     works: dict[MemoryStage, Work] = {}
-    if "sft" in config.trained:
-        works["sft"] = replace(_trained(sft, sft.batches[0], teacher_length, half), tiled_logits=tiled)
-    if config.algorithm in config.trained:
-        # Training plays as it learns, under autocast; a small model on a CPU does not.
-        smaller = half and not mlx and (device_kind() != "cpu" or numbers.num_parameters > FEW_WEIGHTS)
-        work = replace(_trained(play, 0, game_length, half), cache_dtype_bytes=min(2, numbers.weight_bytes) * smaller)
-        shares = numbers.full_attention and not (mlx or play.gradient_checkpointing or config.model.compile)
-        works[config.algorithm] = (
-            _grpo_work(work, config, play, mlx)
-            if isinstance(play, GRPOTraining)
-            else _round_work(work, play, config.game.max_turns, tiled, shares=shares)
+    # Training plays as it learns, under autocast; a small model on a CPU does not.
+    smaller = half and not mlx and (device_kind() != "cpu" or numbers.num_parameters > FEW_WEIGHTS)
+    shares = numbers.full_attention and not (mlx or config.model.gradient_checkpointing or config.model.compile)
+    for stage in config.stages:
+        own = config.settings_of(stage)
+        if isinstance(own, SFTSettings):
+            rows, _ = config.model.batches(own.batch_size)
+            works[stage] = replace(_trained(config, own, rows, teacher_length, half), tiled_logits=tiled)
+            continue
+        work = _trained(config, own, 0, game_length, half)
+        work = replace(work, cache_dtype_bytes=min(2, numbers.weight_bytes) * smaller)
+        works[stage] = (
+            _grpo_work(work, config, own, mlx)
+            if isinstance(own, GRPOSettings)
+            else _round_work(work, config, own, tiled, shares=shares)
         )
     if config.eval.engine != "vllm":  # vLLM checks its memory itself
         # An evaluation plays as many games at once as fit, at least one.
@@ -217,24 +221,24 @@ def memory_of_stages(
     return {stage: replace(needed, gaps=gaps) for stage, needed in found.items()}
 
 
-def _trained(settings: SFTTraining | RLTraining, rows: int, length: int, half: bool) -> Work:
+def _trained(config: RunConfig, settings: StageSettings, rows: int, length: int, half: bool) -> Work:
     return Work(
         rows=rows,
         length=length,
         compute_bytes=2 if half else 4,
         optimizer_numbers=1 if settings.optimizer.muon_learning_rate is not None else 2,
-        checkpointing=settings.gradient_checkpointing,
+        checkpointing=config.model.gradient_checkpointing,
     )
 
 
-def _grpo_work(work: Work, config: RunConfig, grpo: GRPOTraining, tiled: bool) -> Work:
+def _grpo_work(work: Work, config: RunConfig, grpo: GRPOSettings, tiled: bool) -> Work:
     games = grpo.groups_per_step * grpo.group_size
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
     rows_per_game = config.game.rules.max_replies if row_per_turn else 1
     plays = not grpo.plays_by_vllm
     return replace(
         work,
-        rows=min(grpo.micro_batch_size or games, games) * rows_per_game,
+        rows=min(config.model.micro_batch_size or games, games) * rows_per_game,
         cached_games=games if plays else 0,
         group_size=grpo.group_size if plays else 0,
         reference=grpo.beta > 0,
@@ -243,24 +247,25 @@ def _grpo_work(work: Work, config: RunConfig, grpo: GRPOTraining, tiled: bool) -
     )
 
 
-def _round_work(work: Work, settings: RoundTraining, max_turns: int, tiled: bool, *, shares: bool) -> Work:
-    games = settings.groups_per_round * settings.group_size
+def _round_work(work: Work, config: RunConfig, settings: RoundSettings, tiled: bool, *, shares: bool) -> Work:
+    games, max_turns = settings.groups_per_round * settings.group_size, config.game.max_turns
     # Rows that stay together: the two replies of a pair, or a game and its labelled boards.
-    if isinstance(settings, DPOTraining):
+    if isinstance(settings, DPOSettings):
         together = 2
-    elif isinstance(settings, ExpertIterationTraining) and settings.labels != "wins":
+    elif isinstance(settings, ExpertIterationSettings) and settings.labels != "wins":
         together = max_turns
     else:
         together = 1
     rows = settings.batch_size * together
-    rows = min(max(settings.micro_batch_size, together), rows) if settings.micro_batch_size else rows
+    micro = config.model.micro_batch_size
+    rows = min(max(micro, together), rows) if micro else rows
     # A game of learning by play and its labels share the beginning, a pair only its prompt.
-    reply = min(settings.sampling.max_completion_tokens, work.length // max_turns)
+    reply = min(config.max_completion_tokens, work.length // max_turns)
     shared = -(-rows // together) * (work.length + (together - 1) * reply) if shares and together > 2 else 0
     work = replace(
         work, rows=rows, tokens=shared, cached_games=games, group_size=settings.group_size, tiled_logits=tiled
     )
-    if not isinstance(settings, DPOTraining):
+    if not isinstance(settings, DPOSettings):
         return work
     return replace(
         work,
@@ -296,15 +301,19 @@ def unified_memory(gib: float | None = None) -> Device:
     return Device(f"unified memory of {total / _GIB:.0f} GiB, of which the GPU", usable)
 
 
-_FEWER_GAMES: Mapping[MemoryStage, str] = {
-    "grpo": "grpo.groups_per_step, rl.group_size or max_completion_tokens",
-    "eval": "max_batch_size",
-}
-_SMALLER_BATCHES: Mapping[MemoryStage, str] = {
-    "sft": "sft.batch_size or model.micro_batch_size",
-    "grpo": "model.micro_batch_size",
-    "eval": "max_batch_size",
-}
+def _fewer_games(stage: MemoryStage) -> str:
+    if stage == "eval":
+        return "max_batch_size"
+    if kind_of(stage) == "grpo":
+        return f"{stage}.groups_per_step, {stage}.group_size or max_completion_tokens"
+    return f"{stage}.groups_per_round or {stage}.group_size"
+
+
+def _smaller_batches(stage: MemoryStage) -> str:
+    if stage == "eval":
+        return "max_batch_size"
+    smaller = "model.micro_batch_size"
+    return smaller if kind_of(stage) == "grpo" else f"{stage}.batch_size or {smaller}"
 
 
 def check_memory(
@@ -324,7 +333,8 @@ def check_memory(
         return
     spread, unified = sharding() if spread is None else spread, shares_memory(config)
     for stage, needed in memory.items():
-        beside = config.grpo.gpu_memory_utilization if stage == "grpo" and config.grpo.engine == "vllm" else 0.0
+        colocated = [own for name, own in config.stages_of("grpo") if name == stage and own.engine == "vllm"]
+        beside = colocated[0].gpu_memory_utilization if colocated else 0.0
         room = device.num_bytes * (1 - beside)
         taken = f", {in_percent(beside, 0)}% of it vLLM's" if beside else ""
         available = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
@@ -344,9 +354,9 @@ def check_memory(
             # Mac swaps before that, and a step takes hours.
             hopeless = not own.offloaded and least + (needed.total - needed.counted) / 2 > room
             if needed.cache > needed.activations + needed.logits:
-                fix = f"lower {_FEWER_GAMES.get(stage, 'rl.groups_per_round or rl.group_size')}, for the games' cache"
+                fix = f"lower {_fewer_games(stage)}, for the games' cache"
             else:
-                fix = f"lower {_SMALLER_BATCHES.get(stage, 'rl.batch_size or model.micro_batch_size')}"
+                fix = f"lower {_smaller_batches(stage)}"
                 fix += "" if config.model.gradient_checkpointing else ", or set model.gradient_checkpointing"
             message = (
                 f"{stage} may need about {needed.total / _GIB:.1f} GiB, but {available}"
@@ -355,7 +365,7 @@ def check_memory(
             yield problem(message) if hopeless or unified else warning(message)
         if beside and needed.engine_weights >= device.num_bytes * beside:
             yield problem(
-                f"grpo.gpu_memory_utilization {beside} gives vLLM {device.num_bytes * beside / _GIB:.1f} GiB, but its "
-                f"copy of the weights needs {needed.engine_weights / _GIB:.1f}; raise it, or let a vLLM server play "
-                "(grpo.engine)"
+                f"{stage}.gpu_memory_utilization {beside} gives vLLM {device.num_bytes * beside / _GIB:.1f} GiB, but "
+                f"its copy of the weights needs {needed.engine_weights / _GIB:.1f}; raise it, or let a vLLM server "
+                f"play ({stage}.engine)"
             )

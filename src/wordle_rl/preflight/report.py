@@ -10,8 +10,10 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import changes_of
-from wordle_rl.config import ConfigError, GRPOTraining, RunConfig
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings, LearningByPlay, kind_of
 from wordle_rl.errors import UserError
 from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.sizes import Device, ModelNumbers
@@ -97,7 +99,7 @@ def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
         try:
             played = _play_model(plan, num_groups)
             # A model that SFT will teach first has nothing to show yet.
-            found = [] if "sft" in plan.ahead else [*check_play(played, config.max_completion_tokens)]
+            found = [] if kind_of(config.stages[0]) == "sft" else [*check_play(played, config.max_completion_tokens)]
         except UserError as error:
             found = [problem(str(error))]
     return replace(report, findings=(*report.findings, *found), played=played)
@@ -108,31 +110,40 @@ def _play_model(plan: Plan, num_groups: int) -> Played:
     from wordle_rl.policy.transformers import TransformersSampler
 
     config = plan.config
-    settings = config.training
+    settings = first_play(config)
+    sampling = config.sampling.model_copy(update={"temperature": settings.temperature})
     sampler: Sampler
     if config.backend == "torch":
         model, codec = load_model(config.model, config.seed)
-        sampler = TransformersSampler(model, codec, settings.sampling, config.seed)
+        sampler = TransformersSampler(model, codec, sampling, config.seed)
     else:
         backend = find_backend(config.backend)
-        model = backend.load_learner(config.model, config.seed, gradient_checkpointing=False, temperature=1.0).model
-        sampler = backend.make_sampler(config.model, settings.sampling, config.seed, lambda _: None)
+        model = backend.load_learner(config.model, config.seed, temperature=1.0).model
+        sampler = backend.make_sampler(config.model, sampling, config.seed, lambda _: None)
     starts = [start for start in _starts(plan, num_groups) for _ in range(settings.group_size)]
-    return play_groups(config, plan.context, sampler, starts, context_budget(model, settings.sampling))
+    return play_groups(config, plan.context, sampler, starts, context_budget(model, sampling))
+
+
+def first_play(config: RunConfig) -> LearningByPlay:
+    """Return the settings of the first stage that plays; if none does, those of GRPO by default."""
+    settings: LearningByPlay = next((own for _, own in config.stages_of()), GRPOSettings())  # type: ignore[assignment]
+    return settings
 
 
 def _starts(plan: Plan, num_groups: int) -> list[InitialState]:
     # The first groups of training, but without secrets outside the answers, which nobody can find.
     config, context = plan.config, plan.context
     _, secrets = context.split.shared(config.traces.rl_only_fraction)
-    given = start_boards_of(config, context, plan.boards) if plan.boards is not None else None
+    settings, given = first_play(config), None
+    for stage, own in config.stages_of()[:1]:
+        given = start_boards_of(config, stage, context, plan.boards[stage]) if own.starts.file is not None else None
     setup = GameSetup(
         context.for_training,
-        secrets[: config.rl.max_secrets or None],
+        secrets[: settings.max_secrets or None],
         given_starts=given.starts if given is not None else (),
         starts_fraction=given.fraction() if given is not None else 0.0,
     )
-    return GroupStarts(setup, config.rl.starts, config.seed).draw(num_groups, step=0)
+    return GroupStarts(setup, settings.starts, config.seed).draw(num_groups, step=0)
 
 
 def play_groups(
@@ -142,14 +153,15 @@ def play_groups(
     starts: Sequence[InitialState],
     max_prompt_tokens: int | None = None,
 ) -> Played:
-    """Play groups of games like a step of the chosen algorithm and measure them.
+    """Play groups of games like a round of the first stage that plays, and measure them.
 
     `starts` holds the start of each group, repeated `group_size` times.
     """
-    settings = config.training
+    settings = first_play(config)
     trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
-    rubric = settings.reward.schedule().rubric()
-    credit = find_credit(settings.credit if isinstance(settings, GRPOTraining) else "game")
+    grpo = settings if isinstance(settings, GRPOSettings) else GRPOSettings(credit="game")
+    rubric = grpo.reward.schedule().rubric()
+    credit = find_credit(grpo.credit)
     constant = [
         is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)
@@ -178,6 +190,6 @@ def check_play(played: Played, limit: int) -> Iterator[Finding]:
         share = in_percent(played.format_compliance, 0)
         yield warning(f"only {share}% of the replies contain a listed word; train SFT first")
     if played.constant_group_rate > 0.5:
-        fix = "raise rl.temperature or rl.group_size" if played.win_rate else "train SFT first, or longer"
+        fix = "raise temperature or group_size of the stage" if played.win_rate else "train SFT first, or longer"
         share = in_percent(played.constant_group_rate, 0)
         yield warning(f"in {share}% of the groups all games earn the same, so there is nothing to learn; {fix}")

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate.records import (
     CONSTRAINED_PART,
@@ -24,9 +25,9 @@ from wordle_rl.evaluate.records import (
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.claims import control_table
-from wordle_rl.report.run_record import RunRecord, has_sft, kept_weights, read_run
+from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text
-from wordle_rl.runs import RunError, read_jsonl, write_text_atomically
+from wordle_rl.runs import RunError, read_jsonl, stages_at, write_text_atomically
 from wordle_rl.runs.foreign_text import markdown, visible, visible_json
 from wordle_rl.runs.lineage import LINEAGE_FILE, audit
 from wordle_rl.runs.provenance import calls
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
 
 CARD_FILE = "README.md"
 """File in which the hub expects the card."""
-_STAGE_NAMES = {"sft": "supervised fine-tuning"} | {str(key): said for key, said in ALGORITHM_NAMES.items()}
 _ENGLISH = ("default", "original", "nyt")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -61,7 +61,7 @@ def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list
 
 def models_of(path: Path) -> list[Path]:
     """Return the finished models of a run, or the one model that `path` names."""
-    named = [path / name for name in ("sft", *ALGORITHM_NAMES)]
+    named = [path / name for name in stages_at(path)]
     models = [model for model in named if (model / LINEAGE_FILE).is_file()] or [find_model(path)]
     directory = models[0].resolve().parent
     needed = (directory / "config.json", directory / "manifest.json", models[0] / LINEAGE_FILE)
@@ -74,7 +74,7 @@ def models_of(path: Path) -> list[Path]:
 
 
 def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = None, proof: str = "") -> str:
-    """Render the card of a model (`sft` or an algorithm's name): `static/card.md` with the results of its run.
+    """Render the card of a stage's model: `static/card.md` with the results of its run.
 
     `teachers` counts teacher games by teacher. `proof` is what the audit says about held-out secrets.
     """
@@ -90,21 +90,21 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
     text = card.render(
         card_data=_card_data(run, name).to_yaml(),
         run=run,
-        stage=_STAGE_NAMES.get(name, name),
+        stage=stage_title(name),
         game=run.config.get("game", {}),
         model=run.config.get("model", {}),
         base=base,
         results=_results(figures),
         has_sampled=any(map(is_sampled_part, figures)),
         has_constrained=bool(figures.get(CONSTRAINED_PART) or figures.get(STRICT_CONSTRAINED_PART)),
-        controls=control_table(run) if name in ALGORITHM_NAMES else None,
+        controls=control_table(run) if name == run.last else None,
         taught=_taught(run, teachers or {}),
         word_list=word_list,
         is_english=is_english,
         split=split,
         num_words=[f"{len(split.get(part, ())):,}" for part in ("train", "val", "test")],
         proof=proof,
-        weights=(name == "grpo" and kept_weights(run)) or "those at the end of training",
+        weights=kept_weights(run, name) or "those at the end of training",
         hardware=_hardware(run),
         time=_time(run),
         versions=_of_calls(run, "wordle_rl"),
@@ -195,7 +195,7 @@ def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
     named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
     said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items()) or "none"
-    is_replayed = teachers and not has_sft(run.config)
+    is_replayed = teachers and not any(kind_of(stage) == "sft" for stage in run.stages)
     return f"{'to replay beside its own' if is_replayed else 'for supervised fine-tuning'}: {said}"
 
 

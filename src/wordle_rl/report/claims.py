@@ -11,7 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import get_args
 
-from wordle_rl.config import ALGORITHM_NAMES, Variant, evaluation_name
+from wordle_rl.config.evaluation import Variant, evaluation_name
+from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.controls import controlled
 from wordle_rl.evaluate.records import STRATA, ControlFacts, Evaluation, EvaluationError, quoted_parts
@@ -56,12 +57,13 @@ class ControlTable:
 
 
 def control_table(run: RunRecord) -> ControlTable | None:
-    """Build the table of a run; None if it has no evaluation after RL."""
-    name = next((name for name in ALGORITHM_NAMES if name in run.evaluations), None)
-    if name is None:
+    """Build the table of a run's last stage; None if that does not learn by play, or has no evaluation."""
+    name = run.last
+    if name is None or kind_of(name) == "sft" or name not in run.evaluations:
         return None
-    model, title = run.evaluations[name], ALGORITHM_NAMES[name]
-    start = next((run.evaluations[before] for before in ("sft", "base") if before in run.evaluations), None)
+    model, title = run.evaluations[name], stage_title(name)
+    before = run.before(name)
+    start = run.evaluations.get(before) if before is not None else None
     quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
     parts = [part for part in _PARTS if (part in quoted or part in STRATA) and (part == "all" or run.secrets_of(part))]
     if "strict" in parts and run.secrets_of("never_said") == run.strict:

@@ -6,20 +6,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from wordle_rl.config.stages import is_stage, kind_of
 from wordle_rl.report.plots import COLORS, DASHES, Series, format_value, line_chart, series_of
 from wordle_rl.runs import BY_TURN, PASS_AT, VALIDATED
 
 Rows = Sequence[Mapping[str, Any]]
 
-STAGE_NAMES = {
+_TITLES = {
     "sft": "Supervised fine-tuning",
     "grpo": "Reinforcement learning (GRPO)",
-    "expert_iteration": "Expert iteration, by round",
-    "dpo": "Direct preference optimization, by round",
-    "distill": "Distillation, by round",
-    "validation": "Checkpoint selection, on validation secrets",
-    "blend": "Weights interpolated between the start and the last step, on validation secrets",
+    "expert_iteration": "Expert iteration",
+    "dpo": "Direct preference optimization",
+    "distill": "Distillation",
 }
+_PARTS = {
+    "validation": "checkpoint selection, on validation secrets",
+    "blend": "weights interpolated between the start and the last step, on validation secrets",
+}
+
+
+def title_of(name: str) -> str:
+    """Return the title of a stage's part of metrics.jsonl, such as `grpo_2` or `grpo/validation`."""
+    stage, _, part = name.partition("/")
+    if not is_stage(stage):
+        return name
+    kind = kind_of(stage)
+    title = f"{_TITLES[kind]}{stage.removeprefix(kind).replace('_', ' ')}"
+    return f"{title}: {_PARTS.get(part, part)}" if part else title
 
 
 @dataclass(frozen=True)
@@ -222,7 +235,8 @@ class StageCurves:
 def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
     """Draw the metrics of a stage."""
     rows = list(metrics[stage])
-    if stage == "blend" and (validated := metrics.get("validation")):
+    is_blend = stage.endswith("/blend")
+    if is_blend and (validated := metrics.get(f"{stage.removesuffix('blend')}validation")):
         # Both ends of the interpolation were validated as steps.
         rows = [{**validated[0], "step": 0}, *rows, {**validated[-1], "step": 100}]
     series = {name: curve for name, curve in series_of(rows).items() if name not in _NOT_CURVES}
@@ -241,12 +255,16 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
                 numbers.append((name, _ends_text(curve, chart.percent)))
             continue
         drawn += [
-            draw(chart, curves[first : first + len(COLORS)], "percent of the way" if stage == "blend" else "step")
+            draw(chart, curves[first : first + len(COLORS)], "percent of the way" if is_blend else _unit(stage))
             for first in range(0, len(curves), len(COLORS))
         ]
     num_skipped = int(sum(row.get("skipped_steps", 0) for row in rows))
-    title = STAGE_NAMES.get(stage, stage)
-    return StageCurves(title, len({row["step"] for row in rows}), num_skipped, drawn, numbers)
+    return StageCurves(title_of(stage), len({row["step"] for row in rows}), num_skipped, drawn, numbers)
+
+
+def _unit(stage: str) -> str:
+    name = stage.partition("/")[0]
+    return "round" if is_stage(name) and kind_of(name) not in ("sft", "grpo") else "step"
 
 
 def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple[int, int] = (340, 190)) -> Drawn:

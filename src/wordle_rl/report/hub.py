@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.card import CARD_FILE, write_cards
 from wordle_rl.runs.seal import check_sealed

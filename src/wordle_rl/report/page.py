@@ -17,7 +17,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, MODEL_NAMES
+from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.records import (
@@ -32,7 +32,7 @@ from wordle_rl.evaluate.records import (
 )
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.claims import control_table
-from wordle_rl.report.curves import STAGE_NAMES, Chart, Drawn, draw, stage_curves
+from wordle_rl.report.curves import Chart, Drawn, draw, stage_curves, title_of
 from wordle_rl.report.plots import Series, bar_chart, format_value, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.runs import is_number, without_lone_surrogates, write_text_atomically
@@ -48,7 +48,6 @@ _TURN_FIELDS = ("guess", "marks", "outcome", "given", "regret", "repeated", "vio
 WATCH_PAGE = "watch.html"
 """The page of `wordle-rl watch RUN --export RUN/watch.html`; a report beside it links to its games."""
 _PARTS = ("all", "train", "held_out", *STRATA, "strict", CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-_TITLES = {"base": "the base model", "sft": "SFT"} | {str(name): said for name, said in ALGORITHM_NAMES.items()}
 _MISSING = "–"
 
 _STORIES = {
@@ -85,8 +84,8 @@ def render(run: RunRecord, watch_page: str = "") -> str:
     `watch_page` is the beginning of addresses that replay a game, up to and with the `#` or `&`; empty: there are none.
     """
     script = _asset("page.js")
-    last = next((name for name in (*reversed(ALGORITHM_NAMES), "sft", *run.results) if name in run.results), None)
-    start = _stage_before(last, run)
+    last = run.last or next(iter(run.results), None)
+    start = run.before(last) if last is not None else None
     players = [name for name in (start, last) if name is not None]
     played = [name for name in players if name in run.evaluations]
     return from_template(
@@ -106,9 +105,8 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         has_sampled=any(map(is_sampled_part, chain.from_iterable(run.results.values()))),
         comparison=_comparison(run, *played) if len(played) == 2 else None,
         controls=control_table(run),
-        kept=kept_weights(run),
         guesses=_guesses(run),
-        stages=[stage_curves(run.metrics, stage) for stage in in_order(run.metrics)[::-1]],
+        stages=[stage_curves(run.metrics, stage) for stage in in_order(run.metrics, run.stages)[::-1]],
         records={"Other results": run.facts, "Manifest": _short(run.manifest), "Settings": run.config},
         games=json_for_script(games_payload(run)),
         watch=watch_page,
@@ -148,11 +146,8 @@ def _facts(run: RunRecord) -> list[str]:
     return [f"{name} {value}" for name, value in named.items() if value is not None]
 
 
-def _stage_before(player: str | None, run: RunRecord) -> str | None:
-    if player not in ("sft", *ALGORITHM_NAMES):
-        return None
-    starts = ("base",) if player == "sft" else ("sft", "base")
-    return next((name for name in starts if name in run.results), None)
+def _title(player: str) -> str:
+    return "the base model" if player == "base" else stage_title(player)
 
 
 def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str, Any]]:
@@ -222,17 +217,19 @@ def _board(player: str, won: bool, turns: Sequence[Mapping[str, Any]]) -> dict[s
 
 
 def _wins_chart(run: RunRecord) -> Drawn | None:
-    # Wins over the steps of the RL stage, with those of its validations; without RL, the loss of SFT.
-    stage = next((name for name in reversed(list(run.metrics)) if name in ALGORITHM_NAMES), None)
-    found = series_of(run.metrics[stage]) | series_of(run.metrics.get("validation", ())) if stage else {}
+    # Wins over the last stage that plays, with those of its validations; without one, the loss of SFT.
+    played = [stage for stage in run.stages if kind_of(stage) != "sft" and stage in run.metrics]
+    stage = played[-1] if played else None
+    found = series_of(run.metrics[stage]) | series_of(run.metrics.get(f"{stage}/validation", ())) if stage else {}
     curves = [Series(label, found[name].steps, found[name].values) for name, label in _WINS.items() if name in found]
     if stage and curves:
         caption = (
-            f"{ALGORITHM_NAMES[stage]}: share of games won, by step. Sampled games are drawn at the temperature of "
-            "training, greedy ones take the likeliest token. Faint: every step; bold: running mean."
+            f"{stage_title(stage)}: share of games won, by step or round. Sampled games are drawn at the temperature "
+            "of training, greedy ones take the likeliest token. Faint: every step; bold: running mean."
         )
         return draw(Chart("Wins over training", caption, _WINS, percent=True), curves, size=(440, 250))
-    losses = series_of(run.metrics.get("sft", ()))
+    taught = [stage for stage in run.stages if kind_of(stage) == "sft" and stage in run.metrics]
+    losses = series_of(run.metrics[taught[-1]] if taught else ())
     if "loss" not in losses or losses["loss"].is_flat:
         return None
     named = {"loss": "training", "validation_loss": "validation"}
@@ -243,17 +240,18 @@ def _wins_chart(run: RunRecord) -> Drawn | None:
 
 def _stories(run: RunRecord) -> list[dict[str, str]]:
     stories = []
-    for stage in [name for name in ("sft", *ALGORITHM_NAMES) if name in run.metrics]:
+    for stage in [name for name in run.stages if name in run.metrics]:
+        kind = kind_of(stage)
         steps = int(max(row["step"] for row in run.metrics[stage]))
         spent = run.facts.get("seconds", {}).get(stage)
-        labelled = run.config.get(stage, {}).get("labels") if stage == "expert_iteration" else None
+        labelled = run.config.get(stage, {}).get("labels") if kind == "expert_iteration" else None
         stories.append(
             {
-                "title": STAGE_NAMES[stage].removesuffix(", by round"),
-                "text": _STORIES.get(str(labelled), _STORIES[stage]),
-                "extent": f"{steps:,} {'steps' if stage in ('sft', 'grpo') else 'rounds'}",
+                "title": title_of(stage),
+                "text": _STORIES.get(str(labelled), _STORIES[kind]),
+                "extent": f"{steps:,} {'steps' if kind in ('sft', 'grpo') else 'rounds'}",
                 "time": elapsed(spent) if is_number(spent) else "",
-                "kept": kept_weights(run) if stage == "grpo" else "",
+                "kept": kept_weights(run, stage),
             }
         )
     return stories
@@ -305,7 +303,7 @@ def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
     if not rows:
         return None
     by_note = [(", ".join(parts), note) for note, parts in notes.items()]
-    return {"minus": f"{_TITLES[last]} minus {_TITLES[start]}", "rows": rows, "notes": by_note}
+    return {"minus": f"{_title(last)} minus {_title(start)}", "rows": rows, "notes": by_note}
 
 
 def _guesses(run: RunRecord) -> list[tuple[str, str]]:
@@ -353,7 +351,7 @@ def games_payload(run: RunRecord) -> dict[str, Any]:
     evaluated one, or the byte at which the row of a sampled one begins. Fields that say nothing are left out, and long
     replies are cut, so that the page opens anywhere.
     """
-    played = [name for name in MODEL_NAMES if name in run.evaluations]
+    played = [name for name in ("base", *run.stages) if name in run.evaluations]
     sources: list[dict[str, Any]] = []
     for name, evaluation in run.evaluations.items():
         numbered = ({"id": number, **record.to_row()} for number, record in enumerate(evaluation.records))
@@ -361,7 +359,7 @@ def games_payload(run: RunRecord) -> dict[str, Any]:
         note = evaluation.player and f"Played by {evaluation.player}."
         sources.append(source | {"note": note, "first": played[-1:] == [name]})
     for name, is_validation in (("training", False), ("validation", True)):
-        rows = [row for row in run.games if (row.get("stage") == "validation") is is_validation]
+        rows = [row for row in run.games if str(row.get("stage")).endswith("/validation") is is_validation]
         games = _games(rows[: -MAX_SAMPLE_GAMES - 1 : -1], run.split_of)
         note = "Newest first."
         if len(games) < len(rows):

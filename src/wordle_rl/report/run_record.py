@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from wordle_rl.config import MODEL_NAMES, stored_config
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.stages import is_stage, stage_title
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.records import (
@@ -43,7 +44,7 @@ class RunRecord:
         split_of: Secret -> `train`, `val` or `test`.
         strata: The strata of the held-out secrets; None: not known.
         controls: Evaluations in the directory `controls`, by the names of their files.
-        chosen: Which of GRPO's weights were kept, see `runs.CHOICE_FILE`; empty if the last ones were.
+        chosen: Stage -> which of its weights were kept, see `runs.CHOICE_FILE`, where checkpoints were selected.
         missing: What is not there, one file each.
     """
 
@@ -59,8 +60,23 @@ class RunRecord:
     strict: frozenset[str]
     strata: Strata | None
     controls: Mapping[str, Evaluation]
-    chosen: Mapping[str, Any]
+    chosen: Mapping[str, Mapping[str, Any]]
     missing: tuple[str, ...]
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """Names of the run's stages, in order."""
+        return tuple(name for name in self.config.get("stages", ()) if is_stage(str(name)))
+
+    @property
+    def last(self) -> str | None:
+        """The last stage that has results; None if none has."""
+        return next((stage for stage in reversed(self.stages) if stage in self.results), None)
+
+    def before(self, stage: str) -> str | None:
+        """Return the model with results that a stage started from, or one before it; None if there is none."""
+        earlier = ("base", *self.stages[: self.stages.index(stage)]) if stage in self.stages else ()
+        return next((name for name in reversed(earlier) if name in self.results), None)
 
     def secrets_of(self, part: str) -> frozenset[str]:
         """Return the secrets of a part; `held_out` is `test`, and `strict` and the strata are subsets of it."""
@@ -87,36 +103,38 @@ def read_run(run_dir: Path) -> RunRecord:
     metrics = read_metrics(rows) if rows.is_file() else {}
     games = _games(played) if played.is_file() else []
     evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
-    trained = (*(["sft"] if has_sft(config) else []), str(config.get("algorithm", "grpo")))
-    missing += [f"eval/{name}.json" for name in trained if name not in evaluations]
+    stages = [str(name) for name in config.get("stages", ())]
+    missing += [f"eval/{name}.json" for name in stages if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
         raise ReportError(f"{run_dir} has no part of a run (results.json, metrics.jsonl, eval/…); name a run directory")
     split = manifest.get("split") or {}
     record = RunRecord(
         name=run_dir.resolve().name,
         results={},
-        facts={name: value for name, value in everything.items() if name not in MODEL_NAMES},
+        facts={name: value for name, value in everything.items() if not (name == "base" or is_stage(name))},
         manifest=manifest,
         config=config,
         metrics=metrics,
         games=games,
-        evaluations={name: evaluations[name] for name in in_order(evaluations)},
+        evaluations={name: evaluations[name] for name in in_order(evaluations, stages)},
         split_of={word: part for part in ("train", "val", "test") for word in split.get(part, ())},
         strict=frozenset(split.get("strict", ())),
         strata=_strata_of(run_dir / STRATA_FILE),
         controls=evaluations_in(run_dir / CONTROLS),
-        chosen=read_object(choice) if (choice := run_dir / "grpo" / CHOICE_FILE).is_file() else {},
+        chosen={stage: read_object(path) for stage in stages if (path := run_dir / stage / CHOICE_FILE).is_file()},
         missing=tuple(missing),
     )
     return replace(record, results=_results(record))
 
 
-def kept_weights(run: RunRecord) -> str:
-    """Describe the checkpoint selection of GRPO; '' if there was none."""
-    if not run.chosen:
+def kept_weights(run: RunRecord, stage: str) -> str:
+    """Describe the checkpoint selection of a stage; '' if there was none."""
+    chosen = run.chosen.get(stage)
+    if not chosen:
         return ""
-    step, alpha = run.chosen.get("step"), float(run.chosen.get("alpha", 1.0))
-    start = "SFT model" if has_sft(run.config) else "base model"
+    step, alpha = chosen.get("step"), float(chosen.get("alpha", 1.0))
+    place = run.stages.index(stage)
+    start = f"{stage_title(run.stages[place - 1])} model" if place else "base model"
     if step == 0:
         kept = f"those of the {start}, since no candidate played better"
     elif alpha == 1.0:
@@ -126,14 +144,16 @@ def kept_weights(run: RunRecord) -> str:
     return f"{kept}, chosen by greedy play of validation and training secrets; the held-out secrets had no say"
 
 
-def has_sft(config: Mapping[str, Any]) -> bool:
-    """True if a stored config has an SFT stage."""
-    return bool(config.get("sft", {}).get("epochs", 1))
+def in_order(names: Iterable[str], stages: Sequence[str]) -> list[str]:
+    """Order players or parts of a log: `base`, the stages of a run with what belongs to each, then others by name."""
+    known = ("base", *stages)
 
+    def place(name: str) -> tuple[int, str]:
+        # `sft-sampled` and `grpo/validation` stand behind their stage.
+        whole = next((stage for stage in sorted(known, key=len, reverse=True) if name.startswith(stage)), "")
+        return (known.index(whole) if whole else len(known), name)
 
-def in_order(players: Mapping[str, Any]) -> list[str]:
-    """Order the names of players: the stages of a run, then the others by name."""
-    return [name for name in MODEL_NAMES if name in players] + sorted(set(players) - set(MODEL_NAMES))
+    return sorted(names, key=place)
 
 
 def _object(path: Path, missing: list[str]) -> dict[str, Any]:
@@ -158,7 +178,7 @@ def _results(run: RunRecord) -> dict[str, dict[str, Any]]:
             if run.strict:
                 found[STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
         results.setdefault(model, {}).update(found)
-    return {name: results[name] for name in in_order(results)}
+    return {name: results[name] for name in in_order(results, run.stages)}
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:

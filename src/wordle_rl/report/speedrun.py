@@ -16,8 +16,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from wordle_rl.config import GRPOTraining, RunConfig, stored_config
-from wordle_rl.config.files import PRESETS_DIRECTORY, load_config
+from wordle_rl.config.files import PRESETS_DIRECTORY, load_config, stored_config
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import kind_of
 from wordle_rl.errors import UserError
 from wordle_rl.runs import is_run, read_jsonl, read_object
 from wordle_rl.runs.lineage import audit
@@ -56,10 +57,13 @@ def config_of(run: Path) -> RunConfig:
 
 def goal_of(config: RunConfig) -> Goal:
     """Return the goal that a run is for: `play` if nobody asked a solver in training."""
-    teacher, algorithm = config.traces.teacher, config.algorithm
+    teacher = config.traces.teacher
     plans = teacher.noise_rate < 1 or teacher.random_opener_rate < 1
-    asks = algorithm in ("dpo", "distill") or config.rl.starts.player.startswith("teacher")
-    rewarded = {*config.training.reward.schedule().start} if algorithm == "grpo" else set()
+    asks = any(
+        kind_of(stage) in ("dpo", "distill") or own.starts.player.startswith("teacher")
+        for stage, own in config.stages_of()
+    )
+    rewarded = {name for _, own in config.stages_of("grpo") for name in own.reward.schedule().start}
     asks = asks or not rewarded <= {"win", "speed", "rule_break"}
     return "imitation" if plans or asks or config.traces.num_games > MOST_TEACHER_GAMES else "play"
 
@@ -77,7 +81,7 @@ def attempt(run: Path, goal: Goal) -> Attempt:
         raise SpeedrunError(f"{run} trained on secrets that it is judged by; see wordle-rl report {run} --audit")
     part, target = TARGETS[goal]
     cores = manifest["hardware"]["cores"]
-    name = next(name for name in (config.algorithm, "sft") if name in results)
+    name = next(name for name in reversed(config.stages) if name in results)
     wins = results[name].get(part, {}).get("win_rate")
     if wins is None or wins < target:
         reached = "was not evaluated" if wins is None else f"wins {wins:.1%}"
@@ -95,15 +99,19 @@ def attempt(run: Path, goal: Goal) -> Attempt:
 
 def games_per_point(config: RunConfig) -> int:
     """Return the number of games behind each point of a run's curve."""
-    settings = config.training
-    groups = settings.groups_per_step if isinstance(settings, GRPOTraining) else settings.groups_per_round
-    return groups * settings.group_size
+    stage, settings = _last_play(config)
+    return settings.groups_to_play * settings.group_size if stage else 0
 
 
 def curve_of(run: Path, config: RunConfig) -> tuple[float, ...]:
     """Return the win rate of each step or round of a run's play."""
-    rows = read_jsonl(run / "metrics.jsonl")
-    return tuple(round(row["win_rate"], 4) for row in rows if row["stage"] == config.algorithm and "win_rate" in row)
+    rows, (stage, _) = read_jsonl(run / "metrics.jsonl"), _last_play(config)
+    return tuple(round(row["win_rate"], 4) for row in rows if row["stage"] == stage and "win_rate" in row)
+
+
+def _last_play(config: RunConfig) -> tuple[str, Any]:
+    played: list[tuple[str, Any]] = [*config.stages_of()]
+    return played[-1] if played else ("", None)
 
 
 def check_speedrun(runs: Sequence[Path]) -> tuple[Goal, list[Attempt]]:

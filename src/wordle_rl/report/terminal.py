@@ -276,6 +276,32 @@ _TURN_ROWS: tuple[_Row, ...] = (
 )
 
 
+def checkpoints_table(found: Mapping[str, Mapping[str, Figures]], *, title: str) -> Table:
+    """Tabulate figures by checkpoint and part of the secrets, a row for each checkpoint."""
+    table = _plain_table(title)
+    table.add_column("after", no_wrap=True)
+    parts = dict.fromkeys(part for figures in found.values() for part in figures)
+    for part in parts:
+        # One part needs no name in front of its columns.
+        named = "" if len(parts) == 1 else f"{part} "
+        for column in ("games", "wins, %", "95 % interval", "guesses on wins", "invalid, %"):
+            table.add_column(f"{named}{column}", justify="right")
+    for name, figures in found.items():
+        cells = []
+        for part in parts:
+            f = figures.get(part)
+            shown = ["–"] * 5 if f is None else [
+                str(f.num_games),
+                percent_text(f.win_rate),
+                f"{percent_text(f.win_rate_low)} to {percent_text(f.win_rate_high)}",
+                number_text(f.mean_guesses_on_wins),
+                percent_text(f.invalid_rate),
+            ]  # fmt: skip
+            cells += shown
+        table.add_row(name, *cells)
+    return table
+
+
 _BAR = 24
 
 

@@ -29,7 +29,6 @@ from wordle_rl.runs.atomic_files import write_text_atomically as write_text_atom
 from wordle_rl.runs.jsonl_store import append_jsonl as append_jsonl
 from wordle_rl.runs.lock import LOCK_FILE as LOCK_FILE
 from wordle_rl.runs.lock import exclusive_lock as exclusive_lock
-from wordle_rl.runs.run import BOARDS_FILE as BOARDS_FILE
 from wordle_rl.runs.run import BY_TURN as BY_TURN
 from wordle_rl.runs.run import CHOICE_FILE as CHOICE_FILE
 from wordle_rl.runs.run import CONTROLS as CONTROLS
@@ -41,10 +40,12 @@ from wordle_rl.runs.run import VALIDATION_GAMES_FILE as VALIDATION_GAMES_FILE
 from wordle_rl.runs.run import VALIDATION_SECRETS_FILE as VALIDATION_SECRETS_FILE
 from wordle_rl.runs.run import BufferedRun as BufferedRun
 from wordle_rl.runs.run import Run as Run
+from wordle_rl.runs.run import boards_file as boards_file
 from wordle_rl.runs.run import check_place as check_place
 from wordle_rl.runs.run import check_removable as check_removable
 from wordle_rl.runs.run import has_weights as has_weights
 from wordle_rl.runs.run import is_run as is_run
 from wordle_rl.runs.run import parts_of as parts_of
 from wordle_rl.runs.run import reset_run as reset_run
+from wordle_rl.runs.run import stages_at as stages_at
 from wordle_rl.runs.run import trained_model as trained_model

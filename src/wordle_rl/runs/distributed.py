@@ -7,12 +7,12 @@ is done once (teacher games, evaluation, files) while the others wait. They trai
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from wordle_rl.config import ConfigError, GRPOSettings, RunConfig, SFTOptimizerSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.refusals import Launch
 
 T = TypeVar("T")
 
@@ -56,52 +56,17 @@ def sharding() -> Sharding:
     return Sharding(num_processes(), offloaded=_is_set("FSDP_OFFLOAD_PARAMS"))
 
 
-def check_processes(config: RunConfig, stages: Collection[str]) -> None:
-    """Check that stages (`sft`, the name of the algorithm) can work with the processes that were launched."""
-    if _is_set("ACCELERATE_USE_DEEPSPEED"):
-        raise ConfigError(
-            "a launch under DeepSpeed is not supported; use scripts/launch/ddp.yaml, or fsdp2.yaml to shard"
-        )
-    sharded = _is_set("ACCELERATE_USE_FSDP")
-    if "sft" in stages and sharded:
-        check_sharded(config.sft.optimizer, "sft")
-    if config.algorithm not in stages:
-        return
-    if config.algorithm != "grpo":
-        check_alone(config.algorithm)
-        return
-    if sharded:
-        check_sharded_play(config.grpo, config.model.lora.rank > 0)
-        check_sharded(config.rl.optimizer, "rl")
+def launch() -> Launch:
+    """Read how the processes of this run were launched."""
+    return Launch(
+        num_processes(), sharded=_is_set("ACCELERATE_USE_FSDP"), deepspeed=_is_set("ACCELERATE_USE_DEEPSPEED")
+    )
 
 
-def check_alone(name: str) -> None:
+def check_alone(stage: str) -> None:
     """Check that there is only one process, for algorithms that train in one."""
     if num_processes() > 1:
-        raise ConfigError(f"{name} trains in one process; launch one, or set algorithm to grpo")
-
-
-def check_sharded(optimizer: SFTOptimizerSettings, section: str) -> None:
-    """Check that an optimizer works on sharded weights; `section` is `sft` or `rl`."""
-    if optimizer.muon_learning_rate is not None:
-        raise ConfigError(
-            f"{section}.optimizer.muon_learning_rate: Muon needs whole matrices, but the launch file shards them; "
-            "leave out this setting"
-        )
-
-
-def check_sharded_play(settings: GRPOSettings, has_adapters: bool) -> None:
-    """Check that GRPO works on sharded weights, without the whole model on every process."""
-    sharded = "the launch file shards the model (FSDP): "
-    if not settings.plays_by_vllm:
-        raise ConfigError(
-            f"{sharded}GRPO plays with the whole model on every process; use scripts/launch/ddp.yaml, "
-            'with model.lora if memory is short, or set grpo.engine to "vllm"'
-        )
-    if has_adapters:
-        raise ConfigError(f"{sharded}GRPO with adapters needs the whole model; use scripts/launch/ddp.yaml")
-    if settings.validate_every_steps:
-        raise ConfigError(f"{sharded}grpo.validate_every_steps stores the whole model; set it to 0")
+        raise ConfigError(f"{stage} trains in one process; launch one, or leave it out of stages")
 
 
 def _is_set(name: str) -> bool:

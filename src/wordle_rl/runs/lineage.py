@@ -15,16 +15,20 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from wordle_rl.config import FIELDS_ONLY, ConfigError, GameSettings, RunConfig, WordSettings, describe, stored_config
-from wordle_rl.config.base import Section
+from wordle_rl.config.base import FIELDS_ONLY, ConfigError, Section
+from wordle_rl.config.files import describe, stored_config
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import PlaySettings, RoundSettings, kind_of
 from wordle_rl.runs import (
-    BOARDS_FILE,
     LABELS_FILE,
     VALIDATION_GAMES_FILE,
     RunError,
+    boards_file,
     parse_json,
     read_jsonl,
     read_object,
+    stages_at,
     write_text_atomically,
 )
 from wordle_rl.runs.atomic_files import json_text
@@ -223,7 +227,7 @@ def audit(directory: Path) -> Audit:
         if secret in never_trained:
             leaks[name, secret] = None
     strict = dict.fromkeys(_strict_leaks(directory, split)) if split.strict else {}
-    for stage in ("sft", config.algorithm):
+    for stage in config.stages:
         secrets, named = _from_before(directory, stage, split)
         leaks |= {(f"{stage}/{LINEAGE_FILE}", secret): None for secret in secrets}
         strict |= {(f"{stage}/{LINEAGE_FILE}", word): None for word in named}
@@ -233,7 +237,8 @@ def audit(directory: Path) -> Audit:
 
 
 def _strict_leaks(directory: Path, split: Split) -> Iterator[tuple[str, str]]:
-    for name in ("traces.jsonl", VALIDATION_GAMES_FILE, LABELS_FILE, BOARDS_FILE, "games.jsonl", "secrets.jsonl"):
+    boards = [boards_file(directory, stage).name for stage in stages_at(directory)]
+    for name in ("traces.jsonl", VALIDATION_GAMES_FILE, LABELS_FILE, *boards, "games.jsonl", "secrets.jsonl"):
         for row in _rows_of(directory / name):
             for word in sorted(split.strict_words_in(*_texts(row, sampled=name == "games.jsonl"))):
                 yield name, word
@@ -251,22 +256,23 @@ def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
 
 def _check_proof(directory: Path, config: RunConfig, counts: Mapping[str, int], *, strict: bool) -> None:
     # A finished stage without its record proves nothing.
-    taught = config.trained[0] if "traces" in config.chain else "sft"
-    for stage, record in ((taught, "traces.jsonl"), (config.algorithm, "secrets.jsonl")):
-        if (directory / stage / LINEAGE_FILE).is_file() and not counts[record]:
-            fault = "is empty" if (directory / record).is_file() else "is missing"
+    for stage in config.stages:
+        if not (directory / stage / LINEAGE_FILE).is_file():
+            continue
+        own = config.settings_of(stage)
+        plays = isinstance(own, PlaySettings)
+        records = [("traces.jsonl", not plays or own.replays), ("secrets.jsonl", plays)]
+        lost = [record for record, is_needed in records if is_needed and not counts[record]]
+        if strict and isinstance(own, RoundSettings) and not (directory / LABELS_FILE).is_file():
+            lost.append(LABELS_FILE)
+        if lost:
+            fault = "is empty" if (directory / lost[0]).is_file() else "is missing"
             raise RunError(
-                f"{directory} is not proven clean: {stage} was trained, but {record} with its secrets {fault}; restore "
-                "the file, or train again"
+                f"{directory} is not proven clean: {stage} was trained, but {lost[0]} with its secrets {fault}; "
+                "restore the file, or train again"
             )
-    for stage in config.trained:
+    for stage in config.stages:
         _check_lines(directory, stage)
-    by_rounds = config.algorithm != "grpo" and (directory / config.algorithm / LINEAGE_FILE).is_file()
-    if strict and by_rounds and not (directory / LABELS_FILE).is_file():
-        raise RunError(
-            f"{directory} is not proven clean: {config.algorithm} was trained, but {LABELS_FILE} is missing; restore "
-            "the file, or train again"
-        )
     if not counts:
         raise RunError(f"{directory} has nothing to audit yet: no model was trained and no secret was recorded")
 
@@ -281,7 +287,7 @@ def _check_lines(directory: Path, stage: str) -> None:
                 f"{directory} is not proven clean: {name} has {found.get(name, 0):,} of the {count:,} rows that it had "
                 f"when {stage} ended; restore the file, or train again"
             )
-    if stage == "sft":
+    if kind_of(stage) == "sft":
         return
     steps = {
         name: {row.get("step") for row in _rows_of(directory / name) if row.get("stage") == stage}
@@ -315,7 +321,7 @@ def _training_secrets(directory: Path, validation: Collection[str]) -> Iterator[
     # Validation games in games.jsonl select checkpoints and are not trained on, so their secrets do not count.
     for name in ("traces.jsonl", "secrets.jsonl", "games.jsonl"):
         for row, secrets in _rows(directory / name):
-            chooses = name == "games.jsonl" and row.get("stage") == "validation"
+            chooses = name == "games.jsonl" and str(row.get("stage")).endswith("/validation")
             for secret in secrets:
                 if not (chooses and secret in validation):
                     yield name, secret

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl import __version__
-from wordle_rl.config import RunConfig
+from wordle_rl.config.run import RunConfig
 from wordle_rl.runs.distributed import num_cores
 from wordle_rl.words.split import Split
 
@@ -28,7 +28,7 @@ _OF_A_CALL = ("command", "wordle_rl", "git_commit", "libraries", "python", "hard
 
 def manifest(config: RunConfig, split: Split) -> dict[str, Any]:
     """Collect what is needed to reproduce a run: versions, commit, words, split, hardware, command."""
-    selects = config.algorithm == "grpo" and config.grpo.steps and config.grpo.validate_every_steps
+    selects = any(own.validate_every_steps for _, own in config.stages_of("grpo"))
     return {
         "wordle_rl": __version__,
         "git_commit": _git_commit(),

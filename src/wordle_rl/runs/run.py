@@ -5,10 +5,10 @@ runs/NAME/
   manifest.json   versions, git commit, word-list fingerprint, split, hardware, command, and those of later calls
   traces.jsonl    teacher games
   validation_traces.jsonl  teacher games of validation secrets, for SFT's validation loss; never trained on
-  boards.jsonl    boards and secrets of rl.starts.file from which groups can start
+  boards-STAGE.jsonl  boards and secrets of the stage's starts.file from which groups can start
   validation_secrets.jsonl  secrets of grpo.validation_file; never trained on
-  sft/ grpo/      trained models in transformers' format with a model card (with checkpoints while training);
-                  expert_iteration/, dpo/ or distill/ instead of grpo/ if the run has that algorithm
+  sft/ grpo/ …    a directory for each stage, by its name: the trained model in transformers' format with a model
+                  card (with checkpoints while training)
   metrics.jsonl   one line per logged step, append-only
   games.jsonl     sample games of training and validation, append-only
   secrets.jsonl   secrets of all training games, append-only
@@ -27,7 +27,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ALGORITHM_NAMES, ConfigError, RunConfig, stored_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import stored_config
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import KIND_NAMES, is_stage
 from wordle_rl.runs.atomic_files import RunError, read_object, write_json
 from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl
 from wordle_rl.runs.lock import LOCK_FILE, exclusive_lock
@@ -38,8 +41,6 @@ from wordle_rl.words.split import Split
 
 CHOICE_FILE = "selected.json"
 """Beside GRPO's model: step, alpha (see `BestWeights`) and costs of the selected weights."""
-BOARDS_FILE = "boards.jsonl"
-"""The usable boards of rl.starts.file, stored so that a resumed training draws from the same."""
 VALIDATION_SECRETS_FILE = "validation_secrets.jsonl"
 """The usable secrets of grpo.validation_file, stored so that a resumed training selects by the same."""
 LABELS_FILE = "labels.jsonl"
@@ -92,9 +93,7 @@ class Run:
             except ConfigError as error:
                 raise RunError(f"{error}; {remedy}") from None
         if config_path.is_file() and (before := read_object(config_path)) != resolved:
-            further = (
-                "; to train its model further, set model.path to it, sft.epochs to 0, and --out to a new directory"
-            )
+            further = "; to train its model further, set model.path to it, and --out to a new directory"
             raise RunError(
                 f"{directory} holds a run with other settings{_differing(before, resolved)}; {remedy}{further}"
             )
@@ -165,7 +164,7 @@ def trained_model(path: Path) -> Path | None:
 
     A model that was saved and has lost its weights is a `RunError`: an earlier one of its run must not stand in for it.
     """
-    for candidate in (path, *(path / name for name in ALGORITHM_NAMES), path / "sft"):
+    for candidate in (path, *(path / name for name in reversed(stages_at(path)))):
         if has_weights(candidate):
             return candidate
         left = [candidate / SEAL_FILE]
@@ -175,6 +174,23 @@ def trained_model(path: Path) -> Path | None:
         if any(file.is_file() for file in left):
             check_has_weights(candidate)
     return None
+
+
+def stages_at(directory: Path) -> tuple[str, ...]:
+    """Return the stages of the run in a directory, in order; of one from before runs had stages, all kinds."""
+    path = directory / "config.json"
+    stages = read_object(path).get("stages") if path.is_file() else None
+    if isinstance(stages, list):
+        return tuple(name for name in stages if isinstance(name, str) and is_stage(name))
+    return tuple(KIND_NAMES)
+
+
+def boards_file(directory: Path, stage: str) -> Path:
+    """Return the file of a run with the usable boards of a stage's starts.file.
+
+    They are stored so that a resumed training draws from the same.
+    """
+    return directory / f"boards-{stage}.jsonl"
 
 
 def has_weights(model_directory: Path) -> bool:
@@ -209,8 +225,10 @@ def is_run(directory: Path) -> bool:
 
 def parts_of(directory: Path) -> list[Path]:
     """List the paths that a run writes into its directory; those that `is_run` checks come last."""
-    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, BOARDS_FILE)
-    trained = (*LOG_FILES, "timings.json", "sft", *ALGORITHM_NAMES)
+    names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    boards = [name for name in names if name.startswith("boards-") and name.endswith(".jsonl")]
+    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, *boards)
+    trained = (*LOG_FILES, "timings.json", *filter(is_stage, names))
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*teacher, *trained, *figures, "config.json", "manifest.json")]
 

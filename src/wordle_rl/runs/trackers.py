@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
 from wordle_rl.runs.atomic_files import write_text_atomically
 from wordle_rl.runs.distributed import is_first

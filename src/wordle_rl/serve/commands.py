@@ -9,7 +9,7 @@ import tyro
 
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.runs import RunError
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.serve.serve_settings import ServeSettings

@@ -9,7 +9,9 @@ from typing import Annotated, Literal
 import tyro
 from pydantic import Field, SecretStr
 
-from wordle_rl.config import ConfigError, FixedRewardSettings, GameSettings, WordSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.training import FixedRewardSettings
 
 
 class ServeSettings(FixedRewardSettings):

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from wordle_rl.boards import random_board
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Prompter

@@ -21,7 +21,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from wordle_rl.config import TraceSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.game_record import TurnRecord
 from wordle_rl.game import Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter, Thinking

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import GameSettings, TeacherSettings, TraceSettings
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, score_guess, violates_clues

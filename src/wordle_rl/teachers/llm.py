@@ -16,7 +16,8 @@ from typing import NamedTuple
 
 from rich.console import Console
 
-from wordle_rl.config import ConfigError, LLMTeacherSettings, seed_after, served_name
+from wordle_rl.config.base import ConfigError, seed_after
+from wordle_rl.config.teachers import LLMTeacherSettings, served_name
 from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
 from wordle_rl.env import StopReason, WordleEnv

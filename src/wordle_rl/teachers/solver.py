@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from wordle_rl.config import TeacherSettings
+from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.solver import Solver, encode_marks, marks_matrix
 from wordle_rl.solver.partition import count_split

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from wordle_rl.chat.masks import Segment
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.import_paths import numbers_of, resolve
 
 TurnValues = tuple[float, ...]

@@ -25,19 +25,18 @@ from typing import Any, NamedTuple
 from safetensors import SafetensorError
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rollout import play
-from wordle_rl.runs import CHOICE_FILE, Run, RunError, read_object, write_json
+from wordle_rl.runs import CHOICE_FILE, RunError, read_object, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.seal import check_marks, marks_of
-from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import turn_regret
-from wordle_rl.train.grpo_rollouts import OpenPolicy
-from wordle_rl.train.learner import Learner
-from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.play_loop import OpenPolicy, Stage
 
 _TRAIN_PER_VALIDATION = 4
 _GAMES_PER_SECRET = 4
@@ -62,28 +61,29 @@ class Validation:
 
     Training secrets are played greedily as well: four for each validation secret, always the same ones.
 
-    `log` takes sample games of greedy play, on other secrets at every validation, scored by `reward_of`.
+    Sample games of greedy play, on other secrets at every validation, are logged with their reward by `reward_of`.
     """
 
     def __init__(
         self,
-        setup: GameSetup,
-        settings: GRPOTraining,
+        stage: Stage,
+        settings: GRPOSettings,
         open_policy: OpenPolicy,
-        log: GameLog,
         reward_of: Callable[[Transcript], RewardBreakdown],
     ) -> None:
+        setup = stage.setup
         if not setup.validation:
             raise ConfigError("there are no validation secrets to select checkpoints by; set validate_every_steps to 0")
-        self._setup, self._sampling, self._open_policy = setup, settings.sampling, open_policy
-        self._log, self._sample_games, self._reward_of = log, settings.sample_games, reward_of
+        self._stage, self._setup, self._open_policy = stage, setup, open_policy
+        self._sampling = setup.sampling_at(settings.temperature)
+        self._sample_games, self._reward_of = settings.sample_games, reward_of
         known = [*setup.rehearsal, *setup.secrets]
         count = min(len(known), _TRAIN_PER_VALIDATION * len(setup.validation))
         self._train = random.Random(0).sample(known, count)
         self._shown = random.Random(0).sample(range(len(setup.validation)), len(setup.validation))
 
     def __call__(self, step: int, alpha: float = 1.0, number: int = 0) -> Validated:
-        """Play all games; `step` and `alpha` name the weights, its `number` decides which games are logged."""
+        """Play all games; `step` and `alpha` name the weights, `number` rotates which games are logged."""
         everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
         greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
         often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]
@@ -94,7 +94,9 @@ class Validation:
             count = min(self._sample_games, total)
             places = (self._shown[place % total] for place in range(number * count, (number + 1) * count))
             records = (GameRecord.of(greedy[place], self._reward_of(greedy[place])) for place in places)
-            self._log.add("validation", step, ({"alpha": alpha, **record.to_row()} for record in records))
+            self._stage.log.add(
+                f"{self._stage.name}/validation", step, ({"alpha": alpha, **record.to_row()} for record in records)
+            )
         figures = {
             "greedy_win_rate": statistics.fmean(transcript.won for transcript in greedy),
             "sampled_win_rate": statistics.fmean(transcript.won for transcript in sampled),
@@ -142,31 +144,31 @@ class BestWeights:
     """Validate before the first step, every `every_steps` steps and at the end, then load the best weights.
 
     Ties go to the lower sampled cost, then to the later step. Only trainable weights are stored. The best so far are on
-    disk, so a resumed training knows them. Validate a step after its checkpoint, so that interrupting the validation
-    loses nothing.
+    disk, so a resumed training knows them. A step is validated after its checkpoint, so that interrupting the
+    validation loses nothing.
+
+    Candidates at the end are start + alpha x (last step - start) for the `interpolation_alphas`. The start is always a
+    candidate; single steps are candidates only if 1 is among the alphas.
 
     Args:
         validate: Plays, given step, alpha and the number of the validation. Lower `greedy_cost` is better, then lower
             `cost`. `validation_cost` must not exceed that of the start. Other figures are only logged.
-        directory: Holds the best weights during training.
-        alphas: Candidates at the end: start + alpha x (last step - start). The start is always a candidate; single
-            steps are candidates only if 1 is among the alphas.
         remark: Called with a note while greedy play is worse than the start, and with an empty one afterwards.
     """
 
     def __init__(
         self,
-        learner: Learner,
+        stage: Stage,
+        settings: GRPOSettings,
         validate: Callable[[int, float, int], Validated],
-        every_steps: int,
-        run: Run,
-        directory: Path,
-        alphas: Sequence[float] = (1.0,),
         *,
         remark: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._learner, self._validate, self._every_steps = learner, validate, every_steps
-        self._run, self._directory = run, directory
+        self._name, self._learner, self._run = stage.name, stage.training.learner, stage.run
+        self._validate, self._every_steps = validate, settings.validate_every_steps
+        self._directory = stage.training.directory / "best"
+        # An engine is sent weights only when `learner.version` changes, which interpolation does not do.
+        alphas = (1.0,) if settings.plays_by_vllm else settings.interpolation_alphas
         self._between = sorted(alpha for alpha in alphas if alpha < 1)
         self._takes_steps = 1 in alphas
         self._last_validated: int | None = None
@@ -183,8 +185,8 @@ class BestWeights:
         if step % self._every_steps == 0:
             self._consider(step)
 
-    def take_best(self, last_step: int) -> int:
-        """Load the best weights into the model and return their step; the model must have those of the last step."""
+    def end(self, last_step: int) -> None:
+        """Load the best weights into the model, which must have those of the last step."""
         if self._last_validated != last_step:
             self._consider(last_step)
         if self._between:
@@ -201,11 +203,11 @@ class BestWeights:
         del best[_FILES]
         if is_first():
             write_json(self._directory.parent / CHOICE_FILE, best)
-        return int(best["step"])
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """Remove all stored weights; call it once the chosen ones are saved elsewhere."""
-        shutil.rmtree(self._directory, ignore_errors=True)
+        if is_first():
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def _consider(self, step: int, alpha: float = 1.0) -> None:
         # Number of the validation, the same in a resumed training: the start, every few steps, the end, then blends.
@@ -216,7 +218,8 @@ class BestWeights:
             return
         p_below = self._p_below_start(step, found.won)
         percent = round(100 * alpha, 6)
-        where = {"stage": "validation", "step": step} if alpha == 1 else {"stage": "blend", "step": percent}
+        part, at = ("validation", step) if alpha == 1 else ("blend", percent)
+        where = {"stage": f"{self._name}/{part}", "step": at}
         self._run.append("metrics.jsonl", {**where, **found.figures, "p_below_start": p_below})
         if alpha == 1:
             self._remark(f"greedy play is below its start (p = {p_below:.1g})" if p_below < _SIGNIFICANT else "")

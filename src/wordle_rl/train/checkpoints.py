@@ -1,38 +1,87 @@
-"""Checkpoint directories: find, complete and remove them.
+"""Checkpoints: what a stopped training resumes from. Every stage has one format and one resume.
 
-A checkpoint is a directory `checkpoint-STEP`. Its state file is written last, once all other files are on disk. It
-holds the state of the training, and size and hash of those files. A directory without one was cut off and is ignored.
+`<stage>/checkpoints/` holds:
+
+    checkpoint-40/            after step 40 of SFT, or round 40 of learning by play
+    checkpoint-3+12/          inside a round: 12 updates after the end of round 3
+      model.safetensors …       weights, config and tokenizer              learner.save_checkpoint
+      optimizer.pt              optimizer state                            learner.save_checkpoint
+      pytorch_model_fsdp_0/ …   both, sharded, in place of these two       learner.save_checkpoint
+      wordle_rl_state.json      state of the training, written last        complete_checkpoint
+        num_tokens, pending       tokens so far; updates not logged yet      TrainingLoop
+        method                    priorities, compliance, wins               Method.state
+        files                     size and hash of every other file
+    round-4.jsonl             what the games of round 4 left to learn      play_loop.PlayedGames
+    round-4.json              its size and hash, written last              play_loop.PlayedGames
+    labels-4.jsonl            what the solver said in round 4              distill.FromSolver
+
+and beside it, while GRPO selects by validation (`checkpoint_selection.py`):
+
+    <stage>/best/             NAME.json and NAME-HASH.safetensors of best, start and end; start_wins.json
+
+A checkpoint without its state file was cut off and is ignored. Between rounds an algorithm that begins each round with
+a new optimizer stores weights alone. Rows that were logged after the checkpoint are removed when a training resumes
+(`play_loop`), and random draws depend on seed and step alone, so a resumed training ends with the same bits and
+the same metrics.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from wordle_rl.runs import read_object, write_json
+from wordle_rl.runs import RunError, read_object, write_json
 from wordle_rl.runs.seal import check_marks, marks_of
 
 STATE_FILE = "wordle_rl_state.json"
 """Marks a complete checkpoint; written last."""
-_PREFIX = "checkpoint"
+_NAME = re.compile(r"checkpoint-(\d+)(?:\+(\d+))?")
 _FILES = "files"
 
 
-def checkpoint_path(directory: Path, step: int) -> Path:
-    """Return the directory of the checkpoint of a step."""
-    return directory / f"{_PREFIX}-{step}"
+class Place(NamedTuple):
+    """How far a training has come: steps or rounds done, and updates of the round that has begun."""
+
+    done: int = 0
+    updates: int = 0
+
+
+def checkpoint_path(directory: Path, place: Place) -> Path:
+    """Return the directory of the checkpoint of a place."""
+    return directory / f"checkpoint-{place.done}{f'+{place.updates}' if place.updates else ''}"
+
+
+def place_of(checkpoint: Path) -> Place:
+    """Return the place in the name of a checkpoint."""
+    found = _NAME.fullmatch(checkpoint.name)  # not the time of the file: a clock may be set back
+    if found is None:
+        raise RunError(f"{checkpoint} is no checkpoint")
+    return Place(int(found[1]), int(found[2] or 0))
+
+
+def complete_checkpoints(directory: Path) -> list[Path]:
+    """Return the complete checkpoints of a directory, oldest first."""
+    marked = (path.parent for path in directory.glob(f"checkpoint-*/{STATE_FILE}"))
+    return sorted((path for path in marked if _NAME.fullmatch(path.name)), key=place_of)
 
 
 def last_checkpoint(directory: Path) -> Path | None:
     """Return the newest complete checkpoint in a directory, or None; refuse one that has lost a file since."""
-    marked = [path.parent for path in directory.glob(f"{_PREFIX}-*/{STATE_FILE}")]
-    if not marked:
+    complete = complete_checkpoints(directory)
+    if not complete:
         return None
-    newest = max(marked, key=step_of)
+    newest = complete[-1]
     _check(newest, read_object(newest / STATE_FILE), lambda _name: False)
     return newest
+
+
+def last_place(directory: Path) -> Place:
+    """Return the place of the newest complete checkpoint in a directory; (0, 0) if there is none."""
+    found = last_checkpoint(directory)
+    return Place() if found is None else place_of(found)
 
 
 def stored_state(checkpoint: Path) -> dict[str, Any]:
@@ -47,27 +96,27 @@ def _check(checkpoint: Path, state: Mapping[str, Any], is_read: Callable[[str], 
     check_marks(checkpoint, state.get(_FILES, {}), f"restore it, or delete {checkpoint} to train again", is_read)
 
 
-def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any]) -> None:
-    """Mark a checkpoint that no process writes to any more as complete, and remove all others."""
+def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any], keep: int = 1) -> None:
+    """Mark a checkpoint that no process writes to any more as complete, and remove others.
+
+    The newest `keep` checkpoints between steps or rounds stay; 0: all of them.
+    """
     (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # left by a kill
     files = (path for path in checkpoint.rglob("*") if path.is_file() and path.name != STATE_FILE)
     write_json(checkpoint / STATE_FILE, {**state, _FILES: marks_of(checkpoint, files)})
-    for other in checkpoint.parent.glob(f"{_PREFIX}-*"):
-        if other != checkpoint:
+    whole = [path for path in complete_checkpoints(checkpoint.parent) if not place_of(path).updates]
+    kept = {checkpoint, *(whole[-keep:] if keep else whole)}
+    for other in checkpoint.parent.glob("checkpoint-*"):
+        if other not in kept:
             shutil.rmtree(other, ignore_errors=True)
 
 
-def last_step(directory: Path) -> int:
-    """Return the step of the newest complete checkpoint in a directory; 0 if there is none."""
-    found = last_checkpoint(directory)
-    return 0 if found is None else step_of(found)
-
-
-def step_of(checkpoint: Path) -> int:
-    """Return the optimizer step in the name of a checkpoint."""
-    return int(checkpoint.name.rsplit("-", 1)[1])  # not the time of the file: a clock may be set back
-
-
-def drop_checkpoints(directory: Path) -> None:
-    """Remove the checkpoints of a finished stage."""
-    shutil.rmtree(directory, ignore_errors=True)
+def drop_checkpoints(directory: Path, keep: int = 1) -> None:
+    """Remove what a finished stage needs no more: everything, unless more than the newest checkpoint was asked for."""
+    if keep == 1:
+        shutil.rmtree(directory, ignore_errors=True)
+        return
+    kept = {path for path in complete_checkpoints(directory) if not place_of(path).updates}
+    for path in directory.iterdir() if directory.is_dir() else ():
+        if path not in kept:
+            shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()

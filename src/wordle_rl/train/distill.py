@@ -29,7 +29,6 @@ what that model would write there. No solver is asked, and nothing is drawn:
 from __future__ import annotations
 
 import random
-import shutil
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,26 +40,19 @@ from typing import Any, NamedTuple
 import torch
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import ConfigError, DistillTraining, ModelSettings, TraceSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.stages import DistillSettings
+from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.policy.loading import load_model
-from wordle_rl.runs import Run, read_jsonl, trained_model, write_jsonl
+from wordle_rl.runs import read_jsonl, trained_model, write_jsonl
 from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess
-from wordle_rl.train import round_loop
-from wordle_rl.train.learner import Learner
-from wordle_rl.train.loss import CrossEntropy, Loss
+from wordle_rl.train import round_method
 from wordle_rl.train.micro_batches import Batch
-from wordle_rl.train.round_loop import (
-    Item,
-    Numbers,
-    Replay,
-    Round,
-    Rounds,
-    board_label,
-    names_strict,
-    record_labels,
-)
+from wordle_rl.train.play_loop import Item, Stage
+from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, board_label, names_strict, record_labels
 from wordle_rl.train.scored_games import Board, Scored, boards_of
 from wordle_rl.train.starts import GameSetup
 
@@ -85,84 +77,69 @@ class Label(NamedTuple):
         return self.prompt_ids + self.reply_ids
 
 
-def train_distill(
-    learner: Learner,
-    setup: GameSetup,
-    settings: DistillTraining,
-    run: Run,
-    *,
-    traces: TraceSettings,
-    **options: Any,
-) -> Path:
-    """Train the model on a teacher's labels of the boards it reaches, and save it to `<run>/distill`.
-
-    An interrupted training resumes where it stopped. `options` are those of `Rounds`. `traces` sets how the teacher
-    plays and whether it writes its thinking; with a distribution as target only its opener is used. A `replay_fraction`
-    above 0 needs traces.jsonl in the run directory.
-    """
-    rounds = Rounds("distill", learner, setup, settings, run, outside_rate=settings.outside_rate, **options)
+def distill(stage: Stage, settings: DistillSettings) -> RoundMethod:
+    """Return the method that `targets` names. A `replay_fraction` above 0 needs traces.jsonl in the run directory."""
     if settings.teacher_model is not None:
-        return rounds.train(_FromModel(rounds, settings, settings.teacher_model))
-    method = _Distillation(rounds, settings, traces)
-    directory = rounds.train(method)
-    shutil.rmtree(method.stored, ignore_errors=True)
-    return directory
+        return FromModel(stage, settings, settings.teacher_model)
+    return FromSolver(stage, settings)
 
 
-class _Distillation:
-    loss: Loss = CrossEntropy()
+class FromSolver(RoundMethod):
+    """Learn the solver's words at the boards of this round and of the one before."""
 
-    def __init__(self, rounds: Rounds, settings: DistillTraining, traces: TraceSettings) -> None:
-        self._run = rounds.run
-        self._labeller = Labeller(rounds.codec, rounds.setup, settings, traces)
-        self._games = settings.groups_per_round * settings.group_size
-        self._replay = Replay(rounds, settings.replay_fraction, self._games * min(2, settings.rounds))
-        self.stored = rounds.directory / "labels"
+    def __init__(self, stage: Stage, settings: DistillSettings) -> None:
+        super().__init__(stage, settings, outside_rate=settings.outside_rate)
+        self._labeller = Labeller(stage.codec, stage.setup, settings, stage.traces)
+        self._games_per_round = settings.groups_per_round * settings.group_size
+        most = self._games_per_round * min(2, settings.rounds)
+        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the labels of this round and of the one before, with the teacher games to replay."""
-        games = (game for group in played.groups for game in group)
-        new, record, numbers = self._labeller.label(games, played.seed)
-        record_labels(self._run, "distill", played.number, record)
+        new, record, numbers = self._labeller.label(played.games, played.seed)
+        record_labels(self.stage.run, self.stage.name, played.number, record)
         # A board labelled again takes its newest label: soft targets are drawn anew in each round.
         last = {label.prompt_ids: label for label in self._read(played.number - 1)}
         write_jsonl(self._path(played.number), (label._asdict() for label in new.values()))
         self._path(played.number - 2).unlink(missing_ok=True)
         items = [[example] for example in examples_of([*(last | new).values()])]
-        items, counted = self._replay.add(items, self._games * min(2, played.number), played.number)
+        items, counted = self._replay.add(items, self._games_per_round * min(2, played.number), played.number)
         return items, {**numbers, "new_boards": float(len(new.keys() - last.keys())), **counted}
 
     def _path(self, number: int) -> Path:
-        return self.stored / f"round-{number}.jsonl"
+        return self.stage.training.checkpoints / f"labels-{number}.jsonl"
 
     def _read(self, number: int) -> Iterator[Label]:
         for row in read_jsonl(self._path(number)) if number else ():
             yield Label(tuple(row["prompt_ids"]), tuple(row["reply_ids"]), row["targets"])
 
 
-class _FromModel:
-    loss: Loss = CrossEntropy()
+class FromModel(RoundMethod):
+    """Learn what another model would write at each token of the policy's own replies."""
 
-    def __init__(self, rounds: Rounds, settings: DistillTraining, teacher: Path) -> None:
-        self._rounds, self._teacher = rounds, ModelTeacher(teacher, rounds.codec)
-        self._replay = Replay(rounds, settings.replay_fraction, settings.groups_per_round * settings.group_size)
+    def __init__(self, stage: Stage, settings: DistillSettings, teacher: Path) -> None:
+        super().__init__(stage, settings, outside_rate=settings.outside_rate)
+        self._teacher = ModelTeacher(teacher, stage.codec)
+        most = settings.groups_per_round * settings.group_size
+        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the policy's own games with the teacher's next tokens, and the teacher games to replay."""
-        split = self._rounds.setup.context.split
-        rows, labels, num_games = [], [], 0
-        for game in (game for group in played.groups for game in group):
-            turns, num_games = game.trajectory.transcript.turns, num_games + 1
+        split = self.stage.setup.context.split
+        rows: list[Example] = []
+        labels = []
+        for game in played.games:
+            turns = game.trajectory.transcript.turns
             first = len(turns) - len(game.trajectory.transcript.own_turns)
             # From a reply with a strict word on, nothing is learnt.
             clean = sum(1 for _ in takewhile(lambda turn: not names_strict([turn], split), turns))
             rows += [row for row in rows_up_to(game, clean - first) if any(row.loss_mask)]
             taught = ((turn.turn, first <= place) for place, turn in enumerate(turns[:clean]))
-            labels.append(round_loop.label(game.trajectory.transcript.secret, taught))
-        record_labels(self._rounds.run, "distill", played.number, labels)
+            labels.append(round_method.label(game.trajectory.transcript.secret, taught))
+        record_labels(self.stage.run, self.stage.name, played.number, labels)
         taught_rows, agreement = self._teacher(rows)
         numbers = {"labels": float(sum(sum(row.loss_mask) for row in rows)), "agreement_rate": agreement}
-        items, counted = self._replay.add([[row] for row in taught_rows], num_games, played.number)
+        items, counted = self._replay.add([[row] for row in taught_rows], len(played.games), played.number)
         return items, {**numbers, **counted}
 
 
@@ -225,15 +202,15 @@ class ModelTeacher:
 class Labeller:
     """Label the boards of games with a teacher's words.
 
-    Labels longer than `settings.sampling` allows are dropped: the policy could not finish them. `traces` sets how the
+    Labels longer than `setup.sampling` allows are dropped: the policy could not finish them. `traces` sets how the
     teacher plays (its noise is ignored) and whether it writes its thinking.
     """
 
-    def __init__(self, codec: ChatCodec, setup: GameSetup, settings: DistillTraining, traces: TraceSettings) -> None:
+    def __init__(self, codec: ChatCodec, setup: GameSetup, settings: DistillSettings, traces: TraceSettings) -> None:
         self._codec, self._prompter, self._split = codec, setup.prompter, setup.context.split
-        self._longest, self._is_soft = settings.sampling.max_completion_tokens, settings.targets == "distribution"
+        self._longest, self._is_soft = setup.sampling.max_completion_tokens, settings.targets == "distribution"
         self._teacher: BoardTeacher = (
-            SolverDistribution(setup.solver, settings.temperature, setup.prompter.rules, traces.teacher.opener)
+            SolverDistribution(setup.solver, settings.teacher_temperature, setup.prompter.rules, traces.teacher.opener)
             if self._is_soft
             else SolverGuess(setup.solver, traces, setup.prompter)
         )

@@ -19,21 +19,17 @@ import random
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from wordle_rl.config import DPOTraining
+from wordle_rl.config.stages import DPOSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.game import Game, Turn
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
-from wordle_rl.runs import Run
 from wordle_rl.solver import turn_regret
-from wordle_rl.train.learner import Learner
-from wordle_rl.train.loss import Loss, PreferenceLoss
-from wordle_rl.train.round_loop import Item, Numbers, Round, Rounds, board_label, record_labels
+from wordle_rl.train.loss import PreferenceLoss
+from wordle_rl.train.play_loop import Item, Stage
+from wordle_rl.train.round_method import Numbers, Round, RoundMethod, board_label, record_labels
 from wordle_rl.train.scored_games import Board, boards_of
-from wordle_rl.train.starts import GameSetup
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +43,13 @@ class Reply:
     guess: str | None = None
 
 
-def train_dpo(learner: Learner, setup: GameSetup, settings: DPOTraining, run: Run, **options: Any) -> Path:
-    """Train the model on pairs of its own guesses, save it to `<run>/dpo`, and return that directory.
+class DPO(RoundMethod):
+    """Learn pairs of replies to the boards of the policy's own games."""
 
-    An interrupted training resumes where it stopped. `options` are those of `Rounds`.
-    """
-    rounds = Rounds("dpo", learner, setup, settings, run, **options)
-    return rounds.train(_BetterGuesses(rounds, settings))
-
-
-class _BetterGuesses:
-    def __init__(self, rounds: Rounds, settings: DPOTraining) -> None:
-        self._setup, self._settings, self._run = rounds.setup, settings, rounds.run
-        self.loss: Loss = PreferenceLoss(settings.beta)
+    def __init__(self, stage: Stage, settings: DPOSettings) -> None:
+        super().__init__(stage, settings)
+        self._setup, self._dpo = stage.setup, settings
+        self.loss = PreferenceLoss(settings.beta)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return pairs of replies, and how many boards and pairs there were."""
@@ -71,21 +61,20 @@ class _BetterGuesses:
             if split.strict_words_in(*(turn.guess for turn in board.turns)):
                 continue
             replies = [reply for reply in replies if not split.strict_words_in(reply.guess, reply.text)]
-            for better, worse in pairs_of(replies, self._settings.margin, self._settings.pairs_per_board):
+            for better, worse in pairs_of(replies, self._dpo.margin, self._dpo.pairs_per_board):
                 pairs.append([_example(board, reply) for reply in (better, worse)])
                 margins.append(better.value - worse.value)
                 labels.append(board_label(board.turns, better.guess or "", board.secret))
-        record_labels(self._run, "dpo", played.number, labels)
+        record_labels(self.stage.run, self.stage.name, played.number, labels)
         numbers = {"boards": float(len(boards)), "pairs": float(len(pairs))}
         return pairs, numbers | ({"margin": statistics.fmean(margins)} if margins else {})
 
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
-        games = (game for group in played.groups for game in group)
         # Each distinct prompt once: otherwise the empty board, which every game reaches, would fill the batch.
-        reached = {board.prompt_ids: board for game in games for board, _, _ in boards_of(game)}
-        count = min(self._settings.boards_per_round, len(reached))
+        reached = {board.prompt_ids: board for game in played.games for board, _, _ in boards_of(game)}
+        count = min(self._dpo.boards_per_round, len(reached))
         boards = random.Random(played.seed).sample(list(reached.values()), count)
-        each = self._settings.guesses_per_board
+        each = self._dpo.guesses_per_board
         asked = [board for board in boards for _ in range(each)]
         played.sampler.begin()
         said = played.sampler.sample([Request(i, (), board.turns, board.prompt_ids) for i, board in enumerate(asked)])

@@ -15,49 +15,37 @@ Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767. Unlike STaR, each round 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ExpertIterationTraining
+from wordle_rl.config.stages import ExpertIterationSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.runs import Run
 from wordle_rl.train.hindsight_labels import RevealedSecrets
-from wordle_rl.train.learner import Learner
-from wordle_rl.train.loss import CrossEntropy, Loss
-from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels
+from wordle_rl.train.play_loop import Item, Stage
+from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
-from wordle_rl.train.starts import GameSetup
 
 
-def train_expert_iteration(
-    learner: Learner, setup: GameSetup, settings: ExpertIterationTraining, run: Run, **options: Any
-) -> Path:
-    """Improve the model by its own best games, save it to `<run>/expert_iteration`, and return that directory.
-
-    An interrupted training resumes where it stopped. `options` are those of `Rounds`. A `replay_fraction` above 0 needs
-    traces.jsonl in the run directory.
-    """
-    rounds = Rounds("expert_iteration", learner, setup, settings, run, **options)
-    if settings.labels != "wins":
-        return rounds.train(RevealedSecrets(rounds, settings))
-    return rounds.train(_BestGames(rounds, settings))
+def expert_iteration(stage: Stage, settings: ExpertIterationSettings) -> RoundMethod:
+    """Return the method that `labels` names. A `replay_fraction` above 0 needs traces.jsonl in the run directory."""
+    return BestGames(stage, settings) if settings.labels == "wins" else RevealedSecrets(stage, settings)
 
 
-class _BestGames:
-    loss: Loss = CrossEntropy()
+class BestGames(RoundMethod):
+    """Learn the best won games of each group, token for token as sampled."""
 
-    def __init__(self, rounds: Rounds, settings: ExpertIterationTraining) -> None:
-        self._rounds, self._per_group = rounds, settings.keep_per_group
+    def __init__(self, stage: Stage, settings: ExpertIterationSettings) -> None:
+        super().__init__(stage, settings)
+        self._per_group = settings.keep_per_group
         most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
-        self._replay = Replay(rounds, settings.replay_fraction, most)
+        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the kept games and the teacher games added to them."""
-        kept, split = [], self._rounds.setup.context.split
+        kept, split = [], self.stage.setup.context.split
         for group in played.groups:
             games = [game for game in group if not names_strict(game.trajectory.transcript.turns, split)]
             kept += best_games(games, self._per_group)
-        record_labels(self._rounds.run, self._rounds.name, played.number, map(_label_of, kept))
+        record_labels(self.stage.run, self.stage.name, played.number, map(_label_of, kept))
         items = [[example] for game in kept for example in examples_of(game)]
         items, numbers = self._replay.add(items, len(kept), played.number)
         return items, {"kept_games": float(len(kept)), **numbers}

@@ -4,8 +4,8 @@
     play      rollout.py          the games of all groups in lockstep
     score     scored_games.py     rewards, and advantages within each group; then rows for the learner
 
-If all games of a group earn the same, every advantage is zero. Such a group is drawn again, up to `max_refills` times
-(dynamic sampling of DAPO, arXiv:2503.14476).
+A group in which every advantage is zero teaches nothing: all its games earned the same, turn by turn. It is drawn
+again, up to `max_refills` times (dynamic sampling of DAPO, arXiv:2503.14476).
 
 `PlayedAhead` lets a server play the games of step t + 1 while the learner trains on those of step t:
 
@@ -22,41 +22,33 @@ import random
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import GRPOTraining, RewardSettings, SamplingSettings
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import RewardSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
 from wordle_rl.rollout import Trajectory, groups_of, pass_at, play, powers_of_two
-from wordle_rl.runs import PASS_AT, Run, RunError
+from wordle_rl.runs import PASS_AT, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
-from wordle_rl.runs.jsonl_store import rewind
-from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import fitting_answers
 from wordle_rl.train.advantages import TurnValues
 from wordle_rl.train.scored_games import Group, check_some_played, group_rows, measured, rows_of, score_group
-from wordle_rl.train.starts import GameSetup, GroupStarts, record_secrets
+from wordle_rl.train.starts import GroupStarts, record_secrets
 from wordle_rl.train.turn_candidates import play_branching, regret_judge, reward_judge
 from wordle_rl.words import WordList
 
 if TYPE_CHECKING:
-    from wordle_rl.train.weight_sync import Engine
-
-
-OpenPolicy = Callable[[SamplingSettings, int], AbstractContextManager[tuple[Sampler, int | None]]]
-"""Opens a sampler over the policy's current weights, given settings and a seed: `Learner.policy`, or an engine's.
-
-The context yields the sampler and its longest prompt in tokens (None: no limit).
-"""
+    from wordle_rl.train.play_loop import OpenPolicy, Stage
 
 WHOLE_GROUP_EVERY_STEPS = 10
 """Every this many steps, log all games of one group so that a reader can compare them."""
@@ -86,19 +78,19 @@ class GroupRollouts:
 
     Its state belongs into checkpoints: the priority of each secret, the best format compliance so far, and the number
     of games won.
-
-    `log` takes sample games, and its run the secrets drawn. `seed` is that of secrets, initial states and sampling.
     """
 
-    def __init__(self, setup: GameSetup, settings: GRPOTraining, log: GameLog, seed: int) -> None:
-        self._setup, self._settings, self._log, self._seed = setup, settings, log, seed
+    def __init__(self, stage: Stage, settings: GRPOSettings) -> None:
+        self.open_policy: OpenPolicy = stage.open_policy
+        """Opens the policy for other games, such as those of a validation."""
+        self._stage, self._setup, self._settings = stage, stage.setup, settings
         self._process = process_index()
-        self._fitting = fitting_answers(setup.solver)
+        self._fitting = fitting_answers(stage.setup.solver)
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(
-            setup,
+            stage.setup,
             settings.starts,
-            seed,
+            stage.seed,
             prioritized_fraction=settings.prioritized_fraction,
             outside_rate=settings.outside_rate,
         )
@@ -106,20 +98,23 @@ class GroupRollouts:
         self._compliance: deque[float] = deque(maxlen=COMPLIANCE_STEPS)
         self.cumulative_wins = 0
 
-    def __call__(self, step: int, open_policy: OpenPolicy) -> Played:
-        """Draw, play and score the groups of a step; `step` counts the optimizer steps done so far."""
+    def next(self, step: int, open_policy: OpenPolicy | None = None) -> Played:
+        """Draw, play and score the groups of a step; `step` counts the steps done so far."""
+        open_policy = open_policy or self.open_policy
         every = self._settings.probe_every_steps
         probed = self._probe(step, open_policy) if every and step % every == 0 else {}
         seconds = {"seconds/rollout": probed.pop("seconds", 0.0), "seconds/reward": 0.0}
         draws: list[dict[int, Group]] = []  # groups by place; a draw after the first holds only the replaced places
         opening = time.perf_counter()
-        with open_policy(self._settings.sampling, self._sampler_seed(step)) as (sampler, max_prompt_tokens):
+        with open_policy(self._sampling(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
             seconds["seconds/weights"] = time.perf_counter() - opening  # opening an engine sends it the weights
             places: Sequence[int] = range(self._settings.groups_per_step)
             for refill in range(self._settings.max_refills + 1):
                 started = time.perf_counter()
                 starts = self.starts.draw(len(places), step, self._process, refill)
-                record_secrets(self._log.run, "grpo", step, self._process, [start.secret for start in starts])
+                record_secrets(
+                    self._stage.run, self._stage.name, step, self._process, [start.secret for start in starts]
+                )
                 rubric = self.schedule.rubric(self.best_compliance)
                 games = self._play(starts, sampler, max_prompt_tokens, rubric)
                 scoring = time.perf_counter()
@@ -175,7 +170,7 @@ class GroupRollouts:
         return secret not in self._setup.words.answer_index and not len(self._fitting(board))
 
     def _summed_up(self, step: int, draws: Sequence[dict[int, Group]], numbers: Mapping[str, float]) -> Played:
-        # Metrics of spread are over the first draw, or refills would hide how often a group teaches nothing.
+        # constant_group_rate and pass@k are over the first draw: refills would hide how often a group teaches nothing.
         final: dict[int, Group] = {}
         for draw in draws:
             final |= draw  # the last group of each place, in the order of the first draw
@@ -202,11 +197,11 @@ class GroupRollouts:
         }
         return Played(groups, metrics, {"reward": len(games), **found.denominators})
 
-    def wait(self) -> None:
-        """Do nothing: no games are under way between steps, unlike in `PlayedAhead`."""
-
     def close(self) -> None:
-        """Do nothing; see `wait`."""
+        """See `PlayedAhead`: no games are under way between steps."""
+
+    def _sampling(self) -> SamplingSettings:
+        return self._setup.sampling_at(self._settings.temperature)
 
     def reward_of(self, transcript: Transcript) -> RewardBreakdown:
         """Score a finished game by the current rubric."""
@@ -250,9 +245,9 @@ class GroupRollouts:
         # Play every training secret greedily and reset priorities to (best reward of all secrets) - (its reward). Each
         # process plays a part of the secrets. These games are not trained on.
         secrets = list(self._setup.secrets[self._process :: num_processes()])
-        record_secrets(self._log.run, "probe", step, self._process, secrets)
+        record_secrets(self._stage.run, f"{self._stage.name}/probe", step, self._process, secrets)
         started = time.perf_counter()
-        with open_policy(self._settings.sampling.greedy(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
+        with open_policy(self._sampling().greedy(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
             starts = [InitialState(secret) for secret in secrets]
             words, prompter = self._setup.words, self._setup.prompter
             games = play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens)
@@ -271,7 +266,7 @@ class GroupRollouts:
 
     def _sampler_seed(self, step: int) -> int:
         # Depends on step and process alone, so a resumed training samples like an uninterrupted one.
-        return random.Random(f"{self._seed}:{step}:{self._process}:sampler").getrandbits(31)
+        return random.Random(f"{self._stage.seed}:{step}:{self._process}:sampler").getrandbits(31)
 
     def _log_samples(self, step: int, groups: Sequence[Group]) -> None:
         if self._process or not self._settings.sample_games:
@@ -285,17 +280,7 @@ class GroupRollouts:
         rows = [
             row for number in sorted({group for group, _ in wanted}) for row in group_rows(number, groups[number].games)
         ]
-        self._log.add("grpo", step, [row for row in rows if (row["group"], row["game"]) in wanted])
-
-
-def rewind_games(run: Run, step: int) -> None:
-    """Remove what was logged after the checkpoint of a step.
-
-    A step is validated after its checkpoint is written, so its validation goes as well.
-    """
-    played = {"grpo": step, "probe": step, "validation": step}
-    metrics = {"grpo": step + 1, "validation": step, "blend": 0}
-    rewind(run.directory, {"metrics.jsonl": metrics, "games.jsonl": played, "secrets.jsonl": played})
+        self._stage.log.add(self._stage.name, step, [row for row in rows if (row["group"], row["game"]) in wanted])
 
 
 def shown_group(groups: Sequence[Group]) -> int:
@@ -318,36 +303,19 @@ def _pass_at(groups: Iterable[Group], words: WordList) -> dict[str, float]:
     }
 
 
-_SUMS = {"cumulative_wins", "failed_games", "refilled_groups", "skipped_groups"}
-
-
-def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
-    """Merge metrics and denominators of all processes: sum counts, average the rest weighted by denominators."""
-    found: dict[str, list[tuple[float, int]]] = {}
-    for metrics, denominators in records:
-        for name, value in metrics.items():
-            found.setdefault(name, []).append((value, denominators.get(name, 1)))
-    return {
-        name: sum(value for value, _ in values)
-        if name in _SUMS
-        else sum(value * count for value, count in values) / max(sum(count for _, count in values), 1)
-        for name, values in found.items()
-    }
-
-
 class PlayedAhead:
     """Wrap `GroupRollouts` so that it plays one step ahead, by an engine, while this process trains."""
 
-    def __init__(self, rollouts: GroupRollouts, engine: Engine | None, num_steps: int) -> None:
-        if engine is None:
-            raise ValueError("batches_ahead needs an engine; pass one to train_grpo, or set batches_ahead to 0")
-        self._rollouts, self._engine, self._num_steps = rollouts, engine, num_steps
+    def __init__(self, rollouts: GroupRollouts, stage: Stage, num_steps: int) -> None:
+        if stage.engine is None:
+            raise ValueError("batches_ahead needs an engine; pass one, or set batches_ahead to 0")
+        self._rollouts, self._engine, self._num_steps = rollouts, stage.engine, num_steps
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="games")
         self._next: Future[Played] | None = None
         self._state: Mapping[str, Any] | None = None
         self._compliance: float | None = None  # of the last step; not yet applied to the games under way
 
-    def __call__(self, step: int, _open_policy: OpenPolicy) -> Played:
+    def next(self, step: int) -> Played:
         """Return the games of a step and start those of the next one with the learner's current weights."""
         if self._next is None:
             self._begin(step)
@@ -365,15 +333,21 @@ class PlayedAhead:
     def _begin(self, step: int) -> None:
         # Send from the main thread. Sending is collective, and threads of different processes could interleave.
         self._engine.send_weights()
-        self._next = self._pool.submit(self._rollouts, step, self._engine.sampler)
+        self._next = self._pool.submit(self._rollouts.next, step, self._engine.sampler)
 
-    def wait(self) -> None:
-        """Wait until no games are under way, so that the engine can take other weights."""
+    @contextmanager
+    def open_policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
+        """Open the policy for other games: wait until none are under way, since the engine then takes other weights."""
         if self._next is not None:
-            self._next.exception()  # waits; the next call raises the error, if there is one
+            self._next.exception()  # waits; `next` raises the error, if there is one
+        with self._engine.policy(sampling, seed) as opened:
+            yield opened
 
     def note_compliance(self, format_compliance: float) -> None:
-        """Hold back the format compliance of a step while games are under way, so that they share one reward."""
+        """Hold back the format compliance of a step while games are under way.
+
+        All games of a step are then scored by the same rubric.
+        """
         self._compliance = format_compliance
 
     def state(self) -> Mapping[str, Any]:

@@ -30,26 +30,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
-from wordle_rl.config import ConfigError, ExpertIterationTraining
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import ExpertIterationSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn, violates_clues
-from wordle_rl.train.loss import CrossEntropy, Loss
-from wordle_rl.train.round_loop import Item, Numbers, Replay, Round, Rounds, label, names_strict, record_labels
+from wordle_rl.train.play_loop import Item, Stage
+from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.words.split import Split
 
 
-class RevealedSecrets:
+class RevealedSecrets(RoundMethod):
     """Label the boards of a round's games, and add teacher games."""
 
-    loss: Loss = CrossEntropy()
-
-    def __init__(self, rounds: Rounds, settings: ExpertIterationTraining) -> None:
-        self._rounds, self._keeps_guesses = rounds, settings.labels == "mistakes"
-        self._replay = Replay(rounds, settings.replay_fraction, settings.groups_per_round * settings.group_size)
-        budget = settings.sampling.max_completion_tokens
-        longest = max(len(self._reply_ids(word)) for word in rounds.setup.secrets)
+    def __init__(self, stage: Stage, settings: ExpertIterationSettings) -> None:
+        super().__init__(stage, settings)
+        self._keeps_guesses = settings.labels == "mistakes"
+        most = settings.groups_per_round * settings.group_size
+        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
+        budget = stage.setup.sampling.max_completion_tokens
+        longest = max(len(self._reply_ids(word)) for word in stage.setup.secrets)
         if longest > budget:
             raise ConfigError(
                 f"max_completion_tokens {budget} cuts off the label of a board, which takes {longest} tokens; raise it"
@@ -57,11 +58,10 @@ class RevealedSecrets:
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the boards of the games with their labels, and teacher games."""
-        games = [game for group in played.groups for game in group]
         items: list[Item] = []
-        split = self._rounds.setup.context.split
+        split = self.stage.setup.context.split
         labels, num_boards, num_kept = [], 0, 0
-        for game in games:
+        for game in played.games:
             boards, kept = boards_to_teach(game, split, keeps_guesses=self._keeps_guesses)
             num_boards, num_kept = num_boards + len(boards), num_kept + len(kept)
             transcript = game.trajectory.transcript
@@ -69,13 +69,13 @@ class RevealedSecrets:
             longest = max((*boards, *(board + 1 for board in kept)), default=0)
             turns = ((each.turn, number in kept) for number, each in enumerate(transcript.turns[:longest]))
             labels.append(label(transcript.secret, turns, boards_taught=sorted(boards)))
-        record_labels(self._rounds.run, self._rounds.name, played.number, labels)
-        items, numbers = self._replay.add(items, len(games), played.number)
+        record_labels(self.stage.run, self.stage.name, played.number, labels)
+        items, numbers = self._replay.add(items, len(played.games), played.number)
         own = {"own_guesses": float(num_kept)} if self._keeps_guesses else {}
         return items, {"labels": float(num_boards), **own, **numbers}
 
     def _reply_ids(self, word: str) -> Sequence[int]:
-        return self._rounds.codec.reply_ids(self._rounds.setup.prompter.reply(word, ""))
+        return self.stage.codec.reply_ids(self.stage.setup.prompter.reply(word, ""))
 
 
 def boards_to_teach(game: Scored, split: Split, *, keeps_guesses: bool) -> tuple[frozenset[int], frozenset[int]]:

@@ -31,7 +31,7 @@ from torch.distributed.checkpoint.state_dict_loader import load as load_shards
 from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config import OptimizerSettings, Precision, SamplingSettings
+from wordle_rl.config.training import OptimizerSettings, Precision, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.device import device_kind, keep_freed_memory, release_memory
@@ -82,6 +82,8 @@ class Learner(Protocol):
     """A model in training. With several processes, each must call every method."""
 
     codec: ChatCodec
+    micro_batch_size: int
+    """Games per backward pass that its memory has room for; 0: all of a batch."""
 
     @property
     def model(self) -> Any:
@@ -134,6 +136,7 @@ class TorchLearner:
     Args:
         precision: `bf16` autocast, `fp32`, or `auto`.
         gradient_checkpointing: Compute layers again in the backward pass to save memory.
+        micro_batch_size: Games per backward pass; 0: all of a batch.
         compiled: Fuse layers with torch.compile in training.
         temperature: Divide logits by this, as in sampling.
         seed: Seed of dropout.
@@ -146,11 +149,12 @@ class TorchLearner:
         *,
         precision: Precision = "auto",
         gradient_checkpointing: bool = False,
+        micro_batch_size: int = 0,
         compiled: bool = False,
         temperature: float = 1.0,
         seed: int = 0,
     ) -> None:
-        self.model, self.codec = model, codec
+        self.model, self.codec, self.micro_batch_size = model, codec, micro_batch_size
         self.accelerator = Accelerator(
             cpu=device_kind() == "cpu",
             mixed_precision="no",  # `Scorer` autocasts itself; accelerate would patch the model's own forward

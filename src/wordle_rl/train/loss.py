@@ -8,7 +8,7 @@
     GRPO                 own games                 -min(ratio A, clip(ratio) A) + beta KL
     DPO                  own pairs                 logistic of the difference of two replies
 
-N is the number of trained tokens of a micro-batch, concatenated; `rows`, shape (N,), gives the row of each token.
+The trained tokens of a micro-batch are concatenated, and N is their number; `rows`, shape (N,), gives the row of each.
 
 A step is split into micro-batches and over processes. The weight of each token in the loss of the step is therefore
 computed beforehand (`token_weights`), and the loss of the step is the plain sum over all parts.
@@ -177,13 +177,14 @@ class CrossEntropy:
 
 @dataclass(frozen=True, slots=True)
 class PolicyLoss:
-    """GRPO's loss of games that the policy has just played.
+    """GRPO's loss.
 
     Attributes:
         longest: Most trained tokens a row can have; the divisor of `dr_grpo`.
         beta: Weight of the KL penalty to the initial weights.
         importance_cap: Cap of the truncated importance ratio to the sampler; 0: no correction.
-        off_policy: Older weights played the games, so ratios are taken to the sampler's log-probabilities.
+        off_policy: Games come from older weights, or are trained on several times: take ratios to the sampler's
+            log-probabilities.
     """
 
     aggregation: Aggregation = "dapo"
@@ -210,7 +211,7 @@ class PolicyLoss:
         """Return the weight of a token in each row.
 
             dapo     1 / tokens of the step              every token counts the same
-            grpo     1 / (tokens of its row x rows)      every game counts the same, so tokens of long games count less
+            grpo     1 / (tokens of its row x rows)      every row counts the same, so tokens of long rows count less
             dr_grpo  1 / (rows x longest)                a constant, so the loss of a game does not shrink with length
 
         Source: DAPO, arXiv:2503.14476; GRPO, arXiv:2402.03300; Dr. GRPO, arXiv:2503.20783.

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import AdamW, Optimizer
 
-from wordle_rl.config import OptimizerSettings, Precision
+from wordle_rl.config.training import OptimizerSettings, Precision
 from wordle_rl.policy.adapters import adapters_to_float32
 from wordle_rl.policy.device import autocasts_to_bf16
 

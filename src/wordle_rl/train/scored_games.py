@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import mask_without_overlong
-from wordle_rl.config import GRPOTraining
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
@@ -100,6 +100,23 @@ def measured(games: Sequence[Scored], words: WordList) -> Measured:
     return Measured(means, denominators, len(wins))
 
 
+_SUMS = {"cumulative_wins", "failed_games", "refilled_groups", "skipped_groups"}
+
+
+def merged_metrics(records: Sequence[tuple[Mapping[str, float], Mapping[str, int]]]) -> dict[str, float]:
+    """Merge metrics and denominators of all processes: sum counts, average the rest weighted by denominators."""
+    found: dict[str, list[tuple[float, int]]] = {}
+    for metrics, denominators in records:
+        for name, value in metrics.items():
+            found.setdefault(name, []).append((value, denominators.get(name, 1)))
+    return {
+        name: sum(value for value, _ in values)
+        if name in _SUMS
+        else sum(value * count for value, count in values) / max(sum(count for _, count in values), 1)
+        for name, values in found.items()
+    }
+
+
 def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:
     """Convert the scored games of a group to rows of games.jsonl; `group` is its number within the step."""
     rows = []
@@ -146,7 +163,7 @@ def score_group(
     group: Sequence[Trajectory],
     rubric: Rubric,
     setup: GameSetup,
-    settings: GRPOTraining,
+    settings: GRPOSettings,
     candidates: Sequence[Sequence[TurnValues]] = (),
 ) -> Group:
     """Score the games of a group and compare them.
@@ -195,7 +212,7 @@ def score_group(
 def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
     """Count the own turns to train on, at least 1: those at which some answer still fits the board.
 
-    Only on boards of secrets outside the answers none may fit.
+    A secret that is an answer always fits. For any other secret the fitting answers can run out.
     """
     if transcript.secret in setup.words.answer_index:
         return len(transcript.own_turns)

@@ -10,7 +10,7 @@ Games arrive as token ids with exact masks (`data.dataset.encode_traces`); no ch
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,112 +19,76 @@ from typing import TypeVar
 import torch
 from transformers.trainer_pt_utils import get_length_grouped_indices
 
-from wordle_rl.config import ConfigError, SFTTraining
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import SFTSettings
+from wordle_rl.config.training import FittingSettings
 from wordle_rl.data.dataset import Example
-from wordle_rl.runs import Run
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
 from wordle_rl.runs.jsonl_store import rewind
-from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.trackers import opened_trackers
-from wordle_rl.train.checkpoints import last_step
-from wordle_rl.train.learner import Learner
-from wordle_rl.train.loss import CrossEntropy, Loss
-from wordle_rl.train.micro_batches import cut_by_rows
-from wordle_rl.train.training_loop import TrainingLoop, held_interrupt
+from wordle_rl.train.checkpoints import last_place
+from wordle_rl.train.loss import CrossEntropy
+from wordle_rl.train.training_loop import Training, TrainingLoop, held_interrupt
 
 T = TypeVar("T")
 
 
 def train_sft(
-    learner: Learner,
+    training: Training,
     examples: Sequence[Example],
-    settings: SFTTraining,
-    run: Run,
+    settings: SFTSettings,
     *,
     validation: Sequence[Example] = (),
-    seed: int = 0,
-    report_to: Sequence[str] = (),
-    progress: ProgressCallback | None = None,
-    on_saved: Callable[[Path], None] | None = None,
 ) -> Path:
-    """Train on examples, save the model to `<run>/sft`, and return that directory.
+    """Train on examples, save the model to the stage's directory, and return that.
 
     An interrupted training resumes where it stopped.
 
     Args:
         validation: Held-out games whose loss is logged. They do not influence the final weights.
-        seed: Seed of the batch order.
-        on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
     """
     if not examples:
         raise ConfigError("there are no games to train on; make more traces or relax the limits")
-    directory = run.directory / "sft"
+    learner, run = training.learner, training.run
+    fitting = FittingSettings(micro_batch_size=learner.micro_batch_size)
+    lengths = [len(example.token_ids) for example in examples]
+    plan = Plan(lengths, *fitting.batches(settings.batch_size), settings.epochs, training.seed)
     if is_first():
-        rewind(run.directory, {"metrics.jsonl": {"sft": last_step(directory / "checkpoints") + 1}})
-    with held_interrupt() as stop, opened_trackers(run, report_to, "sft", directory) as trackers:
-        loop = TrainingLoop(
-            learner,
-            run,
-            "sft",
-            directory,
-            stop=stop,
-            progress=progress,
-            logging_steps=settings.logging_steps,
-            trackers=trackers,
-        )
-        fit(loop, [[example] for example in examples], settings, validation=validation, seed=seed)
-    loop.finish(on_saved)
-    return directory
-
-
-def fit(
-    loop: TrainingLoop,
-    items: Sequence[Sequence[Example]],
-    settings: SFTTraining,
-    *,
-    loss: Loss | None = None,
-    validation: Sequence[Example] = (),
-    seed: int = 0,
-    part: tuple[int, int] = (0, 1),
-) -> bool:
-    """Train on items from the last checkpoint on; return False if the user stopped it before the end.
-
-    Args:
-        items: Examples that must stay together: one game, the boards of a game, a pair. `batch_size` counts items.
-        loss: None: cross-entropy.
-        validation: Held-out games whose loss is logged.
-        part: Which part of the learning rate schedule this training is.
-    """
-    lengths = [max(len(example.token_ids) for example in item) for item in items]
-    learner, plan, loss = loop.learner, Plan(lengths, *settings.batches, settings.epochs, seed), loss or CrossEntropy()
-    learner.start(settings.optimizer, plan.total_steps, part)
-    done, _ = loop.restore()
+        rewind(run.directory, {"metrics.jsonl": {training.stage: last_place(training.checkpoints).done + 1}})
 
     def keep_epoch(step: int) -> None:
         epoch, rest = divmod(step, plan.steps_per_epoch)
         if settings.save_each_epoch and epoch and not rest:
-            kept = loop.checkpoints.parent / "epochs" / f"epoch-{epoch}"
+            kept = training.directory / "epochs" / f"epoch-{epoch}"
             learner.save_model(kept)
             if is_first():
-                loop.run.describe_model(kept)
+                run.describe_model(kept)
 
-    keep_epoch(done)  # a kill may have come after the checkpoint of an epoch's last step, before its model
-    held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), settings.batches[0])
-    validate = partial(learner.evaluate, held_out[process_index() :: num_processes()], CrossEntropy())
-    for step, batches in plan.steps(done):
-        # An item can have several rows, such as a game whose boards are labelled.
-        rows = [cut_by_rows([items[item] for item in batch], settings.micro_batch_size) for batch in batches]
-        update = learner.update([part for parts in rows for part in parts], loss, step)
-        save = settings.save_steps > 0 and step % settings.save_steps == 0
-        epoch = {"epoch": step / plan.steps_per_epoch}
-        validates = held_out and plan.validates(step, settings.validations_per_epoch)
-        stopping = loop.after(
-            step, plan.total_steps, update, epoch, save=save, validate=validate if validates else None
-        )
-        keep_epoch(step)
-        if stopping:
-            return step == plan.total_steps
-    return True
+    with held_interrupt() as stop, opened_trackers(run, training.report_to, training.stage, training.directory) as logs:
+        loop = TrainingLoop(training, stop, plan.total_steps, logging_steps=settings.logging_steps, trackers=logs)
+        learner.start(settings.optimizer, plan.total_steps)
+        checkpoint, place, _ = loop.restore()
+        if checkpoint is not None:
+            learner.load_checkpoint(checkpoint)
+        keep_epoch(place.done)  # a kill may have come after the checkpoint of an epoch's last step, before its model
+        held_out = _batches(sorted(validation, key=lambda example: len(example.token_ids)), plan.batch_size)
+        validate = partial(learner.evaluate, held_out[process_index() :: num_processes()], CrossEntropy())
+        for step, batches in plan.steps(place.done):
+            rows = [[examples[place] for place in batch] for batch in batches]
+            loop.add(learner.update(rows, CrossEntropy(), step))
+            epoch = {"epoch": step / plan.steps_per_epoch}
+            loop.report(step, plan.total_steps, epoch)
+            validates = held_out and plan.validates(step, settings.validations_per_epoch)
+            stopping = loop.after(
+                step,
+                epoch,
+                save=settings.save_steps > 0 and step % settings.save_steps == 0,
+                validate=validate if validates else None,
+            )
+            keep_epoch(step)
+            if stopping:
+                break
+    return loop.finish()
 
 
 @dataclass(frozen=True)

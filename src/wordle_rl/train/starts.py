@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from wordle_rl.boards import InitialState, SecretPicker, draw_numbers, random_board, start_of, with_outside
-from wordle_rl.config import StartSettings, TeacherSettings
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.stages import StartSettings
+from wordle_rl.config.teachers import TeacherSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import Transcript
 from wordle_rl.game import score_guess
 from wordle_rl.prompt import Prompter
@@ -35,6 +37,7 @@ class GameSetup:
         rehearsal: Training secrets of SFT that this training does not use.
         given_starts: Initial states from a file.
         starts_fraction: Fraction of groups that start from one of them.
+        sampling: How policies sample; each stage has its own temperature.
     """
 
     context: GameContext
@@ -43,6 +46,11 @@ class GameSetup:
     rehearsal: Sequence[str] = ()
     given_starts: Sequence[InitialState] = ()
     starts_fraction: float = 0.0
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+
+    def sampling_at(self, temperature: float) -> SamplingSettings:
+        """Return how a policy samples at a temperature; 0 is greedy."""
+        return self.sampling.model_copy(update={"temperature": temperature})
 
     @property
     def words(self) -> WordList:

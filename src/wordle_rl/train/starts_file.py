@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.run import RunConfig
 from wordle_rl.data.external import OddRowError, guesses_of_history
 from wordle_rl.data.game_record import board_row, in_our_names
 from wordle_rl.data.row_files import read_rows
@@ -83,11 +84,19 @@ class StartBoards:
             yield board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.prefix_guesses))
 
 
-def start_boards_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
-    """Read the rows of a file that groups of a run can start from."""
-    outside, opening = config.training.learns_without_wins, context.prompter.opening()
-    found = read_start_boards(path, context.words, context.split, config.game.rules, outside=outside, opening=opening)
-    return found.limited(config.rl.max_secrets)
+def start_boards_of(config: RunConfig, stage: str, context: GameContext, path: Path) -> StartBoards:
+    """Read the rows of a file that groups of a stage can start from."""
+    own, opening = config.settings_of(stage), context.prompter.opening()
+    found = read_start_boards(
+        path,
+        context.words,
+        context.split,
+        config.game.rules,
+        outside=own.learns_without_wins,
+        opening=opening,
+        setting=f"{stage}.starts.file",
+    )
+    return found.limited(own.max_secrets)
 
 
 def read_start_boards(
@@ -98,7 +107,7 @@ def read_start_boards(
     *,
     outside: bool,
     opening: object = None,
-    setting: str = "rl.starts.file",
+    setting: str = "starts.file",
 ) -> StartBoards:
     """Read the initial states that groups can start from; refuse a file without any.
 
@@ -132,13 +141,11 @@ def read_start_boards(
     return StartBoards(path, tuple(starts), dict(rejected), dict(notes))
 
 
-def validation_secrets_of(config: RunConfig, context: GameContext, path: Path) -> StartBoards:
-    """Read the secrets of a validation file: answers from any part of the split but the test secrets."""
+def validation_secrets_of(config: RunConfig, context: GameContext, path: Path, setting: str) -> StartBoards:
+    """Read the secrets of the validation file of a setting: answers from any part of the split but the test secrets."""
     split = context.split
     open_split = Split((*split.train, *split.val), (), split.test, split.seed, split.fingerprint, split.strict)
-    found = read_start_boards(
-        path, context.words, open_split, config.game.rules, outside=False, setting="grpo.validation_file"
-    )
+    found = read_start_boards(path, context.words, open_split, config.game.rules, outside=False, setting=setting)
     starts = tuple(InitialState(secret) for secret in found.secrets)
     return StartBoards(path, starts, found.rejected, found.notes)
 
@@ -158,11 +165,13 @@ class ValidationFile:
     @classmethod
     def of(cls, config: RunConfig, directory: Path | None = None) -> ValidationFile:
         """Read the validation file of a config, or the copy that the run in `directory` has stored."""
-        context, path = GameContext.of(config), config.grpo.validation_file
-        if path is None or config.algorithm != "grpo":
+        context = GameContext.of(config)
+        named = ((f"{stage}.validation_file", own.validation_file) for stage, own in config.stages_of("grpo"))
+        setting, path = next(named, ("", None))  # all stages name the same
+        if path is None:
             return cls(context)
         kept = directory / VALIDATION_SECRETS_FILE if directory is not None else None
-        found = validation_secrets_of(config, context, kept if kept is not None and kept.is_file() else path)
+        found = validation_secrets_of(config, context, kept if kept is not None and kept.is_file() else path, setting)
         return cls(context.validating(found.secrets), found)
 
 

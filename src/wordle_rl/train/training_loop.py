@@ -1,14 +1,14 @@
-"""What happens around the steps of a training: metrics, progress, Ctrl-C, bad steps, checkpoints.
+"""What happens around the optimizer steps of every stage: metrics, progress, Ctrl-C, bad steps, checkpoints.
 
-    loop = TrainingLoop(learner, run, "sft", directory, stop=stop)
-    done, state = loop.restore()
-    for step in range(done + 1, total + 1):
-        update = learner.update(batches_of(step), loss, step)
-        if loop.after(step, total, update, state={...}):
+    loop = TrainingLoop(training, stop, total)
+    checkpoint, place, state = loop.restore()      # the caller loads the weights of `checkpoint`
+    for step in range(place.done + 1, total + 1):
+        loop.add(learner.update(batches_of(step), loss, step))
+        if loop.after(step):
             break
 
-A checkpoint holds what a resume needs: weights, optimizer, and the `state` passed here. Random draws of a step depend
-on the seed and the step alone, so a resumed training ends with the same bits.
+A row of metrics.jsonl belongs to a step of SFT or a round of learning by play, and holds means over its updates.
+checkpoints.py says what a checkpoint holds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from safetensors import SafetensorError
 
@@ -35,11 +35,12 @@ from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.runs.trackers import Tracker
 from wordle_rl.train.checkpoints import (
+    Place,
     checkpoint_path,
     complete_checkpoint,
     drop_checkpoints,
     last_checkpoint,
-    step_of,
+    place_of,
     stored_state,
 )
 from wordle_rl.train.learner import Learner, Update
@@ -48,169 +49,244 @@ MAX_BAD_STEPS = 5
 """Stop a training after this many consecutive steps whose loss or gradient is not finite."""
 
 
+@dataclass(frozen=True)
+class Training:
+    """What a training is given beside its settings.
+
+    Attributes:
+        stage: Name of the stage: of its directory in the run, and in the rows that it logs.
+        seed: Seed of batches, secrets, initial states and sampling.
+        report_to: Names of trackers.
+        progress: Called with what is done, the total, and a note.
+        on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
+        save_total_limit: Checkpoints to keep; 0: all.
+    """
+
+    learner: Learner
+    run: Run
+    stage: str
+    seed: int = 0
+    report_to: Sequence[str] = ()
+    progress: ProgressCallback | None = None
+    on_saved: Callable[[Path], None] | None = None
+    save_total_limit: int = 1
+
+    @property
+    def directory(self) -> Path:
+        """Directory of the stage, and of its model."""
+        return self.run.directory / self.stage
+
+    @property
+    def checkpoints(self) -> Path:
+        """Directory of the checkpoints."""
+        return self.directory / "checkpoints"
+
+
 class TrainingLoop:
     """Log and checkpoints of a training. Every process has one; only the first writes.
 
     Args:
-        stage: Name of the training in metrics.jsonl.
-        directory: Directory of the stage; checkpoints go into its `checkpoints`.
+        total: Steps of SFT, or rounds.
         headline: Metrics that progress shows.
         logging_steps: Log means over this many steps.
-        write: Called with the metrics of a step instead of writing to metrics.jsonl and trackers.
     """
 
     def __init__(
         self,
-        learner: Learner,
-        run: Run,
-        stage: str,
-        directory: Path,
-        *,
+        training: Training,
         stop: StopRequest,
-        progress: ProgressCallback | None = None,
+        total: int,
+        *,
         headline: Sequence[str] = ("loss",),
         logging_steps: int = 1,
         trackers: Sequence[Tracker] = (),
-        write: Callable[[int, dict[str, Any]], None] | None = None,
     ) -> None:
-        self.learner, self.run, self.stage, self.stop = learner, run, stage, stop
-        self.checkpoints = directory / "checkpoints"
-        self.remark = ""
-        """Text to show beside the progress."""
-        self._progress, self._headline, self._logging_steps = progress, headline, logging_steps
-        self._trackers, self._write = trackers, write or self.write
+        self.training, self.stop, self.total = training, stop, total
+        self._remark = ""
+        self._headline, self._logging_steps, self._trackers = headline, logging_steps, trackers
         self._started = time.perf_counter()
-        self._pending: list[tuple[Update, Mapping[str, float]]] = []  # steps not logged yet
+        self._pending: list[Update] = []  # updates not logged yet
+        self._numbers: list[Mapping[str, float]] = []  # further metrics of steps not logged yet
         self._bad_in_a_row = 0
         self._num_tokens = 0
         self._note = ""
 
-    def restore(self) -> tuple[int, dict[str, Any]]:
-        """Load the newest checkpoint and return its step and state; (0, {}) if there is none."""
-        found = last_checkpoint(self.checkpoints)
+    def restore(self) -> tuple[Path | None, Place, dict[str, Any]]:
+        """Return the newest checkpoint, its place and its state; (None, (0, 0), {}) if there is none.
+
+        The caller loads the weights: only it knows whether an optimizer goes with them.
+        """
+        found = last_checkpoint(self.training.checkpoints)
         if found is None:
-            return 0, {}
-        state = stored_state(found)  # first: it checks every file
-        self.learner.load_checkpoint(found)
+            return None, Place(), {}
+        state = stored_state(found)  # checks every file
         self._num_tokens = state.pop("num_tokens", 0)
-        return step_of(found), state
+        # A stop inside a round keeps the updates of its first part, so that the row of the round is that of a run that
+        # was never stopped.
+        self._pending = [Update(**_with_nan(update)) for update in state.pop("pending", ())]
+        return found, place_of(found), state
+
+    def add(self, update: Update) -> None:
+        """Count an update, and whether it was bad; `gives_up` says when there were too many, and `after` raises."""
+        self._pending.append(update)
+        self._num_tokens += update.num_tokens
+        self._bad_in_a_row = 0 if update.is_sound else self._bad_in_a_row + 1
+
+    @property
+    def gives_up(self) -> bool:
+        """True after too many bad updates in a row."""
+        return self._bad_in_a_row >= MAX_BAD_STEPS
 
     def after(
         self,
         step: int,
-        total: int,
-        update: Update,
         numbers: Mapping[str, float] | None = None,
         *,
         save: bool = False,
         state: Callable[[], Mapping[str, Any]] = dict,
         validate: Callable[[], Mapping[str, float]] | None = None,
+        with_optimizer: bool = True,
     ) -> bool:
-        """Log a step, report progress, and save a checkpoint if one is due.
+        """Log a step or round, report progress, and save a checkpoint if one is due.
 
         Args:
-            step: Steps done.
-            total: Steps of the training.
+            step: Steps or rounds done.
             numbers: Further metrics of the step.
             save: True if a checkpoint is due.
             state: Returns what a resume needs besides weights and optimizer.
             validate: Returns figures of held-out games to log.
+            with_optimizer: False stores weights alone.
 
         Returns:
             True if the user wants to stop; a checkpoint is then saved.
 
         Raises:
-            RunError: After too many bad steps in a row.
+            RunError: After too many bad updates in a row.
         """
-        self._pending.append((update, numbers or {}))
-        self._num_tokens += update.num_tokens
-        self._bad_in_a_row = 0 if update.is_sound else self._bad_in_a_row + 1
-        self._report(step, total, update, numbers or {})
+        self._numbers.append(numbers or {})
+        is_sound = not self._pending or self._pending[-1].is_sound
         # All processes stop at the same step.
-        stopping = self.stop.agreed = any(gather(self.stop.wanted))
-        gives_up = self._bad_in_a_row >= MAX_BAD_STEPS
+        stopping = self.wants_stop()
         # After a bad step keep the old checkpoint: it lies before the trouble.
-        save = save and (update.is_sound or step == total)
-        save = save or stopping or (gives_up and last_checkpoint(self.checkpoints) is None)
+        save = save and (is_sound or step == self.total)
+        save = save or stopping or (self.gives_up and last_checkpoint(self.training.checkpoints) is None)
         # Always log a step with a checkpoint. Otherwise the means after a resume would cover other steps.
-        if step % self._logging_steps == 0 or step == total or save or gives_up:
+        if step % self._logging_steps == 0 or step == self.total or save or self.gives_up:
             self._log(step)
-        # Validate before the checkpoint: after a kill in between, the step runs again and is validated again.
+        # SFT's validation comes before the checkpoint: after a kill in between, step and validation run again. GRPO's
+        # takes long and changes no row of the step, so it comes afterwards (checkpoint_selection.py).
         if validate is not None:
-            self._write(step, _finite({f"{VALIDATED}{name}": value for name, value in validate().items()}))
+            self.write(step, _finite({f"{VALIDATED}{name}": value for name, value in validate().items()}))
         if save:
-            self._save(step, state())
-        if gives_up:
-            section = "sft" if self.stage == "sft" else "rl"
-            raise RunError(
-                f"{self.stage} stopped at step {step}: loss or gradient was not finite in {self._bad_in_a_row} steps "
-                f"in a row; the last good weights are in {last_checkpoint(self.checkpoints) or 'no checkpoint'}; begin "
-                f"a new run with a lower {section}.optimizer.learning_rate, or with model.precision fp32"
-            )
+            self.save(Place(step), state(), with_optimizer=with_optimizer)
+        if self.gives_up:
+            self.give_up(f"step {step}")
         return stopping
+
+    def wants_stop(self) -> bool:
+        """Return True if Ctrl-C reached any process; every process must call this."""
+        self.stop.agreed = any(gather(self.stop.wanted))
+        return self.stop.agreed
+
+    def give_up(self, where: str) -> NoReturn:
+        """Stop a training whose updates are not finite."""
+        stage, checkpoints = self.training.stage, self.training.checkpoints
+        raise RunError(
+            f"{stage} stopped at {where}: loss or gradient was not finite in {self._bad_in_a_row} steps in a row; the "
+            f"last good weights are in {last_checkpoint(checkpoints) or 'no checkpoint'}; begin a new run with a lower "
+            f"{stage}.optimizer.learning_rate, or with model.precision fp32"
+        )
 
     def write(self, step: int, numbers: Mapping[str, Any]) -> None:
         """Append a row to metrics.jsonl and pass its numbers to the trackers."""
         if not is_first():
             return
         seconds = round(time.perf_counter() - self._started, 3)
-        self.run.append("metrics.jsonl", {"stage": self.stage, "step": step, "seconds": seconds, **numbers})
+        row = {"stage": self.training.stage, "step": step, "seconds": seconds, **numbers}
+        self.training.run.append("metrics.jsonl", row)
         for tracker in self._trackers:
             tracker.log(step, {name: value for name, value in numbers.items() if is_number(value)})
 
-    def finish(self, on_saved: Callable[[Path], None] | None) -> None:
-        """Save the model, call `on_saved` in the first process, and remove the checkpoints."""
-        directory = self.checkpoints.parent
-        self.learner.save_model(directory)
+    def finish(self) -> Path:
+        """Save the model, call `on_saved` in the first process, remove the checkpoints, and return the directory."""
+        training = self.training
+        training.learner.save_model(training.directory)
         if is_first():
             # Report first. Once the checkpoints are gone, an interrupted training could not resume.
-            if on_saved is not None:
-                on_saved(directory)
-            drop_checkpoints(self.checkpoints)
+            if training.on_saved is not None:
+                training.on_saved(training.directory)
+            drop_checkpoints(training.checkpoints, training.save_total_limit)
+        return training.directory
 
-    def _report(self, step: int, total: int, update: Update, numbers: Mapping[str, float]) -> None:
-        if self._progress is None or not is_first():
+    def report(self, done: float, total: float, numbers: Mapping[str, float] | str = "") -> None:
+        """Show progress: what is done, and a note, or the headline of these numbers and of the last update."""
+        progress = self.training.progress
+        if progress is None or not is_first():
             return
-        known = {"loss": update.loss, **update.figures, **numbers}
-        shown = [f"{name} {known[name]:.3f}" for name in self._headline if math.isfinite(known.get(name, math.nan))]
-        self._note = ", ".join(shown) or self._note
-        self._progress(step, total, ", ".join(note for note in (self._note, self.remark) if note))
+        if isinstance(numbers, str):
+            note = numbers
+        else:
+            last = self._pending[-1] if self._pending else None
+            known = {**({"loss": last.loss, **last.figures} if last else {}), **numbers}
+            shown = [f"{name} {known[name]:.3f}" for name in self._headline if math.isfinite(known.get(name, math.nan))]
+            note = self._note = ", ".join(shown) or self._note
+        progress(int(done), int(total), ", ".join(text for text in (note, self._remark) if text))
+
+    def remark(self, text: str) -> None:
+        """Show a text beside the progress from now on."""
+        self._remark = text
 
     def _log(self, step: int) -> None:
-        # Means over the steps since the last row, without skipped steps.
-        sound = [(update, numbers) for update, numbers in self._pending if update.is_sound]
-        last, numbers_of_last = self._pending[-1]
+        # Means over the updates since the last row, without skipped ones.
+        sound = [update for update in self._pending if update.is_sound]
         values: dict[str, list[float]] = defaultdict(list)
-        for update, numbers in sound or self._pending:
-            for name, value in {"loss": update.loss, **update.figures, **numbers}.items():
+        for update in sound or self._pending:
+            own = {"loss": update.loss, "grad_norm": update.grad_norm, **update.figures}
+            own |= {f"seconds/{name}": seconds for name, seconds in update.seconds.items()}
+            for name, value in own.items():
                 values[name].append(value)
-        row: dict[str, Any] = {name: statistics.fmean(found) for name, found in values.items()}
-        row |= {"grad_norm": last.grad_norm, "learning_rate": last.learning_rate, "num_tokens": self._num_tokens}
-        if "epoch" in numbers_of_last:
-            row["epoch"] = numbers_of_last["epoch"]  # a position, not something to average
-        if not sound:
+        for numbers in self._numbers:
+            for name, value in numbers.items():
+                values[name].append(value)
+        # The seconds of a round are the sum over its updates.
+        row: dict[str, Any] = {
+            name: sum(found) / max(1, len(self._numbers)) if name.startswith("seconds/") else statistics.fmean(found)
+            for name, found in values.items()
+        }
+        if self._pending:
+            row |= {"learning_rate": self._pending[-1].learning_rate, "num_tokens": self._num_tokens}
+        if "epoch" in self._numbers[-1]:
+            row["epoch"] = self._numbers[-1]["epoch"]  # a position, not something to average
+        if self._pending and not sound:
             row["loss"] = math.nan  # nothing was learnt from it
         row = _finite(row)
         if skipped := len(self._pending) - len(sound):
             row["skipped_steps"] = skipped
         if (resident := resident_memory_gib()) is not None:
             row["resident_memory_gib"] = round(resident, 3)
-        self._pending = []
-        self._write(step, row)
+        self._pending, self._numbers = [], []
+        self.write(step, row)
 
-    def _save(self, step: int, state: Mapping[str, Any]) -> None:
-        target = checkpoint_path(self.checkpoints, step)
-        if last_checkpoint(self.checkpoints) == target:
+    def save(self, place: Place, state: Mapping[str, Any], *, with_optimizer: bool = True) -> None:
+        """Write a checkpoint, unless the newest one is of this place already."""
+        training = self.training
+        target = checkpoint_path(training.checkpoints, place)
+        if last_checkpoint(training.checkpoints) == target:
             return
+        pending = [_without_nan(asdict(update)) for update in self._pending]
         try:
             if is_first():
                 shutil.rmtree(target, ignore_errors=True)  # left by a kill
                 target.mkdir(parents=True)
             wait_for_all()
-            self.learner.save_checkpoint(target)
+            if with_optimizer:
+                training.learner.save_checkpoint(target)
+            else:
+                training.learner.save_model(target)
             if is_first():
-                self.run.describe_model(target)
-                complete_checkpoint(target, {**state, "num_tokens": self._num_tokens})
+                training.run.describe_model(target)
+                state = {**state, "num_tokens": self._num_tokens} | ({"pending": pending} if pending else {})
+                complete_checkpoint(target, state, training.save_total_limit)
         except RunError:
             shutil.rmtree(target, ignore_errors=True)
             raise
@@ -220,7 +296,22 @@ class TrainingLoop:
             raise RunError(f"cannot save checkpoint {target}: {first_line}; free space and run again") from error
         wait_for_all()
         if is_first():
-            self.run.on_checkpoint(target, f"{self.stage} step {step}")
+            training.run.on_checkpoint(target, f"{training.stage} step {place.done}")
+
+
+def _without_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    # JSON has no NaN; null stands for it in a state file.
+    return {
+        name: _without_nan(value) if isinstance(value, dict) else value
+        for name, value in ((name, None if value != value else value) for name, value in values.items())
+    }
+
+
+def _with_nan(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _with_nan(value) if isinstance(value, dict) else math.nan if value is None else value
+        for name, value in values.items()
+    }
 
 
 def _finite(row: Mapping[str, float]) -> dict[str, Any]:

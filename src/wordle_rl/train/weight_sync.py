@@ -16,16 +16,17 @@ from typing import TYPE_CHECKING, Any
 from trl.generation.vllm_generation import VLLMGeneration
 
 from wordle_rl.chat.codec import ChatCodec, longest_game
-from wordle_rl.config import ConfigError, GRPOTraining, SamplingSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Sampler, check_vllm
 from wordle_rl.policy.loading import context_length
 from wordle_rl.policy.multimodal import is_text_part
 from wordle_rl.policy.vllm import VLLMSampler, close_engine, quiet_vllm
 from wordle_rl.policy.vllm_server import ServedModel, ServerSampler, check_takes_weights, served_models
-from wordle_rl.prompt import Prompter
 from wordle_rl.runs.distributed import num_processes, wait_for_all
 from wordle_rl.train.learner import TorchLearner
-from wordle_rl.words import WordList
+from wordle_rl.train.starts import GameSetup
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,7 +45,7 @@ class Engine:
         length: Longest game in tokens, for vLLM in this process.
     """
 
-    def __init__(self, learner: TorchLearner, settings: GRPOTraining, length: int | None = None) -> None:
+    def __init__(self, learner: TorchLearner, settings: GRPOSettings, length: int | None = None) -> None:
         self._learner, self._settings = learner, settings
         options: dict[str, Any] = (
             {"mode": "server", "server_base_url": settings.server.rstrip("/")}
@@ -120,25 +121,23 @@ class Engine:
             _KEPT.append(self._generation.llm)
 
 
-def open_engine(learner: TorchLearner, settings: GRPOTraining, words: WordList, prompter: Prompter) -> Engine:
-    """Open the engine that `grpo.engine` names.
+def open_engine(learner: TorchLearner, settings: GRPOSettings, setup: GameSetup) -> Engine:
+    """Open the engine that `engine` names.
 
     Raises:
         ConfigError: If vLLM or the server is missing, or cannot play this model.
     """
     if settings.server:
-        check_server(settings, learner.model, words, prompter, learner.codec)
+        check_server(settings, learner.model, setup, learner.codec)
         return Engine(learner, settings)
     check_colocated(learner.model)
-    length = engine_length(settings, words, prompter, learner.codec, context_length(learner.model))
+    length = engine_length(setup, learner.codec, context_length(learner.model))
     return Engine(learner, settings, length)
 
 
-def engine_length(
-    settings: GRPOTraining, words: WordList, prompter: Prompter, codec: ChatCodec, context: int | None
-) -> int:
+def engine_length(setup: GameSetup, codec: ChatCodec, context: int | None) -> int:
     """Return the longest game in tokens: 25 % above the sum of the token budgets, at most the model's context."""
-    expected = longest_game(words, prompter, codec, settings.sampling.max_completion_tokens)
+    expected = longest_game(setup.words, setup.prompter, codec, setup.sampling.max_completion_tokens)
     length = expected + expected // 4
     return length if context is None else min(length, context)
 
@@ -156,9 +155,7 @@ def check_colocated(model: PreTrainedModel) -> None:
     quiet_vllm()
 
 
-def check_server(
-    settings: GRPOTraining, model: PreTrainedModel, words: WordList, prompter: Prompter, codec: ChatCodec
-) -> None:
+def check_server(settings: GRPOSettings, model: PreTrainedModel, setup: GameSetup, codec: ChatCodec) -> None:
     """Check that a server can play the model and take its weights; vLLM sends them, so it must be here as well."""
     server = settings.server
     check_vllm(f'grpo.engine "{server}"')
@@ -169,8 +166,8 @@ def check_server(
         )
     served = served_model(server)
     check_takes_weights(server)
-    budget = settings.sampling.max_completion_tokens
-    game = longest_game(words, prompter, codec, budget)
+    budget = setup.sampling.max_completion_tokens
+    game = longest_game(setup.words, setup.prompter, codec, budget)
     if game > served.max_length:
         raise ConfigError(
             f"a game can need {game} tokens with max_completion_tokens {budget}, but {server} takes at most "

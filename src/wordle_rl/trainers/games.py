@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from wordle_rl.boards import random_board
-from wordle_rl.config import ConfigError, FixedRewardSettings, GameSettings, Section, WordSettings
+from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import GameSettings, WordSettings
+from wordle_rl.config.training import FixedRewardSettings
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.prompt import Message, Shape
 from wordle_rl.reward import RewardBreakdown, TurnRewards

@@ -14,7 +14,7 @@ from starlette.applications import Starlette
 from starlette.routing import Mount
 from starlette.testclient import TestClient
 
-from wordle_rl.config import GameSettings, WordSettings
+from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.game import Dictionary, score_guess
 from wordle_rl.report.page import render as render_report
 from wordle_rl.serve.serve_settings import ServeSettings

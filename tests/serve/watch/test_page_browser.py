@@ -16,7 +16,7 @@ from report_runs import evaluation, game, make_run, training_game, write_lines
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from wordle_rl.config import WordSettings
+from wordle_rl.config.model import WordSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues

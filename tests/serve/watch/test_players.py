@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from contexts import context_for
 
-from wordle_rl.config import ConfigError, GameSettings
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.model import GameSettings
 from wordle_rl.runs import RunError
 from wordle_rl.serve.watch.live_games import MAX_MODELS, Players, live_events
 from wordle_rl.serve.watch.review import Reviewer

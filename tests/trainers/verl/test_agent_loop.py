@@ -95,7 +95,7 @@ def test_a_game_that_may_outgrow_the_response_is_truncated(run) -> None:
 
 
 def test_games_of_a_training_group_share_their_initial_state(tmp_path, word_directory) -> None:
-    run = verl_run(tmp_path / "run", word_directory, rl__starts__max_prefix_guesses="2")
+    run = verl_run(tmp_path / "run", word_directory, grpo__starts__max_prefix_guesses="2")
     games = run_games(run, str(run / "sft"))
     starts = [games.start("abbey", 4, 7) for _ in range(3)]
     assert len(set(starts)) == 1

@@ -34,7 +34,7 @@ def test_one_command_translates_a_config_for_several_nodes(tmp_path, word_direct
 
 def test_what_is_shown_or_refused_leaves_no_run_behind(tmp_path, word_directory, codec, capsys) -> None:
     base = save_base(tmp_path / "base", codec)
-    changes = {"grpo__groups_per_step": "8", "sft__epochs": "0", "model__path": json.dumps(str(base))}
+    changes = {"grpo__groups_per_step": "8", "stages": '["grpo"]', "model__path": json.dumps(str(base))}
     config = write_config(tmp_path / "mini.toml", word_directory, **changes)
     show = [str(config), "--out", str(tmp_path / "run"), "--show"]
     assert main([*show, "--max-prompt-tokens", "1"]) == 2

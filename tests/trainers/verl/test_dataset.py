@@ -9,8 +9,9 @@ pytest.importorskip("verl")
 from datasets import Dataset
 from training_fixtures import write_config
 
-from wordle_rl.config import RunConfig, load_config
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs import write_jsonl
 from wordle_rl.trainers.verl.launch import given_boards, write_data
@@ -87,7 +88,7 @@ def test_secrets_of_a_file_are_what_is_trained_on(tmp_path, word_directory) -> N
     path, wanted = tmp_path / "train.parquet", split.train[:5]
     rows = [{"prompt": "p", "reward_model": {"ground_truth": word}} for word in (*wanted, split.test[0], split.val[0])]
     Dataset.from_list(rows).to_parquet(path)
-    settings = {("rl", "starts", "file"): path, ("rl", "max_secrets"): 4}
+    settings = {("grpo", "starts", "file"): path, ("grpo", "max_secrets"): 4}
     trainer = loaders_of(tmp_path, settings, split.train[-2:])
     assert sorted(shown_by(trainer.train_dataloader)) == sorted((secret, "") for secret in wanted[:4])
     assert sorted(shown_by(trainer.val_dataloader)) == sorted((secret, "") for secret in split.train[-2:])
@@ -99,7 +100,7 @@ def test_half_of_the_rows_are_boards_of_a_file_that_has_any(tmp_path, word_direc
     boards = [(one, [other]), (two, [other, one])]
     rows = [{"secret": secret, "turns": [{"guess": guess} for guess in guesses]} for secret, guesses in boards]
     write_jsonl(tmp_path / "boards.jsonl", rows)
-    trainer = loaders_of(tmp_path, {("rl", "starts", "file"): tmp_path / "boards.jsonl"})
+    trainer = loaders_of(tmp_path, {("grpo", "starts", "file"): tmp_path / "boards.jsonl"})
     shown = shown_by(trainer.train_dataloader)
     assert sorted(pair for pair in shown if pair[1]) == sorted((secret, " ".join(said)) for secret, said in boards)
     assert len(shown) == 4

@@ -34,7 +34,7 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
     directory = tmp_path_factory.mktemp("verl")
     changes = {"grpo__groups_per_step": str(GROUPS), "grpo__save_steps": "2"}
     changes["model__attn_implementation"] = '"eager"'
-    changes["rl__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5 }"
+    changes["grpo__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5 }"
     run = verl_run(directory / "run", word_directory, **changes)
     config = write_config(directory / "mini.toml", word_directory, **changes)
     train(config, run, cluster, "data.val_batch_size=1", "trainer.total_training_steps=2", options=OPTIONS)
@@ -64,7 +64,7 @@ def test_every_epoch_plays_each_training_secret_once(trained) -> None:
 
 def test_each_validation_shows_every_validation_secret_with_its_board_and_reward(trained) -> None:
     manifest = json.loads((trained / "manifest.json").read_text())
-    games = [row for row in read_jsonl(trained / "games.jsonl") if row["stage"] == "validation"]
+    games = [row for row in read_jsonl(trained / "games.jsonl") if row["stage"] == "grpo/validation"]
     for step in {row["step"] for row in games}:
         shown = {row["secret"] for row in games if row["step"] == step}
         assert shown == set(manifest["split"]["val"])
@@ -78,7 +78,7 @@ def test_each_validation_shows_every_validation_secret_with_its_board_and_reward
 def test_rewards_made_on_ray_are_those_of_the_rubric(trained) -> None:
     games = run_games(trained, str(trained / "sft"))
     rows = [row for row in read_jsonl(trained / "games.jsonl") if not any(turn.get("given") for turn in row["turns"])]
-    assert {row["stage"] for row in rows} == {"grpo", "validation"}
+    assert {row["stage"] for row in rows} == {"grpo", "grpo/validation"}
     for row in rows:
         env = WordleEnv(row["secret"], games.context.words, games.context.prompter)
         for turn in row["turns"]:

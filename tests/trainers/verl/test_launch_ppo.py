@@ -32,7 +32,7 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
     changes["grpo__group_size"] = "2"
     changes["model__attn_implementation"] = '"eager"'
     changes["words__source"] = '"default"'
-    changes["rl__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5, greens = 0.5 }"
+    changes["grpo__reward__weights"] = "{ win = 1.0, speed = 0.5, format = 0.5, greens = 0.5 }"
     run = verl_run(directory / "run", word_directory, **changes)
     train(
         write_config(directory / "ppo.toml", word_directory, **changes),

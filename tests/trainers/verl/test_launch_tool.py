@@ -77,12 +77,12 @@ def trained(cluster, tmp_path_factory, word_directory) -> Path:
         "max_completion_tokens": "32",
         "game__style": '"english"',
         "game__thinking": '"optional"',
-        "sft__epochs": "0",
+        "stages": '["grpo"]',
         "model__path": json.dumps(str(directory / "model")),
         "model__attn_implementation": '"eager"',
         "model__max_length": "1024",
         "grpo__steps": str(STEPS),
-        "rl__reward__weights": "{ win = 1.0, format = 0.5, greens = 0.5 }",
+        "grpo__reward__weights": "{ win = 1.0, format = 0.5, greens = 0.5 }",
     }
     config = write_config(directory / "tool.toml", word_directory, **changes)
     train(config, directory / "run", cluster, "data.val_batch_size=null", options=OPTIONS)
@@ -96,7 +96,7 @@ def turns(run: Path, stage: str) -> list[dict]:
 
 
 def test_calls_are_guesses_that_are_marked_and_rewarded(trained) -> None:
-    played = [turn for turn in turns(trained, "validation") if turn["marks"]]
+    played = [turn for turn in turns(trained, "grpo/validation") if turn["marks"]]
     assert len(played) >= 4
     assert all(len(turn["guess"]) == len(turn["marks"]) == 5 for turn in played)
     assert any(turn["reward"] > 0 for turn in played)

@@ -11,7 +11,9 @@ from verl.trainer.ppo.utils import need_critic, need_reference_policy
 from verl.utils.config import omega_conf_to_dataclass, validate_config
 from verl_games import verl_run
 
-from wordle_rl.config import ConfigError, RunConfig, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
+from wordle_rl.config.run import RunConfig
 from wordle_rl.trainers.verl.settings import VerlSettings, check_settings, translated
 from wordle_rl.trainers.verl.trainer import compose
 
@@ -49,7 +51,7 @@ ARRIVES = [
     ({"grpo": {"credit": "turn"}}, {}, {"algorithm.adv_estimator": "wordle_turn"}),
     ({"grpo": {"loss_type": "grpo"}}, {}, {"actor_rollout_ref.actor.loss_agg_mode": "seq-mean-token-mean"}),
     ({"grpo": {"save_steps": 0}}, {}, {"trainer.save_freq": 1_000_000_000}),  # after the last step alone
-    ({"rl": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
+    ({"grpo": {"temperature": 0.8}}, {}, {"actor_rollout_ref.rollout.temperature": 0.8}),
     (
         {"report_to": ["wandb"], "report_project": "gsm8k/first"},
         {},
@@ -114,25 +116,26 @@ def test_several_machines_join_ray_and_shard_within_each() -> None:
 
 
 REFUSED = [
-    ({("algorithm",): "dpo"}, {}, "algorithm"),
-    ({("grpo", "steps"): 0, ("sft", "epochs"): 1.0}, {}, "algorithm"),
+    ({("stages",): ("dpo",)}, {}, "stages"),
+    ({("stages",): ("grpo", "expert_iteration")}, {}, "stages"),
     ({("game", "shape"): "state"}, {}, "game.shape"),
     ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
-    ({("rl", "temperature"): 0.005}, {}, "rl.temperature"),
-    ({("rl", "outside_rate"): 0.1, ("rl", "reward", "weights"): {"quick_regret": -1.0}}, {}, "rl.outside_rate"),
+    ({("grpo", "temperature"): 0.005}, {}, "grpo.temperature"),
+    ({("grpo", "outside_rate"): 0.1, ("grpo", "reward", "weights"): {"quick_regret": -1.0}}, {}, "grpo.outside_rate"),
+    ({("grpo", "updates_per_batch"): 2}, {}, "grpo.updates_per_batch"),
     ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
     ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),
     ({("grpo", "probe_every_steps"): 5}, {}, "grpo.probe_every_steps"),
     ({("grpo", "max_refills"): 2}, {}, "grpo.max_refills"),
-    ({("rl", "reward", "preset"): "shaped_curriculum"}, {}, "rl.reward"),
+    ({("grpo", "reward", "preset"): "shaped_curriculum"}, {}, "grpo.reward"),
     ({("max_batch_size",): 64}, {}, "max_batch_size"),
     ({}, {"estimator": "ppo"}, "grpo.credit"),
     ({("grpo", "credit"): "wordle_rl.train.advantages:turn_advantages"}, {}, "grpo.credit"),
     ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
     ({("grpo", "validate_every_steps"): 5}, {}, "--validate-every-steps"),
     ({("grpo", "engine"): "vllm"}, {}, "grpo.engine"),
-    ({("rl", "optimizer", "muon_learning_rate"): 0.02}, {}, "rl.optimizer.muon_learning_rate"),
-    ({("rl", "optimizer", "schedule"): "linear"}, {}, "rl.optimizer.schedule"),
+    ({("grpo", "optimizer", "muon_learning_rate"): 0.02}, {}, "grpo.optimizer.muon_learning_rate"),
+    ({("grpo", "optimizer", "schedule"): "linear"}, {}, "grpo.optimizer.schedule"),
     ({("model", "lora", "rank"): 8}, {}, "model.lora"),
     ({("model", "chat_template"): "lines"}, {}, "model.chat_template"),
     ({}, {"mini_batch_size": 100}, "--mini-batch-size 100"),

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config import ALGORITHM_NAMES, LARGEST_SEED, ConfigError, SamplingSettings
+from wordle_rl.config.base import LARGEST_SEED, ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.evaluate.players import OpenModel, make_player, open_model, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules
@@ -30,7 +31,7 @@ from wordle_rl.policy.directory import is_model, weights_mark
 from wordle_rl.policy.scripted import PLAYER_NAMES
 from wordle_rl.prompt import Guess, Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import ActiveGame, advance, open_game
-from wordle_rl.runs import has_weights, trained_model
+from wordle_rl.runs import has_weights, stages_at, trained_model
 from wordle_rl.runs.lineage import is_trained
 from wordle_rl.serve.watch.review import Reviewer
 from wordle_rl.serve.watch.run_files import find_runs
@@ -106,7 +107,7 @@ class Players:
     def _models(self) -> dict[str, Path]:
         found = {}
         for name, run in find_runs(self._runs).items():
-            for stage in (*ALGORITHM_NAMES, "sft"):
+            for stage in reversed(stages_at(run)):
                 if has_weights(run / stage) or is_trained(run / stage):  # without weights, `seat` names what is lost
                     found[f"{name}/{stage}"] = run / stage
         return found

@@ -14,10 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import MODEL_NAMES
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.strata import STRATA_FILE
-from wordle_rl.runs import CHOICE_FILE, CONTROLS, RunError, is_number, is_run, parse_json, read_object
+from wordle_rl.runs import (
+    CHOICE_FILE,
+    CONTROLS,
+    RunError,
+    is_number,
+    is_run,
+    parse_json,
+    read_object,
+    stages_at,
+)
 
 CHUNK_BYTES = 1 << 20
 """Most bytes of lines to send at once; a longer line is sent alone."""
@@ -63,8 +71,8 @@ def sources_of(run: Path) -> dict[str, Source]:
     """List the sources of a run by id; evaluations of the last training stage come first."""
     found = [Source(name, label, run / file) for name, (file, label) in _LINES.items() if (run / file).is_file()]
     evaluations = {path.stem: path for path in (run / "eval").glob("*.json")}
-    last_first = [name for name in reversed(MODEL_NAMES) if name in evaluations]
-    for name in (*last_first, *sorted(set(evaluations) - set(MODEL_NAMES))):
+    last_first = [name for name in (*reversed(stages_at(run)), "base") if name in evaluations]
+    for name in (*last_first, *sorted(set(evaluations) - set(last_first))):
         found.append(Source(f"eval/{name}", f"evaluation of {name}", evaluations[name]))
     return {source.id: source for source in found}
 
@@ -93,7 +101,8 @@ def words_source(run: Path) -> str:
 
 def mark_of(run: Path) -> str:
     """Hash the sizes and times of a run's files."""
-    names = ["config.json", "manifest.json", "results.json", "metrics.jsonl", STRATA_FILE, f"grpo/{CHOICE_FILE}"]
+    names = ["config.json", "manifest.json", "results.json", "metrics.jsonl", STRATA_FILE]
+    names += [f"{stage}/{CHOICE_FILE}" for stage in stages_at(run)]
     paths = [run / name for name in names] + sorted((run / CONTROLS).glob("*.json"))
     paths += [source.path for source in sources_of(run).values()]
     facts = [(path.name, stat.st_size, stat.st_mtime_ns) for path in paths if (stat := _stat(path)) is not None]

@@ -34,7 +34,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from wordle_rl.config import LARGEST_SEED
+from wordle_rl.config.base import LARGEST_SEED
 from wordle_rl.config.context import GameContext
 from wordle_rl.errors import UserError
 from wordle_rl.game import Dictionary

@@ -15,7 +15,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.report import write_report
 from wordle_rl.report.page import WATCH_PAGE, from_template

@@ -12,7 +12,8 @@ import tyro
 
 from wordle_rl.cli import Command, execute
 from wordle_rl.cli.settings import Overrides
-from wordle_rl.config import ConfigError, load_config
+from wordle_rl.config.base import ConfigError
+from wordle_rl.config.files import load_config
 from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
 
 INSTALL = 'pip install "wordle-rl[verl]" and vllm or sglang (--rollout), in an environment of its own'
@@ -32,7 +33,7 @@ def verl(
     Args:
         config: A preset, or a config file.
         overrides: Settings that override the file's.
-        out: The run directory, with its model of SFT unless `sft.epochs` is 0. All machines must see it.
+        out: The run directory, with the model of the stage before GRPO. All machines must see it.
         cluster: What verl has settings for and the run has not.
         show: Print the overrides of verl's config, and do not train.
     """

@@ -66,7 +66,7 @@ class WordleAgentLoop(AgentLoopBase):
         seconds, facts = 0.0, dict[str, Any]()
         params = {
             **sampling_params,
-            "max_tokens": games.training.sampling.max_completion_tokens,
+            "max_tokens": games.config.max_completion_tokens,
             "stop_token_ids": sorted(games.codec.stop_ids),
         }
         request_id = uuid4().hex

@@ -11,13 +11,14 @@ from typing import Any
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_game
 from wordle_rl.cli import console
-from wordle_rl.config import ConfigError, RunConfig
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.run import RunConfig
 from wordle_rl.pipeline import finish_model
 from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.prompt import Style
-from wordle_rl.runs import BOARDS_FILE, VALIDATION_SECRETS_FILE, Run, RunError, write_jsonl
+from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, RunError, boards_file, write_jsonl
 from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
 from wordle_rl.runs.seal import check_sealed
 from wordle_rl.train.starts_file import StartBoards, ValidationFile, read_start_boards
@@ -57,9 +58,12 @@ def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: b
 
     Run.create(run, config, context.split)
     # Copies of the files, as `wordle-rl run` keeps them: a training that is resumed reads these.
-    for name, file in ((BOARDS_FILE, boards), (VALIDATION_SECRETS_FILE, validation.found)):
-        if file is not None and not (run / name).is_file():
-            write_jsonl(run / name, file.rows())
+    for path, file in (
+        (boards_file(run, "grpo"), boards),
+        (run / VALIDATION_SECRETS_FILE, validation.found),
+    ):
+        if file is not None and not path.is_file():
+            write_jsonl(path, file.rows())
     write_data(config, context, run, boards, validation.secrets, TOOL_AGENT if cluster.tool else AGENT)
     write_agent_file(run)
     train(compose(overrides))
@@ -68,14 +72,16 @@ def launch(config: RunConfig, cluster: VerlSettings, directory: Path, *, show: b
 
 
 def _start(config: RunConfig, run: Path) -> str:
-    """Directory, as all processes find it, or name of the model to start from."""
-    if config.start == "sft" and not is_trained(run / "sft"):
+    """Return the model to start from: an absolute directory, since verl's workers run elsewhere, or a hub name."""
+    place = config.stages.index("grpo")
+    before = config.stages[place - 1] if place else None
+    if before is not None and not is_trained(run / before):
         raise ConfigError(
-            f"{run} has no model of SFT; make it with `wordle-rl run CONFIG.toml --out {run} --until sft`"
+            f"{run} has no model of {before}; make it with `wordle-rl run CONFIG.toml --out {run} --until {before}`"
         )
     if is_trained(run / "grpo"):
         raise ConfigError(f"{run} has a model of GRPO; remove {run / 'grpo'} to train it again")
-    path = at_directory(config.start_settings(run)).path
+    path = at_directory(config.start_of("grpo", run)).path
     check_sealed(Path(path))
     return str(Path(path).resolve()) if Path(path).is_dir() else path
 
@@ -89,7 +95,7 @@ def _check_lengths(games: RunGames, cluster: VerlSettings) -> str:
     opening = len(games.codec.prompt_ids(prompter.opening()))
     if opening > cluster.max_prompt_tokens:
         raise ConfigError(f"--max-prompt-tokens {cluster.max_prompt_tokens}: the opening prompt has {opening}")
-    budget = games.training.sampling.max_completion_tokens
+    budget = games.config.max_completion_tokens
     longest = longest_game(games.context.words, prompter, games.codec, budget) - opening
     if longest <= cluster.max_response_tokens:
         return ""
@@ -100,8 +106,8 @@ def _check_lengths(games: RunGames, cluster: VerlSettings) -> str:
 
 
 def given_boards(config: RunConfig, context: GameContext, run: Path) -> StartBoards | None:
-    """Read the rows of `rl.starts.file`, or the copy that the run has kept; None if it is not set."""
-    path, kept = config.rl.starts.file, run / BOARDS_FILE
+    """Read the rows of `grpo.starts.file`, or the copy that the run has kept; None if it is not set."""
+    path, kept = config.grpo.starts.file, boards_file(run, "grpo")
     if path is None:
         return None
     found = read_start_boards(
@@ -112,7 +118,7 @@ def given_boards(config: RunConfig, context: GameContext, run: Path) -> StartBoa
         outside=False,
         opening=context.prompter.opening(),
     )
-    return found.limited(config.rl.max_secrets)
+    return found.limited(config.grpo.max_secrets)
 
 
 def write_data(
@@ -131,7 +137,7 @@ def write_data(
     """
     from datasets import Dataset
 
-    rng, secrets = random.Random(config.seed), list(context.split.train[: config.rl.max_secrets or None])
+    rng, secrets = random.Random(config.seed), list(context.split.train[: config.grpo.max_secrets or None])
     if boards is not None and boards.names_secrets:
         secrets = list(boards.secrets)
     elif boards is not None:

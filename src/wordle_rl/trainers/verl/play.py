@@ -19,9 +19,10 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.templates import ChatTemplateError, render
-from wordle_rl.config import GRPOTraining, RunConfig
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.policy.loading import load_codec
 from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter
@@ -50,14 +51,12 @@ class RunGames:
             context = replace(context, prompter=ToolPrompter(**vars(context.prompter)))
         else:
             codec = load_codec(config.model.model_copy(update={"path": model}))[0]
-        return cls(config, context, codec, config.rl.reward.schedule().rubric())
+        return cls(config, context, codec, config.grpo.reward.schedule().rubric())
 
     @property
-    def training(self) -> GRPOTraining:
+    def training(self) -> GRPOSettings:
         """Settings of the training."""
-        training = self.config.training
-        assert isinstance(training, GRPOTraining)
-        return training
+        return self.config.grpo
 
     def start(self, secret: str, step: int, index: int) -> InitialState:
         """Return the initial state of a training group: of the secret in row `index`, after `step` optimizer steps."""
@@ -72,7 +71,7 @@ class RunGames:
     async def play(self, start: InitialState, sample: SampleTokens, max_tokens: int) -> Trajectory:
         """Play one game, truncated where it may exceed `max_tokens` after its opening prompt."""
         running = open_game(0, start, self.context.words, self.context.prompter, self.codec)
-        budget = len(running.prompt_ids) + max_tokens - self.training.sampling.max_completion_tokens
+        budget = len(running.prompt_ids) + max_tokens - self.config.max_completion_tokens
         return await play_tokens(running, self.codec, sample, budget)
 
     def score(self, trajectory: Trajectory) -> RewardBreakdown:

@@ -12,9 +12,11 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from wordle_rl.config import ConfigError, GRPOTraining, RunConfig, Section, check_vllm_temperature
-from wordle_rl.config.rl import CREDIT_NAMES, IMPORTANCE_CAP
-from wordle_rl.prompt import Shape
+from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.config.refusals import VERL
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import IMPORTANCE_CAP, GRPOSettings
+from wordle_rl.config.training import check_vllm_temperature
 from wordle_rl.runs.trackers import Tracking
 
 
@@ -56,74 +58,35 @@ class VerlSettings(Section):
 
 def check_settings(config: RunConfig, verl: VerlSettings) -> None:
     """Refuse what verl would ignore, or would fail on after an hour, in one line with the fix of each setting."""
-    problems = [problem for problem, there in _not_followed(config, verl).items() if there]
+    if config.stages[-1] != "grpo":
+        raise ConfigError("verl trains a run's GRPO, which must be its last stage; end stages with grpo")
+    grpo = config.grpo
+    problems = [sentence for is_asked, sentence in VERL if is_asked(config)]
+    if verl.estimator == "ppo" and not grpo.is_default("credit"):
+        problems.append(
+            "grpo.credit: a critic takes its place with --estimator ppo; leave it out, or over a preset give turn"
+        )
+    if grpo.mask_overlong and grpo.credit != "game" and verl.estimator == "grpo":
+        problems.append(
+            'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"'
+        )
     if problems:
         raise ConfigError(f"verl does not follow {'; nor '.join(problems)}")
     if verl.rollout == "vllm":
-        check_vllm_temperature(config.rl.temperature, "rl.temperature")
+        check_vllm_temperature(config.grpo.temperature, "grpo.temperature")
     _check_sizes(config, verl)
-
-
-def _not_followed(config: RunConfig, verl: VerlSettings) -> dict[str, bool]:
-    grpo, rl, model = config.grpo, config.rl, config.model
-    return {
-        'algorithm: only "grpo" is trained this way': config.algorithm != "grpo" or grpo.is_skipped,
-        # What is played.
-        'game.shape: a game is one row; set it to "transcript"': config.game.shape is not Shape.TRANSCRIPT,
-        "grpo.turn_candidates: a turn is sampled once; set it to 1": grpo.turn_candidates > 1,
-        "grpo.guesses: games are played to their end; set it to 0": grpo.guesses > 0,
-        "rl.outside_rate: secrets are answers; set it to 0": bool(rl.outside_rate),
-        "traces.rl_only_fraction: all training secrets are played; set it to 0": config.traces.rl_only_fraction > 0,
-        "grpo.prioritized_fraction: secrets take turns; leave it out": (
-            not grpo.is_default("prioritized_fraction") and grpo.prioritized_fraction > 0
-        ),
-        "grpo.probe_every_steps: secrets take turns; set it to 0": grpo.probe_every_steps > 0,
-        "grpo.max_refills: no group is replayed; leave it out": (
-            not grpo.is_default("max_refills") and grpo.max_refills > 0
-        ),
-        "rl.reward: weights never switch here; name a preset that is no curriculum": (
-            rl.reward.schedule().end is not None
-        ),
-        "max_batch_size: the server chooses its batches; leave it out": (not config.is_default("max_batch_size")),
-        # How it is trained on.
-        "grpo.credit: a function of your own is not known here; give turn, guess or game": (
-            grpo.credit not in CREDIT_NAMES
-        ),
-        "grpo.credit: a critic takes its place with --estimator ppo; leave it out, or over a preset give turn": (
-            verl.estimator == "ppo" and not grpo.is_default("credit")
-        ),
-        'grpo.mask_overlong: without the tokens of a turn its reward has no place; set grpo.credit to "game"': (
-            grpo.mask_overlong and grpo.credit != "game" and verl.estimator == "grpo"
-        ),
-        "grpo.validate_every_steps: weights are not chosen by validation; set it to 0 and --validate-every-steps": (
-            grpo.validate_every_steps > 0
-        ),
-        "grpo.engine: --rollout says what plays; leave it out": not grpo.is_default("engine"),
-        "grpo.gpu_memory_utilization: --memory-fraction says so; leave it out": (
-            not grpo.is_default("gpu_memory_utilization")
-        ),
-        "rl.optimizer.muon_learning_rate: AdamW alone trains here; leave it out": (
-            rl.optimizer.muon_learning_rate is not None
-        ),
-        'rl.optimizer.schedule: use "constant" or "cosine"': rl.optimizer.schedule not in ("constant", "cosine"),
-        "model.chat_template: the model's own is rendered here; save yours with the model": (
-            model.chat_template is not None
-        ),
-        "model.load_in_4bit: weights are held in 16 or 32 bits; set it to false": model.load_in_4bit,
-        "model.lora: whole models are trained here; set model.lora.rank to 0": model.lora.rank > 0,
-    }
 
 
 def _check_sizes(config: RunConfig, verl: VerlSettings) -> None:
     # verl finds these out too, but only once it holds the cluster.
-    groups, size = config.grpo.groups_per_step, config.training.group_size
+    groups, size = config.grpo.groups_per_step, config.grpo.group_size
     gpus, mini = verl.nodes * verl.gpus_per_node, verl.mini_batch_size or groups
     if groups % mini:
         raise ConfigError(f"--mini-batch-size {mini} must divide grpo.groups_per_step {groups}")
     if mini * size % gpus:
         raise ConfigError(
             f"{mini} secrets of {size} games are no whole number for each of {gpus} GPUs; change grpo.groups_per_step, "
-            "rl.group_size or --mini-batch-size"
+            "grpo.group_size or --mini-batch-size"
         )
     micro = config.model.micro_batch_size
     if micro and mini * size // gpus % micro:
@@ -154,18 +117,17 @@ def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str) -> 
 
     `model` is the directory or name of the model to start from. With `++`, Hydra also adds keys that verl leaves out.
     """
-    training = config.training
-    assert isinstance(training, GRPOTraining)
+    training = config.grpo
     tree: Tree = {
         "wordle": {"run_directory": str(run)},  # read by our trainer
         "data": _data(config, training, verl, run),
         "algorithm": _algorithm(training, verl),
         "actor_rollout_ref": {
-            "model": _model(config, training, model),
+            "model": _model(config, model),
             "actor": _actor(config, training, verl),
             "ref": {
-                "log_prob_micro_batch_size_per_gpu": _micro_batch(training, verl),
-                "fsdp_config": {"param_offload": verl.offload, **_engine(config, training)},
+                "log_prob_micro_batch_size_per_gpu": _micro_batch(config, verl),
+                "fsdp_config": {"param_offload": verl.offload, **_engine(config)},
             },
             "rollout": _rollout(config, training, verl, run),
         },
@@ -185,7 +147,7 @@ def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str) -> 
     return [*(f"++{key}={_written(value)}" for key, value in _leaves(tree)), *verl.overrides]
 
 
-def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+def _data(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run: Path) -> Tree:
     return {
         "train_files": str(data_file(run, "train")),
         "val_files": str(data_file(run, "val")),
@@ -202,7 +164,7 @@ def _data(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Pa
     }
 
 
-def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
+def _algorithm(training: GRPOSettings, verl: VerlSettings) -> Tree:
     return {
         "adv_estimator": "gae" if verl.estimator == "ppo" else CREDIT[training.credit],
         "norm_adv_by_std_in_grpo": training.scale_advantages,
@@ -212,20 +174,20 @@ def _algorithm(training: GRPOTraining, verl: VerlSettings) -> Tree:
     }
 
 
-def _model(config: RunConfig, training: GRPOTraining, model: str) -> Tree:
+def _model(config: RunConfig, model: str) -> Tree:
     attention = config.model.attn_implementation
     return {
         "path": model,
-        "enable_gradient_checkpointing": training.gradient_checkpointing,
+        "enable_gradient_checkpointing": config.model.gradient_checkpointing,
         **({"override_config": {"attn_implementation": attention}} if attention else {}),
     }
 
 
-def _actor(config: RunConfig, training: GRPOTraining, verl: VerlSettings) -> Tree:
-    most_tokens = training.sampling.max_completion_tokens * config.game.rules.max_replies  # that a row may train on
+def _actor(config: RunConfig, training: GRPOSettings, verl: VerlSettings) -> Tree:
+    most_tokens = config.max_completion_tokens * config.game.rules.max_replies  # that a row may train on
     return {
         "ppo_mini_batch_size": verl.mini_batch_size or training.groups_per_step,
-        "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "ppo_micro_batch_size_per_gpu": _micro_batch(config, verl),
         "clip_ratio_low": training.epsilon,
         "clip_ratio_high": training.epsilon_high,
         "loss_agg_mode": _AGGREGATION[training.loss_type],
@@ -242,12 +204,12 @@ def _actor(config: RunConfig, training: GRPOTraining, verl: VerlSettings) -> Tre
             "param_offload": verl.offload,
             "optimizer_offload": verl.offload,
             "fsdp_size": verl.gpus_per_node if verl.nodes > 1 else -1,
-            **_engine(config, training),
+            **_engine(config),
         },
     }
 
 
-def _optimizer(training: GRPOTraining) -> Tree:
+def _optimizer(training: GRPOSettings) -> Tree:
     optimizer = training.optimizer
     return {
         "lr": optimizer.learning_rate,
@@ -259,33 +221,33 @@ def _optimizer(training: GRPOTraining) -> Tree:
     }
 
 
-def _engine(config: RunConfig, training: GRPOTraining) -> Tree:
-    computed = {"fp32": "fp32", "bf16": "bf16", "auto": "bf16"}[training.precision]
+def _engine(config: RunConfig) -> Tree:
+    computed = {"fp32": "fp32", "bf16": "bf16", "auto": "bf16"}[config.model.precision]
     held = {"float32": "fp32", "bfloat16": "bf16", "auto": "bf16"}[config.model.dtype]
     precision = {"param_dtype": computed, "reduce_dtype": "fp32", "buffer_dtype": "fp32"}
     return {"model_dtype": held, "mixed_precision": precision, "seed": config.seed}
 
 
-def _critic(config: RunConfig, training: GRPOTraining, verl: VerlSettings, model: str) -> Tree:
+def _critic(config: RunConfig, training: GRPOSettings, verl: VerlSettings, model: str) -> Tree:
     return {
-        "model": _model(config, training, model),
+        "model": _model(config, model),
         "optim": {**_optimizer(training), "lr": verl.critic_learning_rate},
         "grad_clip": training.optimizer.max_grad_norm,
-        "ppo_micro_batch_size_per_gpu": _micro_batch(training, verl),
-        "fsdp": {"param_offload": verl.offload, "optimizer_offload": verl.offload, **_engine(config, training)},
+        "ppo_micro_batch_size_per_gpu": _micro_batch(config, verl),
+        "fsdp": {"param_offload": verl.offload, "optimizer_offload": verl.offload, **_engine(config)},
     }
 
 
-def _rollout(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+def _rollout(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run: Path) -> Tree:
     return {
         "name": verl.rollout,
         "n": training.group_size,
-        "temperature": training.sampling.temperature,
+        "temperature": training.temperature,
         "top_p": 1.0,
         "seed": config.seed,
         "tensor_model_parallel_size": verl.tensor_parallel,
         "gpu_memory_utilization": verl.memory_fraction,
-        "log_prob_micro_batch_size_per_gpu": _micro_batch(training, verl),
+        "log_prob_micro_batch_size_per_gpu": _micro_batch(config, verl),
         "calculate_log_probs": True,
         "val_kwargs": {"temperature": 0, "do_sample": False, "n": 1},
         "agent": {
@@ -295,7 +257,7 @@ def _rollout(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
     }
 
 
-def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run: Path) -> Tree:
+def _trainer(config: RunConfig, training: GRPOSettings, verl: VerlSettings, run: Path) -> Tree:
     named = Tracking.named(run, config.report_project, None)
     return {
         "nnodes": verl.nodes,
@@ -315,10 +277,10 @@ def _trainer(config: RunConfig, training: GRPOTraining, verl: VerlSettings, run:
     }
 
 
-def _micro_batch(training: GRPOTraining, verl: VerlSettings) -> int:
+def _micro_batch(config: RunConfig, verl: VerlSettings) -> int:
     # Games per pass of a GPU.
-    groups = verl.mini_batch_size or training.groups_per_step
-    return training.micro_batch_size or groups * training.group_size // (verl.nodes * verl.gpus_per_node)
+    groups = verl.mini_batch_size or config.grpo.groups_per_step
+    return config.model.micro_batch_size or groups * config.grpo.group_size // (verl.nodes * verl.gpus_per_node)
 
 
 def data_file(run: Path, split: str) -> Path:

@@ -32,7 +32,7 @@ from verl.utils.logging_utils import configure_verl_logging
 from verl.workers.engine_workers import TrainingWorker
 
 import wordle_rl.trainers.verl.advantages  # noqa: F401  # registers the estimators
-from wordle_rl.config import ConfigError
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.runs.provenance import resident_memory_gib
@@ -150,11 +150,11 @@ class WordleTrainer(PPOTrainerSync):
     ) -> dict[str, float]:
         rows = [json.loads(game) for game in reward_extra_infos_dict["game"] if game is not None]
         for row in rows:
-            self._run.append("games.jsonl", {"stage": "validation", "step": self.global_steps, **row})
+            self._run.append("games.jsonl", {"stage": "grpo/validation", "step": self.global_steps, **row})
         sampling = self.config.actor_rollout_ref.rollout.val_kwargs
         name = "greedy_win_rate" if sampling.temperature == 0 else "sampled_win_rate"
         win_rate = statistics.fmean(row["won"] for row in rows)
-        self._run.append("metrics.jsonl", {"stage": "validation", "step": self.global_steps, name: win_rate})
+        self._run.append("metrics.jsonl", {"stage": "grpo/validation", "step": self.global_steps, name: win_rate})
         figures = super()._val_metrics_update(
             data_sources, sample_uids, reward_extra_infos_dict, sample_turns, expected_acc_counts
         )
