@@ -20,12 +20,12 @@ from wordle_rl.prompt import Prompter, Thinking
     ("played", "named"),
     [
         (Played(64, 0.5, 0.9, 0.05, 0.25, 20.0), []),
-        (Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), ["temperature or group_size"]),
+        (Played(64, 0.5, 0.9, 0.05, 0.75, 20.0), ["grpo.temperature or grpo.group_size"]),
         (Played(64, 0.0, 0.1, 0.5, 1.0, 32.0), ["max_completion_tokens", "SFT first", "SFT first"]),
     ],
 )
 def test_play_that_teaches_nothing_is_told_with_its_mend(played, named) -> None:
-    found = [*check_play(played, 32)]
+    found = [*check_play(played, 32, "grpo")]
     assert [finding.level for finding in found] == ["warning"] * len(named)
     assert all(name in finding.message for name, finding in zip(named, found, strict=True))
 

@@ -149,6 +149,7 @@ STAGE: tuple[StageRule, ...] = (
     ),
 )
 
+ONE_PROCESS = "{stage} trains in one process; launch one, or leave it out of stages"
 _SHARDED = "the launch file shards the model (FSDP): "
 LAUNCH: tuple[StageRule, ...] = (
     (
@@ -161,7 +162,7 @@ LAUNCH: tuple[StageRule, ...] = (
         ROUNDS,
         # What a round chose is stored and shuffled as a whole, by one process.
         lambda at: at.launch.processes > 1 or at.launch.sharded,
-        "{stage} trains in one process; launch one, or leave it out of stages",
+        ONE_PROCESS,
     ),
     (
         {"grpo"},

@@ -99,7 +99,11 @@ def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
         try:
             played = _play_model(plan, num_groups)
             # A model that SFT will teach first has nothing to show yet.
-            found = [] if kind_of(config.stages[0]) == "sft" else [*check_play(played, config.max_completion_tokens)]
+            found = (
+                []
+                if kind_of(config.stages[0]) == "sft"
+                else [*check_play(played, config.max_completion_tokens, config.stages[0])]
+            )
         except UserError as error:
             found = [problem(str(error))]
     return replace(report, findings=(*report.findings, *found), played=played)
@@ -179,8 +183,8 @@ def play_groups(
     )
 
 
-def check_play(played: Played, limit: int) -> Iterator[Finding]:
-    """Check whether a few games leave something to learn; `limit` is the token limit of a reply."""
+def check_play(played: Played, limit: int, stage: str) -> Iterator[Finding]:
+    """Check whether a few games leave something to learn from in a stage; `limit` is the token limit of a reply."""
     if played.cut_off_rate > 0.1:
         yield warning(
             f"{in_percent(played.cut_off_rate, 0)}% of the replies were cut at {limit} tokens; raise "
@@ -190,6 +194,7 @@ def check_play(played: Played, limit: int) -> Iterator[Finding]:
         share = in_percent(played.format_compliance, 0)
         yield warning(f"only {share}% of the replies contain a listed word; train SFT first")
     if played.constant_group_rate > 0.5:
-        fix = "raise temperature or group_size of the stage" if played.win_rate else "train SFT first, or longer"
+        raise_either = f"raise {stage}.temperature or {stage}.group_size"
+        fix = raise_either if played.win_rate else "train SFT first, or longer"
         share = in_percent(played.constant_group_rate, 0)
         yield warning(f"in {share}% of the groups all games earn the same, so there is nothing to learn; {fix}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -150,8 +151,8 @@ def in_order(names: Iterable[str], stages: Sequence[str]) -> list[str]:
 
     def place(name: str) -> tuple[int, str]:
         # `sft-sampled` and `grpo/validation` stand behind their stage.
-        whole = next((stage for stage in sorted(known, key=len, reverse=True) if name.startswith(stage)), "")
-        return (known.index(whole) if whole else len(known), name)
+        stage = re.split("[-/]", name)[0]
+        return (known.index(stage) if stage in known else len(known), name)
 
     return sorted(names, key=place)
 

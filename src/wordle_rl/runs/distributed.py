@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 from wordle_rl.config.base import ConfigError
-from wordle_rl.config.refusals import Launch
+from wordle_rl.config.refusals import ONE_PROCESS, Launch
 
 T = TypeVar("T")
 
@@ -66,7 +66,7 @@ def launch() -> Launch:
 def check_alone(stage: str) -> None:
     """Check that there is only one process, for algorithms that train in one."""
     if num_processes() > 1:
-        raise ConfigError(f"{stage} trains in one process; launch one, or leave it out of stages")
+        raise ConfigError(ONE_PROCESS.format(stage=stage))
 
 
 def _is_set(name: str) -> bool:
