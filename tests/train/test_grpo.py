@@ -215,3 +215,31 @@ def test_a_step_is_the_one_worked_out_by_hand(name: str, micro_batch_size: int, 
         assert step.ratios.max() > 1.2
     if settings.steps > 1:
         assert by_hand[-1].kl > 1e-3
+
+
+def test_several_updates_on_a_batch_are_clipped_against_the_probabilities_of_sampling(
+    train: Training, tmp_path, monkeypatch
+) -> None:
+    """Two updates: the second begins with the weights of the first, and with the same games."""
+    monkeypatch.setattr(learner_module, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0))
+    train.pay = None
+    settings = GRPOSettings.model_validate(OPTIONS | {"updates_per_batch": 2})
+    context = context_for(WORDS, compact(TRANSCRIPT, max_turns=3), SOLVER)
+    setup = GameSetup(context, SECRETS, sampling=SamplingSettings(max_completion_tokens=16))
+    model = small_model(train.tokenizer)
+    start = weights_of(model)
+    train(tmp_path / "run", settings, model=model, setup=setup, engine=Player(train.codec, GAMES))
+    end, [row] = weights_of(model), rows(tmp_path / "run" / "metrics.jsonl")
+    games = [[game.trajectory for game in group.games] for group in train.played[0].groups]
+    # By hand, games that are trained on again are like games that older weights have played.
+    again = settings.model_copy(update={"batches_ahead": 1})
+    weights, losses = start, []
+    for _ in range(2):
+        model.load_state_dict(weights, strict=False)
+        step = step_of(rows_by_hand(games, settings, train.codec), model, start, again, longest=48)
+        weights = {name: weights[name] - step.gradient.get(name, 0.0) for name in weights}
+        losses.append(step.loss)
+    for name, weight in weights.items():
+        assert torch.allclose(end[name], weight, rtol=1e-3, atol=4e-6), name
+    assert row["loss"] == pytest.approx(sum(losses) / 2, rel=1e-3)
+    assert abs(losses[0] - losses[1]) > 1e-3
