@@ -1,6 +1,7 @@
 """Laws of `wordle-rl eval`: which secrets it plays, how often, and which files it leaves alone."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from wordle_rl.cli.eval import power_line
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
+from wordle_rl.train.checkpoints import complete_checkpoint
 
 
 def test_repeats_of_the_same_game_are_refused_and_of_drawn_ones_played(cli, word_directory: Path) -> None:
@@ -121,3 +123,27 @@ def test_two_rates_are_compared_and_an_evaluation_says_what_its_largest_part_can
     assert "points" not in power_line({"all": figures}), "two games"
     repeated = replace(many, pass_at={"1": (0.5, 0.4, 0.6)})
     assert power_line({"all": repeated}) == "", "games of a secret are no new words"
+
+
+def test_kept_checkpoints_of_a_stage_are_one_table_and_a_file_each(cli, finished_run, tmp_path: Path) -> None:
+    stage = finished_run / "grpo"
+    command = ("eval", "--checkpoints", stage, "--max-games", 3, "--split", "train", "--no-regret", "--out", tmp_path)
+    code, out, err = cli(*command)
+    assert (code, out, "save_total_limit" in err) == (2, "", True), "none was kept"
+    # What the stages before it ended with stands in for its checkpoints.
+    for number, source in ((1, "sft"), (2, "grpo")):
+        kept = stage / "checkpoints" / f"checkpoint-{number}"
+        shutil.copytree(finished_run / source, kept, ignore=shutil.ignore_patterns("checkpoints"))
+        complete_checkpoint(kept, {}, keep=0)
+    code, out, _ = cli(*command, "--json")
+    assert code == 0
+    found = json.loads(out)["checkpoints"]
+    assert [*found] == ["1", "2", "end"]
+    games = {name: Evaluation.load(tmp_path / f"{name}.json").records for name in found}
+    plain = cli("eval", "--player", finished_run / "sft", *command[3:-1], tmp_path / "sft.json")
+    assert plain[0] == 0
+    assert games["1"] == Evaluation.load(tmp_path / "sft.json").records
+    assert games["2"] == games["end"]
+    assert {figures["train"]["num_games"] for figures in found.values()} == {3}
+    table = cli(*command)[1]
+    assert [line.split()[0] for line in table.splitlines() if line.strip()[:1].isalnum()][-3:] == ["1", "2", "end"]
