@@ -40,18 +40,20 @@ EXACT = {
         "wordle_rl.train.checkpoint_selection:BestWeights._keep:before:3",
         "wordle_rl.train.learner:save_file:after:3",
         "wordle_rl.train.learner:TorchLearner.interpolate:before:1",
-        "wordle_rl.train.checkpoint_selection:BestWeights.take_best:after:1",
+        "wordle_rl.train.checkpoint_selection:BestWeights.end:after:1",
         "wordle_rl.train.training_loop:drop_checkpoints:before:1",
         "wordle_rl.train.training_loop:drop_checkpoints:after:1",
     ),
     "distill": (
-        # a round is played and labelled, not yet stored; stored, not yet trained; trained; saved, without its record
-        "wordle_rl.train.round_loop:write_jsonl:before:2",
-        "wordle_rl.train.round_loop:write_jsonl:after:2",
+        # a round is played and labelled, not yet stored; stored, not yet sealed; sealed, not yet trained; trained; the
+        # weights saved, without their record; with it
+        "wordle_rl.train.play_loop:write_jsonl:before:2",
+        "wordle_rl.train.play_loop:write_jsonl:after:2",
+        "wordle_rl.train.play_loop:write_json:after:2",
         "wordle_rl.train.learner:TorchLearner.save_model:before:2",
         "wordle_rl.train.learner:TorchLearner.save_model:after:2",
-        "wordle_rl.train.round_loop:write_json:before:2",
-        "wordle_rl.train.round_loop:write_json:after:2",
+        "wordle_rl.train.training_loop:complete_checkpoint:before:2",
+        "wordle_rl.train.training_loop:complete_checkpoint:after:2",
         "wordle_rl.pipeline.stages:finish_model:after:1",
     ),
 }

@@ -3,14 +3,16 @@
 The algorithms:
 
     sft.py                    cross-entropy on a teacher's games
-    grpo.py                   multi-turn GRPO
-      grpo_rollouts.py          the games of a step: draw, play, score, refill; play one step ahead
-      turn_candidates.py        several candidate guesses per turn
-    round_loop.py             alternate between playing a batch of games and learning from it:
-      expert_iteration.py       the policy's best games
-      hindsight_labels.py       its boards, labelled with the secret revealed at the end
-      dpo.py                    pairs of its guesses on the same board
-      distill.py                its boards, labelled by a teacher
+    play_loop.py              the loop of all others: play a batch of games, learn from it, save
+      grpo.py                   multi-turn GRPO
+        grpo_rollouts.py          the games of a step: draw, play, score, refill; play one step ahead
+        turn_candidates.py        several candidate guesses per turn
+      round_method.py           what the next four share: long rounds, each with its own optimizer
+        expert_iteration.py       the policy's best games
+        hindsight_labels.py       its boards, labelled with the secret revealed at the end
+        dpo.py                    pairs of its guesses on the same board
+        distill.py                its boards, labelled by a teacher
+    algorithms.py             their table: where a new one is entered
 
 Shared parts:
 
@@ -28,5 +30,5 @@ Shared parts:
     starts.py, starts_file.py where games begin: prioritized secrets, prefix guesses
     weight_sync.py            vLLM as the player, with the weights of each step
 
-Begin with loss.py and grpo.py.
+Begin with loss.py, play_loop.py and grpo.py.
 """
