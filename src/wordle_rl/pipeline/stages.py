@@ -20,8 +20,7 @@ from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.base import find_backend
-from wordle_rl.report.card import CARD_FILE
-from wordle_rl.runs import OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, boards_file, write_jsonl
+from wordle_rl.runs import CARD_FILE, OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, boards_file, write_jsonl
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_lineage
 from wordle_rl.runs.progress import ProgressCallback

@@ -27,7 +27,7 @@ from wordle_rl.policy.directory import find_model
 from wordle_rl.report.claims import control_table
 from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
 from wordle_rl.report.terminal import number_text, percent_text
-from wordle_rl.runs import RunError, read_jsonl, stages_at, write_text_atomically
+from wordle_rl.runs import CARD_FILE, RunError, read_jsonl, stages_at, write_text_atomically
 from wordle_rl.runs.foreign_text import markdown, visible, visible_json
 from wordle_rl.runs.lineage import LINEAGE_FILE, audit
 from wordle_rl.runs.provenance import calls
@@ -36,8 +36,6 @@ from wordle_rl.words import WordListError
 if TYPE_CHECKING:
     from huggingface_hub import ModelCardData
 
-CARD_FILE = "README.md"
-"""File in which the hub expects the card."""
 _ENGLISH = ("default", "original", "nyt")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.policy.directory import find_model
-from wordle_rl.report.card import CARD_FILE, write_cards
+from wordle_rl.report.card import write_cards
+from wordle_rl.runs import CARD_FILE
 from wordle_rl.runs.seal import check_sealed
 
 if TYPE_CHECKING:

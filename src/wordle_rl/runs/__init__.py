@@ -30,6 +30,7 @@ from wordle_rl.runs.jsonl_store import append_jsonl as append_jsonl
 from wordle_rl.runs.lock import LOCK_FILE as LOCK_FILE
 from wordle_rl.runs.lock import exclusive_lock as exclusive_lock
 from wordle_rl.runs.run import BY_TURN as BY_TURN
+from wordle_rl.runs.run import CARD_FILE as CARD_FILE
 from wordle_rl.runs.run import CHOICE_FILE as CHOICE_FILE
 from wordle_rl.runs.run import CONTROLS as CONTROLS
 from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE

@@ -39,6 +39,8 @@ from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
+CARD_FILE = "README.md"
+"""Beside a model: its card, where the hub expects it."""
 CHOICE_FILE = "selected.json"
 """Beside GRPO's model: step, alpha (see `BestWeights`) and costs of the selected weights."""
 VALIDATION_SECRETS_FILE = "validation_secrets.jsonl"
