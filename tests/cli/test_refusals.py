@@ -423,3 +423,12 @@ def test_what_may_be_empty_is_taken(cli, word_directory, tmp_path: Path) -> None
     run = ("run", write_config(tmp_path / "mini.toml", word_directory), "--out", tmp_path / "run", "--until", "traces")
     assert cli(*run, "--game.system-prompt", "")[0] == 0
     assert cli(*run, "--game.system_prompt=", "--overwrite")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "eval/grpo.json"])
+def test_a_pipe_in_the_place_of_a_record_is_named(name, finished_run, tmp_path, cli) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    (run / name).unlink()
+    os.mkfifo(run / name)  # to open it would wait for ever
+    code, _, err = cli("report", run, "--audit")
+    assert (code, str(run / name) in err) == (2, True), err

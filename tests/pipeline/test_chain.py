@@ -145,6 +145,42 @@ def test_a_start_of_which_a_byte_has_changed_is_not_trained_further(file, finish
     assert not (run / "grpo").exists()
 
 
+@pytest.mark.parametrize("name", ["traces.jsonl", "validation_traces.jsonl"])
+def test_teacher_games_that_have_lost_a_line_train_no_stage(name, finished_run, tmp_path) -> None:
+    run = begun(load_config(finished_run / "config.json"), tmp_path / "run", finished_run)
+    shutil.rmtree(run / "sft")
+    config = load_config(run / "config.json")
+    Pipeline(config, run, QUIET)("traces")
+    lines = (run / name).read_bytes().splitlines(keepends=True)
+    (run / name).write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(RunError, match=str(run / name)):
+        Pipeline(config, run, QUIET)("sft")
+    assert not (run / "sft").exists()
+    (run / "traces.json").unlink()  # as one does who changed them on purpose
+    assert Pipeline(config, run, QUIET)("sft") is None
+    assert is_trained(run / "sft")
+
+
+def test_a_stage_is_not_trained_again_under_one_that_began_with_its_model(finished_run, tmp_path) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    config, lost = load_config(run / "config.json"), run / "sft" / "wordle_rl.json"
+    lost.unlink()
+    with pytest.raises(ConfigError, match=f"{lost} is missing.*{run / 'grpo'} was trained"):
+        Pipeline(config, run, QUIET)()
+    assert not lost.exists()
+
+
+def test_models_of_a_run_from_before_stages_play_where_they_lie(finished_run, sixty, tmp_path, cli) -> None:
+    run = Path(shutil.copytree(finished_run, tmp_path / "run"))
+    stored = read_object(run / "config.json")
+    del stored["stages"]
+    write_json(run / "config.json", stored | {"algorithm": "grpo"})
+    code, _, err = cli("play", "--player", run / "sft", "--secret", sixty.answers[0], *BRIEF)
+    assert code == 0, err
+    code, _, err = cli("eval", "--player", run, *BRIEF)
+    assert (code, "before runs had stages" in err) == (2, True), err
+
+
 @pytest.mark.parametrize("stage", ["grpo", "expert_iteration"])
 def test_every_model_on_the_way_says_how_it_is_played(
     stage, finished_run, word_directory, sixty, tmp_path, cli
@@ -180,7 +216,7 @@ def test_stages_stop_where_told_and_go_on_later(word_directory, tmp_path: Path) 
     config = load_config(write_config(tmp_path / "mini.toml", word_directory, stages='["sft"]'))
     directory = tmp_path / "run"
     assert Pipeline(config, directory, QUIET)("traces") is None
-    files = {"config.json", "manifest.json", "timings.json", "traces.jsonl", "validation_traces.jsonl"}
+    files = {"config.json", "manifest.json", "timings.json", "traces.json", "traces.jsonl", "validation_traces.jsonl"}
     assert {path.name for path in directory.iterdir()} == files
     traces = tree(directory)["traces.jsonl"]
     assert Pipeline(config, directory, QUIET)("sft") is None

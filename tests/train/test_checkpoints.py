@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from training_fixtures import flipped, halved
 
-from wordle_rl.runs import RunError, write_json
+from wordle_rl.runs import RunError
 from wordle_rl.train.checkpoints import (
+    STATE_FILE,
     Place,
     checkpoint_path,
     complete_checkpoint,
@@ -67,11 +68,17 @@ def test_a_file_that_a_checkpoint_has_lost_or_that_has_changed_is_named(damage, 
             last_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_of_an_earlier_version_knows_the_sizes_alone(tmp_path: Path) -> None:
-    checkpoint = saved(tmp_path, 10)
-    sizes = {name: (checkpoint / name).stat().st_size for name in NAMES}
-    write_json(checkpoint / "wordle_rl_state.json", {"cumulative_wins": 3, "files": sizes})
-    assert stored_state(checkpoint) == {"cumulative_wins": 3}
+def test_a_state_that_has_changed_is_named(tmp_path: Path) -> None:
+    complete_checkpoint(saved(tmp_path, 10), {"cumulative_wins": 3})
+    state = tmp_path / "checkpoint-10" / STATE_FILE
+    text = state.read_text()
+    for changed in (text.replace("3,", "7,", 1), text.replace("cumulative", "cumulatjve"), "{}"):
+        state.write_text(changed)
+        with pytest.raises(RunError, match=re.escape(f"{state} has changed")):
+            stored_state(state.parent)
+    state.unlink()
+    os.mkfifo(state)  # to open it would wait for ever
+    assert last_checkpoint(tmp_path) is None
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(1, [4]), (2, [3, 4]), (0, [1, 2, 3, 4])])

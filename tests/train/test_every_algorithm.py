@@ -22,8 +22,9 @@ from wordle_rl.config.stages import RoundSettings, SFTSettings, StageSettings
 from wordle_rl.policy.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError, read_object
+from wordle_rl.runs.seal import write_record
 from wordle_rl.train import training_loop
-from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint
+from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint, last_place
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
@@ -40,6 +41,7 @@ def of(settings: StageSettings, **changes: object) -> StageSettings:
 CASES: dict[str, tuple[StageSettings, int | str]] = {
     "sft, in an epoch of four steps": (SFT, 3),
     "sft, at its end": (SFT, 4),
+    "sft, a row every three steps": (of(SFT, logging_steps=3), 5),
     "sft, muon": (of(SFT, optimizer=fast("muon")), 6),
     "sft, adapters": (SFT, 6),
     "sft, dropout": (SFT, 6),
@@ -246,9 +248,23 @@ def test_the_state_of_a_checkpoint_is_taken_over(scene) -> None:
     state = read_object(file)
     assert len(state["method"]["compliance"]) == 2
     assert state["method"]["priorities"]
-    file.write_text(json.dumps(state | {"method": state["method"] | {"cumulative_wins": 41}}))
+    del state["sha256"]
+    state["method"]["cumulative_wins"] = 41
+    write_record(file, state)
     scene("grpo", "state")
     assert rows(place / "metrics.jsonl")[-1]["cumulative_wins"] == 41
+
+
+@pytest.mark.parametrize("case", [case for case, (_, moment) in CASES.items() if moment == "round 2: step 1"])
+def test_a_round_that_has_lost_its_games_is_played_again_from_the_weights_before_it(case, scene) -> None:
+    """Also in its updates, the first of which came after those games."""
+    with pytest.raises(KeyboardInterrupt):
+        scene(case, "lost", progress=StopAt("round 2: step 1"))
+    checkpoints = scene.place(case, "lost") / case.partition(",")[0] / "checkpoints"
+    assert last_place(checkpoints) == (1, 1)
+    (checkpoints / "round-2.json").unlink()
+    other = 0 if "adapters" in case else 5
+    scene.check(case, "lost", scene(case, "lost", seed=other))
 
 
 # --- steps that are not finite: they change nothing, they are counted, and too many of them end the training ---

@@ -74,11 +74,15 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
     raise ConfigError(_joined(faults, lambda place: "" if place in given else source))
 
 
+class OldRunError(ConfigError):
+    """A run made before runs had stages; its models can be played, but its settings are not read any more."""
+
+
 def stored_config(path: Path) -> RunConfig:
-    """Read the settings that a run stored, without rules across settings."""
+    """Read the settings that a run stored, without rules across settings; `OldRunError` if it is from before stages."""
     values = _read(path)
     if "algorithm" in values and "stages" not in values:
-        raise ConfigError(
+        raise OldRunError(
             f"{path}: this run was made before runs had stages; its models still play (name their directories), but it "
             "can be neither resumed nor reported"
         )

@@ -20,7 +20,7 @@ from wordle_rl.config.evaluation import Constrain, Variant, evaluation_name
 from wordle_rl.config.stages import is_stage
 from wordle_rl.data.game_record import GameRecord, StoredGame, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.errors import UserError
+from wordle_rl.errors import UserError, special_file
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome, Rules
@@ -188,6 +188,8 @@ class Evaluation:
     @classmethod
     def load(cls, path: Path) -> Evaluation:
         """Read what `save` wrote."""
+        if special := special_file(path):
+            raise EvaluationError(f"{path} is {special}; name another, or delete it")
         try:
             return _EVALUATION.validate_json(path.read_bytes())
         except FileNotFoundError:

@@ -25,7 +25,7 @@ from wordle_rl.config.stages import is_stage, kind_of
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
 from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.pipeline.stages import learn_from_play, make_traces, train_by_traces
+from wordle_rl.pipeline.stages import check_traces, learn_from_play, make_traces, train_by_traces
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.runs import (
     LOCK_FILE,
@@ -40,9 +40,10 @@ from wordle_rl.runs import (
 )
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.jsonl_store import repair_logs
-from wordle_rl.runs.lineage import is_trained, leak_warning
+from wordle_rl.runs.lineage import LINEAGE_FILE, is_trained, leak_warning
 from wordle_rl.runs.run import check_has_weights
 from wordle_rl.runs.seal import check_sealed
+from wordle_rl.train.checkpoints import last_checkpoint
 
 
 class Pipeline:
@@ -124,10 +125,8 @@ def check_before_run(
         check_removable(directory)
         _check_inputs_stay(config, directory)
     else:
-        for model in (directory / name for name in config.stages):
-            if is_trained(model):
-                check_has_weights(model)
-                check_sealed(model, weights=False)
+        check_traces(directory)
+        _check_models(config, directory)
     ahead = _ahead(config, directory, chain, overwrite=overwrite)
     if ahead - {"traces"}:
         import wordle_rl.policy.loading  # noqa: F401 - fails now, not after the teacher's games, if a package is missing
@@ -144,6 +143,23 @@ def check_before_run(
         raise ConfigError("; ".join(problems))
     check_space(plan, directory)
     return ahead, [finding.message for finding in found if finding.level == "warning"]
+
+
+def _check_models(config: RunConfig, directory: Path) -> None:
+    """Refuse a run that has lost a file of a model, or a model that a later stage began with."""
+    lost: Path | None = None
+    for model in (directory / name for name in config.stages):
+        if is_trained(model):
+            check_has_weights(model)
+            check_sealed(model, weights=False)
+        if lost is not None and (is_trained(model) or last_checkpoint(model / "checkpoints") is not None):
+            # Trained again, the lost one need not be the same, and the run would no longer be one chain.
+            raise ConfigError(
+                f"{lost / LINEAGE_FILE} is missing, and {model} was trained from the model there; restore {lost}, or "
+                f"delete {model} too, to train both again"
+            )
+        if lost is None and not is_trained(model):
+            lost = model
 
 
 def check_space(plan: Plan, directory: Path) -> None:

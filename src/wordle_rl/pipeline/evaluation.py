@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import ExitStack, closing
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,7 +23,7 @@ from wordle_rl.policy.directory import weights_mark
 from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
-from wordle_rl.runs import write_json
+from wordle_rl.runs import RunError, read_json, write_json
 from wordle_rl.runs.jsonl_store import repaired
 
 
@@ -138,7 +137,10 @@ def _english(work: RunWork) -> list[dict[str, Any]]:
         return []
     path = work.directory / "english.json"
     if path.is_file():
-        return list(json.loads(path.read_text(encoding="utf-8")))
+        rows = read_json(path)
+        if not isinstance(rows, list):
+            raise RunError(f"{path} has no list of rows; delete it, and it is measured again")
+        return rows
     measured = {name: _english_of(work, name) for name in dict.fromkeys(("base", *work.config.evaluated))}
     rows = [{"model": name, **asdict(english)} for name, english in measured.items() if english is not None]
     write_json(path, rows)

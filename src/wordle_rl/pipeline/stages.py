@@ -20,10 +20,18 @@ from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.base import find_backend
-from wordle_rl.runs import CARD_FILE, OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, boards_file, write_jsonl
+from wordle_rl.runs import (
+    CARD_FILE,
+    OWN_TEACHER_FILE,
+    TRACES_SEAL_FILE,
+    VALIDATION_GAMES_FILE,
+    boards_file,
+    write_jsonl,
+)
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_lineage
 from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
@@ -36,9 +44,27 @@ if TYPE_CHECKING:
 
 def make_traces(work: RunWork) -> None:
     """Have the teacher play, or take the games of a file."""
-    path, validation = (work.directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE))
-    if path.is_file() or not is_first():
+    if not is_first():
         return
+    path, validation, listed = (
+        work.directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE, TRACES_SEAL_FILE)
+    )
+    if not path.is_file():
+        listed.unlink(missing_ok=True)
+        _make_traces(work, path, validation)
+    if not listed.is_file():
+        write_record(listed, marks_of(work.directory, filter(Path.is_file, (path, validation))))
+
+
+def check_traces(directory: Path) -> None:
+    """Refuse a run whose teacher games have changed since they were made: another training would come of them."""
+    path, listed = (directory / name for name in ("traces.jsonl", TRACES_SEAL_FILE))
+    if path.is_file() and listed.is_file():
+        remedy = f"restore it, delete {path} to have the games made again, or {listed} if you changed it on purpose"
+        check_marks(directory, read_record(listed, remedy), remedy)
+
+
+def _make_traces(work: RunWork, path: Path, validation: Path) -> None:
     settings, context = work.config.traces, work.context.for_training
     measured = any(own.validations_per_epoch for _, own in work.config.stages_of("sft"))
     file = _own_teacher_file(work, measured=measured) if settings.teacher.is_own else settings.file

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from wordle_rl.config.base import ConfigError
-from wordle_rl.config.files import stored_config
+from wordle_rl.config.files import OldRunError, stored_config
 from wordle_rl.config.model import GameSettings, ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.policy.gguf import converted_path, is_converted
@@ -36,6 +36,8 @@ def find_model(path: Path) -> Path:
     if is_converted(str(path)):
         return Path(converted_path(str(path)))
     if (model := trained_model(path)) is not None:
+        if model != path:
+            run_around(path)  # refuses a run that does not say which of its models is the last
         return model
     if path.is_dir():
         raise ConfigError(f"{path} holds no trained model; train one with `wordle-rl run`, or name another directory")
@@ -138,7 +140,14 @@ def settings_of(model_directory: Path) -> ModelSettings:
 def run_around(model_directory: Path) -> RunConfig | None:
     """Return the settings of the run that contains `model_directory`, or None."""
     run = run_directory_around(model_directory)
-    return stored_config(run / "config.json") if run is not None else None
+    if run is None:
+        return None
+    try:
+        return stored_config(run / "config.json")
+    except OldRunError:
+        if run == model_directory.resolve():
+            raise
+        return None  # its models say themselves how they are played
 
 
 def run_directory_around(model_directory: Path) -> Path | None:

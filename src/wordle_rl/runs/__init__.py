@@ -19,6 +19,7 @@ from wordle_rl.runs.atomic_files import cannot_write as cannot_write
 from wordle_rl.runs.atomic_files import check_writable as check_writable
 from wordle_rl.runs.atomic_files import is_number as is_number
 from wordle_rl.runs.atomic_files import parse_json as parse_json
+from wordle_rl.runs.atomic_files import read_json as read_json
 from wordle_rl.runs.atomic_files import read_jsonl as read_jsonl
 from wordle_rl.runs.atomic_files import read_jsonl_offsets as read_jsonl_offsets
 from wordle_rl.runs.atomic_files import read_object as read_object
@@ -36,6 +37,7 @@ from wordle_rl.runs.run import CONTROLS as CONTROLS
 from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE
 from wordle_rl.runs.run import OWN_TEACHER_FILE as OWN_TEACHER_FILE
 from wordle_rl.runs.run import PASS_AT as PASS_AT
+from wordle_rl.runs.run import TRACES_SEAL_FILE as TRACES_SEAL_FILE
 from wordle_rl.runs.run import VALIDATED as VALIDATED
 from wordle_rl.runs.run import VALIDATION_GAMES_FILE as VALIDATION_GAMES_FILE
 from wordle_rl.runs.run import VALIDATION_SECRETS_FILE as VALIDATION_SECRETS_FILE

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO, TypeGuard
 
-from wordle_rl.errors import UserError
+from wordle_rl.errors import UserError, special_file
 
 
 class RunError(UserError):
@@ -132,10 +132,17 @@ def is_number(value: object) -> TypeGuard[float]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a JSON object that a run stored."""
-    try:
-        value = parse_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise RunError(f"{path} is not JSON ({error}); delete it, or start the run over") from None
+    value = read_json(path)
     if not isinstance(value, dict):
         raise RunError(f"{path} is a {type(value).__name__}, not a JSON object; delete it, or start the run over")
     return value
+
+
+def read_json(path: Path) -> Any:
+    """Read JSON that a run stored."""
+    if found := special_file(path):
+        raise RunError(f"{path} is {found}, not a file; delete it, or start the run over")
+    try:
+        return parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise RunError(f"{path} is not JSON ({error}); delete it, or start the run over") from None

@@ -51,6 +51,8 @@ OWN_TEACHER_FILE = "own_teacher_traces.jsonl"
 """All games of your own teacher; `traces.jsonl` has those that can be trained on."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, for SFT's validation loss."""
+TRACES_SEAL_FILE = "traces.json"
+"""Size and hash of both files of teacher games."""
 CONTROLS = "controls"
 """Directory of the control evaluations of a run."""
 WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "adapter_model.safetensors")
@@ -229,8 +231,15 @@ def parts_of(directory: Path) -> list[Path]:
     """List the paths that a run writes into its directory; those that `is_run` checks come last."""
     names = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
     boards = [name for name in names if name.startswith("boards-") and name.endswith(".jsonl")]
-    teacher = ("traces.jsonl", OWN_TEACHER_FILE, VALIDATION_GAMES_FILE, VALIDATION_SECRETS_FILE, *boards)
-    trained = (*LOG_FILES, "timings.json", *filter(is_stage, names))
+    teacher = (
+        "traces.jsonl",
+        TRACES_SEAL_FILE,
+        OWN_TEACHER_FILE,
+        VALIDATION_GAMES_FILE,
+        VALIDATION_SECRETS_FILE,
+        *boards,
+    )
+    trained = (VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*teacher, *trained, *figures, "config.json", "manifest.json")]
 

@@ -32,9 +32,9 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rollout import play
-from wordle_rl.runs import CHOICE_FILE, RunError, read_object, write_json
+from wordle_rl.runs import CHOICE_FILE, RunError, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.seal import check_marks, marks_of
+from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.solver import turn_regret
 from wordle_rl.train.play_loop import OpenPolicy, Stage
 
@@ -241,7 +241,7 @@ class BestWeights:
     def _p_below_start(self, step: int, won: Sequence[bool]) -> float:
         # One-sided sign test over the secrets that exactly one of the two won: P(at most `only_now` wins | equal play).
         if step == 0:
-            write_json(self._directory / f"{_START_WINS}.json", {"won": list(won)})
+            write_record(self._directory / f"{_START_WINS}.json", {"won": list(won)})
             return 1.0
         start = self._record(_START_WINS)["won"]
         only_start = sum(a and not b for a, b in zip(start, won, strict=True))
@@ -255,7 +255,7 @@ class BestWeights:
         path = self._directory / f"{name}.json"
         if not path.is_file():
             raise RunError(f"{path} is missing; {self._remedy}")
-        return read_object(path)
+        return read_record(path, self._remedy)
 
     def _weights(self, name: str) -> Path:
         files: Any = self._record(name).get(_FILES)
@@ -278,7 +278,7 @@ class BestWeights:
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
             raise RunError(f"cannot write {self._directory / name}: {error}; free space and run again") from error
-        write_json(self._directory / f"{name}.json", {**(record or {}), _FILES: {weights.name: mark}})
+        write_record(self._directory / f"{name}.json", {**(record or {}), _FILES: {weights.name: mark}})
         for other in self._directory.glob(f"{name}-*.safetensors"):
             if other != weights:
                 other.unlink()

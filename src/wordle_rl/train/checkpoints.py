@@ -11,6 +11,7 @@
         num_tokens, pending       tokens so far; updates not logged yet      TrainingLoop
         method                    priorities, compliance, wins               Method.state
         files                     size and hash of every other file
+        sha256                    of the state itself
     round-4.jsonl             what the games of round 4 left to learn      play_loop.PlayedGames
     round-4.json              its size and hash, written last              play_loop.PlayedGames
     labels-4.jsonl            what the solver said in round 4              distill.FromSolver
@@ -33,8 +34,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wordle_rl.runs import RunError, read_object, write_json
-from wordle_rl.runs.seal import check_marks, marks_of
+from wordle_rl.runs import RunError
+from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 
 STATE_FILE = "wordle_rl_state.json"
 """Marks a complete checkpoint; written last."""
@@ -64,7 +65,7 @@ def place_of(checkpoint: Path) -> Place:
 
 def complete_checkpoints(directory: Path) -> list[Path]:
     """Return the complete checkpoints of a directory, oldest first."""
-    marked = (path.parent for path in directory.glob(f"checkpoint-*/{STATE_FILE}"))
+    marked = (path.parent for path in directory.glob(f"checkpoint-*/{STATE_FILE}") if path.is_file())
     return sorted((path for path in marked if _NAME.fullmatch(path.name)), key=place_of)
 
 
@@ -74,7 +75,7 @@ def last_checkpoint(directory: Path) -> Path | None:
     if not complete:
         return None
     newest = complete[-1]
-    _check(newest, read_object(newest / STATE_FILE), lambda _name: False)
+    _check(newest, _state_of(newest), lambda _name: False)
     return newest
 
 
@@ -86,14 +87,22 @@ def last_place(directory: Path) -> Place:
 
 def stored_state(checkpoint: Path) -> dict[str, Any]:
     """Return the training state that a complete checkpoint holds; refuse one of which any byte has changed."""
-    state = read_object(checkpoint / STATE_FILE)
+    state = _state_of(checkpoint)
     _check(checkpoint, state)
     state.pop(_FILES, None)
     return state
 
 
+def _state_of(checkpoint: Path) -> dict[str, Any]:
+    return read_record(checkpoint / STATE_FILE, _remedy(checkpoint))
+
+
 def _check(checkpoint: Path, state: Mapping[str, Any], is_read: Callable[[str], bool] | None = None) -> None:
-    check_marks(checkpoint, state.get(_FILES, {}), f"restore it, or delete {checkpoint} to train again", is_read)
+    check_marks(checkpoint, state.get(_FILES), _remedy(checkpoint), is_read)
+
+
+def _remedy(checkpoint: Path) -> str:
+    return f"restore it, or delete {checkpoint} to train again"
 
 
 def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any], keep: int = 1) -> None:
@@ -103,7 +112,7 @@ def complete_checkpoint(checkpoint: Path, state: Mapping[str, Any], keep: int = 
     """
     (checkpoint / f".{STATE_FILE}.partial").unlink(missing_ok=True)  # left by a kill
     files = (path for path in checkpoint.rglob("*") if path.is_file() and path.name != STATE_FILE)
-    write_json(checkpoint / STATE_FILE, {**state, _FILES: marks_of(checkpoint, files)})
+    write_record(checkpoint / STATE_FILE, {**state, _FILES: marks_of(checkpoint, files)})
     whole = [path for path in complete_checkpoints(checkpoint.parent) if not place_of(path).updates]
     kept = {checkpoint, *(whole[-keep:] if keep else whole)}
     for other in checkpoint.parent.glob("checkpoint-*"):

@@ -17,6 +17,7 @@ disk, so a stopped training resumes inside the round.
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -30,12 +31,12 @@ from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
-from wordle_rl.runs import LABELS_FILE, BufferedRun, Run, read_jsonl, read_object, write_json, write_jsonl
-from wordle_rl.runs.distributed import gather, is_first
+from wordle_rl.runs import LABELS_FILE, BufferedRun, Run, read_jsonl, write_jsonl
+from wordle_rl.runs.distributed import gather, is_first, wait_for_all
 from wordle_rl.runs.jsonl_store import rewind
-from wordle_rl.runs.seal import check_marks, marks_of
+from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.trackers import GameLog, opened_trackers
-from wordle_rl.train.checkpoints import Place
+from wordle_rl.train.checkpoints import Place, checkpoint_path, last_place
 from wordle_rl.train.loss import Loss
 from wordle_rl.train.scored_games import merged_metrics
 from wordle_rl.train.starts import GameSetup
@@ -74,7 +75,7 @@ class PlayedGames:
         """Store as JSON lines: the numbers, then a line for each item; with size and hash in a file beside it."""
         head = {"metrics": dict(self.metrics), "denominators": dict(self.denominators)}
         write_jsonl(path, [head, *({"examples": [*map(_row_of, item)]} for item in self.items)])
-        write_json(path.with_suffix(".json"), marks_of(path.parent, [path]))  # last: only now do the games count
+        write_record(path.with_suffix(".json"), marks_of(path.parent, [path]))  # last: only now do the games count
 
     @classmethod
     def load(cls, path: Path) -> PlayedGames | None:
@@ -86,7 +87,8 @@ class PlayedGames:
         seal = path.with_suffix(".json")
         if not seal.is_file():
             return None
-        check_marks(path.parent, read_object(seal), f"delete {seal}, and the round is played again")
+        remedy = f"delete {seal}, and the round is played again"
+        check_marks(path.parent, read_record(seal, remedy), remedy)
         head, *rows = read_jsonl(path)
         return cls([[Example(**example) for example in row["examples"]] for row in rows], **head)
 
@@ -261,6 +263,9 @@ class _Rounds:
 
     def resume(self) -> Place:
         """Load the newest checkpoint and return its place; remove what was logged after it."""
+        if is_first():
+            self._drop_updates_without_games()
+        wait_for_all()
         checkpoint, place, state = self._loop.restore()
         self._resumed = checkpoint, place
         if is_first():
@@ -276,6 +281,14 @@ class _Rounds:
                 self._learner.load_model(checkpoint)
             self._method.load_state(state["method"])
         return place
+
+    def _drop_updates_without_games(self) -> None:
+        # What a round has learnt is of no use without its games. Played again, they must come from the weights that the
+        # round began with, which the checkpoint before it has.
+        checkpoints = self._training.checkpoints
+        place = last_place(checkpoints)
+        if place.updates and not self._file(place.done + 1).with_suffix(".json").is_file():
+            shutil.rmtree(checkpoint_path(checkpoints, place))
 
     def take(self, number: int, *, save: bool) -> bool:
         """Play and learn one round; return True if it or the training is to stop here. `save`: keep a checkpoint."""

@@ -169,15 +169,15 @@ class TrainingLoop:
         stopping = self.wants_stop()
         # After a bad step keep the old checkpoint: it lies before the trouble.
         save = save and (is_sound or step == self.total)
-        save = save or stopping or (self.gives_up and last_checkpoint(self.training.checkpoints) is None)
-        # Always log a step with a checkpoint. Otherwise the means after a resume would cover other steps.
+        save = save or (self.gives_up and last_checkpoint(self.training.checkpoints) is None)
+        # A checkpoint that is due begins new means. That of a stop keeps the updates of the means that have begun.
         if step % self._logging_steps == 0 or step == self.total or save or self.gives_up:
             self._log(step)
         # SFT's validation comes before the checkpoint: after a kill in between, step and validation run again. GRPO's
         # takes long and changes no row of the step, so it comes afterwards (checkpoint_selection.py).
         if validate is not None:
             self.write(step, _finite({f"{VALIDATED}{name}": value for name, value in validate().items()}))
-        if save:
+        if save or stopping:
             self.save(Place(step), state(), with_optimizer=with_optimizer)
         if self.gives_up:
             self.give_up(f"step {step}")
