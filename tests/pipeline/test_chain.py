@@ -6,6 +6,7 @@ import logging
 import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -168,6 +169,16 @@ def test_a_stage_is_not_trained_again_under_one_that_began_with_its_model(finish
     with pytest.raises(ConfigError, match=f"{lost} is missing.*{run / 'grpo'} was trained"):
         Pipeline(config, run, QUIET)()
     assert not lost.exists()
+
+
+@pytest.mark.parametrize("damage", ["", "[{", "{}"])
+def test_damaged_figures_of_english_are_named(damage, finished_run, tmp_path) -> None:
+    config = load_config(finished_run / "config.json")
+    run = begun(config, tmp_path / "run", finished_run)
+    pretrained = config.model_copy(update={"model": config.model.model_copy(update={"path": str(run / "sft")})})
+    (run / "english.json").write_text(damage)
+    with pytest.raises(RunError, match=str(run / "english.json")):
+        evaluation._english(SimpleNamespace(config=pretrained, directory=run))
 
 
 def test_models_of_a_run_from_before_stages_play_where_they_lie(finished_run, sixty, tmp_path, cli) -> None:
