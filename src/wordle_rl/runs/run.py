@@ -65,6 +65,9 @@ VALIDATED = "validation_"
 """Prefix of SFT's metrics on validation games, in rows of their own in metrics.jsonl."""
 
 
+_OF_EVERY_RUN = ("config.json", "manifest.json")
+
+
 class Run:
     """The directory and the clock of a run."""
 
@@ -219,12 +222,15 @@ def check_place(directory: Path) -> None:
     # A kill can leave the manifest alone, which is written first.
     found = [part.name for part in parts_of(directory) if part.exists() and part.name != "manifest.json"]
     if found and not is_run(directory):
-        raise RunError(f"{directory} holds {found[-1]} but is not a run; name another --out")
+        lost = next(name for name in _OF_EVERY_RUN if not (directory / name).is_file())
+        raise RunError(
+            f"{directory} holds {found[-1]} but no {lost}, so it is no run; restore it, or name another --out"
+        )
 
 
 def is_run(directory: Path) -> bool:
     """True if a directory holds a run."""
-    return all((directory / name).is_file() for name in ("config.json", "manifest.json"))
+    return all((directory / name).is_file() for name in _OF_EVERY_RUN)
 
 
 def parts_of(directory: Path) -> list[Path]:
@@ -241,7 +247,7 @@ def parts_of(directory: Path) -> list[Path]:
     )
     trained = (VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
-    return [directory / name for name in (*teacher, *trained, *figures, "config.json", "manifest.json")]
+    return [directory / name for name in (*teacher, *trained, *figures, *_OF_EVERY_RUN)]
 
 
 def check_removable(directory: Path) -> None:
