@@ -63,8 +63,6 @@ PASS_AT = "pass_at/"
 """Prefix of pass@k of training games over the groups of a step; k follows."""
 VALIDATED = "validation_"
 """Prefix of SFT's metrics on validation games, in rows of their own in metrics.jsonl."""
-
-
 _OF_EVERY_RUN = ("config.json", "manifest.json")
 
 
