@@ -33,6 +33,7 @@ from wordle_rl.mlx.model import from_torch, load_model, of_transformers
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.adapters import ADAPTER_CONFIG
 from wordle_rl.policy.transformers import TransformersSampler
+from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss, PreferenceLoss
 from wordle_rl.train.optimizer import make_optimizer, set_rate
@@ -124,6 +125,7 @@ def adapter_with_dropout(directory, codec):
     MLXLearner(*load_model(settings, 0)).save_model(adapter)
     config = json.loads((adapter / ADAPTER_CONFIG).read_text())
     (adapter / ADAPTER_CONFIG).write_text(json.dumps(config | {"lora_dropout": 0.3}))
+    (adapter / SEAL_FILE).unlink()
     return adapter
 
 
