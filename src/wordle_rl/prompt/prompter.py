@@ -111,14 +111,15 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Parse a reply by the grammar of the style."""
-        return self._form.parse(reply, self.thinking, self.word_length)
+        return self.form.parse(reply, self.thinking, self.word_length)
 
     @cached_property
     def _texts(self) -> StyleTexts:
         return _TEXTS[self.style] if isinstance(self.style, Style) else find_style(self.style)
 
     @cached_property
-    def _form(self) -> ReplyForm:
+    def form(self) -> ReplyForm:
+        """How replies are written and read."""
         return _FORMS.get(self.style) or TaggedForm(("[", "]") if self.brackets else ("<guess>", "</guess>"))
 
     @cached_property
@@ -129,11 +130,11 @@ class Prompter:
     @cached_property
     def guess_tags(self) -> tuple[str, str]:
         """Opening and closing tag of a guess; both empty in the spelled style."""
-        return self._form.guess_tags
+        return self.form.guess_tags
 
     def reply(self, word: str, thinking: str = "") -> str:
         """Write a well-formed reply, as teachers do."""
-        return self._form.write(word, thinking, self.thinking)
+        return self.form.write(word, thinking, self.thinking)
 
     @cached_property
     def example(self) -> str:

@@ -25,7 +25,8 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.policy.loading import load_codec
-from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter
+from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter, Thinking
+from wordle_rl.prompt.reply import ReplyForm, TaggedForm
 from wordle_rl.reward import RewardBreakdown, Rubric
 from wordle_rl.rollout import SampleTokens, Trajectory, open_game, play_tokens
 from wordle_rl.runs import parse_json
@@ -106,27 +107,45 @@ _TAG = re.compile(r"</?guess>")
 _MARK = "\N{SECTION SIGN}feedback\N{SECTION SIGN}"
 
 
-@dataclass(frozen=True)
-class ToolPrompter(Prompter):
-    """Wording of a game in which guesses are tool calls."""
+class ToolForm(TaggedForm):
+    """A reply is thinking as the settings have it, and exactly one call of the tool."""
 
-    @property
-    def guess_tags(self) -> tuple[str, str]:
-        """Text before and after the word of a call."""
-        return '<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'
+    def __init__(self) -> None:
+        super().__init__(('<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'))
 
-    def parse(self, reply: str) -> Guess | ParseFailure:
-        """Read a reply: thinking as the settings have it, and exactly one call of the tool.
+    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:
+        """Read a reply.
 
         Examples:
-            >>> ToolPrompter().parse('<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>')
+            >>> form = ToolForm()
+            >>> call = '<tool_call>{"name": "guess", "arguments": {"word": "crane"}}</tool_call>'
+            >>> form.parse(call, Thinking.OFF, 5)
             Guess(word='crane', thinking='')
-            >>> ToolPrompter().parse("<guess>crane</guess>").reason.value
+            >>> form.parse("<guess>crane</guess>", Thinking.OFF, 5).reason.value
             'no_guess'
         """
         if _TAG.search(reply):
             return ParseFailure(FailureReason.NO_GUESS, has_tags=True)
-        return super().parse(_CALL.sub(_in_tags, reply))
+        return super().parse(_CALL.sub(_in_tags, reply), thinking, word_length)
+
+
+@dataclass(frozen=True)
+class ToolPrompter(Prompter):
+    """Wording of a game in which guesses are tool calls.
+
+    Examples:
+        >>> print(ToolPrompter().reply("crane"))
+        <tool_call>
+        {"name": "guess", "arguments": {"word": "crane"}}
+        </tool_call>
+        >>> ToolPrompter().parse(ToolPrompter().reply("crane"))
+        Guess(word='crane', thinking='')
+    """
+
+    @cached_property
+    def form(self) -> ReplyForm:
+        """Calls of the tool."""
+        return ToolForm()
 
     def feedback(self, turns: Sequence[Turn]) -> Message:
         """Return the message that answers the last of `turns`: a tool message, unless there was no call to answer."""
