@@ -121,8 +121,9 @@ def test_the_weights_that_are_taken(name, sixty, tmp_path) -> None:
 
 def digit(content: bytes) -> bytes:
     """A record with another number or answer in it, which is JSON as before."""
-    other = {b"[]": b"[true]"}
-    return re.sub(rb"\[\]|\b[0-9]", lambda found: other.get(found[0], b"4"), content, count=1)
+    if b"[]" in content:
+        return content.replace(b"[]", b"[true]")
+    return re.sub(rb"\b[0-9]", lambda found: b"5" if found[0] == b"4" else b"4", content, count=1)
 
 
 @pytest.mark.parametrize(
