@@ -32,7 +32,7 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rollout import play
-from wordle_rl.runs import CHOICE_FILE, RunError, write_json
+from wordle_rl.runs import CHOICE_FILE, RunError, cannot_write, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.solver import turn_regret
@@ -277,7 +277,7 @@ class BestWeights:
             weights = partial.replace(self._directory / f"{name}-{mark[1][:16]}.safetensors")
         except (OSError, SafetensorError) as error:
             partial.unlink(missing_ok=True)
-            raise RunError(f"cannot write {self._directory / name}: {error}; free space and run again") from error
+            raise cannot_write(self._directory / name, error) from error
         write_record(self._directory / f"{name}.json", {**(record or {}), _FILES: {weights.name: mark}})
         for other in self._directory.glob(f"{name}-*.safetensors"):
             if other != weights:
