@@ -37,7 +37,7 @@ def main(steps: int = 10) -> float:
         for group in groups:
             scored = [Scored(game, REWARD.score(game.transcript, SOLVER), ()) for game in group]
             for game in scored:
-                for board, _, _ in boards_of(game):
+                for board, _, _ in boards_of(game.trajectory):
                     reply = CODEC.reply_ids(PROMPTER.reply(board.secret, ""))
                     mask = [0] * len(board.prompt_ids) + [1] * len(reply)
                     rows.append(Example([*board.prompt_ids, *reply], mask))

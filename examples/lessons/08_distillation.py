@@ -43,7 +43,7 @@ def main(steps: int = 10) -> float:
         for group in groups:
             scored = [Scored(game, REWARD.score(game.transcript, SOLVER), ()) for game in group]
             for game in scored:
-                for board, _, _ in boards_of(game):
+                for board, _, _ in boards_of(game.trajectory):
                     said = teacher(board.turns)
                     assert said is not None  # the secret is an answer, so some answer fits
                     replies = [CODEC.reply_ids(PROMPTER.reply(word, "")) for word in said.words]

@@ -88,7 +88,7 @@ def test_every_board_is_labelled_by_its_scored_turns_broken_rules_or_not(shape, 
     prompter = compact(shape)
     [game] = games_of(sixty, codec, [sixty.answers[40]], stumbling(sixty), prompter)
     texts, _, _, numbers = labelled(sixty, codec, [game], prompter)
-    boards = [board for board, _, _ in boards_of(game)]
+    boards = [board for board, _, _ in boards_of(game.trajectory)]
     assert [len(board.turns) for board in boards] == [0, 1, 2, 3, 4, 5]
     assert list(texts) == [board.prompt_ids for board in boards]
     said = list(texts.values())
@@ -108,7 +108,7 @@ def test_a_board_that_fits_no_answer_gets_no_label(sixty, codec, as_teacher) -> 
     texts, _, _, numbers = labelled(sixty, codec, games)
     assert 0 < numbers["labels"] < numbers["boards"]
     for game in games:
-        for board, _, _ in boards_of(game):
+        for board, _, _ in boards_of(game.trajectory):
             fits = [a for a in sixty.answers if not violates_clues(a, board.turns)]
             assert (board.prompt_ids in texts) == bool(fits)
 
@@ -140,7 +140,7 @@ def test_thinking_is_the_teachers_also_after_broken_rules(sixty, solver, codec) 
     games = games_of(sixty, codec, sixty.answers[::7], script, prompter)
     texts, *_ = labelled(sixty, codec, games, prompter, aloud)
     teacher = SolverGuess(solver, aloud, prompter)
-    told = [board for game in games for board, _, _ in boards_of(game) if board.prompt_ids in texts]
+    told = [board for game in games for board, _, _ in boards_of(game.trajectory) if board.prompt_ids in texts]
     assert len(told) > 20
     for board in told:
         said, expected = prompter.parse(texts[board.prompt_ids]), teacher(board.turns)
@@ -275,7 +275,7 @@ def test_agreement_entropy_and_record_are_those_of_the_distribution(sixty, codec
 
     games = games_of(sixty, codec, sixty.answers[:10], script, compact())
     _, labels, record, numbers = labelled(sixty, codec, games, targets="distribution")
-    boards = [board for game in games for board, _, _ in boards_of(game)]
+    boards = [board for game in games for board, _, _ in boards_of(game.trajectory)]
     guesses = [turn.turn.guess for game in games for turn in game.trajectory.transcript.turns]
     agreed = [ask(board.turns).is_likeliest(guess) for board, guess in zip(boards, guesses, strict=True)]
     assert 0.3 < numbers["agreement_rate"] < 1

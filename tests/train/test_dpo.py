@@ -136,7 +136,7 @@ def test_pairs_are_the_tokens_that_were_sampled_under_the_prompt_they_were_sampl
     script, train, codec, sixty, tmp_path
 ) -> None:
     _, [pairs], _ = train(tmp_path, update(pairs_per_board=9))
-    boards = {board.prompt_ids for game in script.games(sixty, codec) for board, _, _ in boards_of(game)}
+    boards = {board.prompt_ids for game in script.games(sixty, codec) for board, _, _ in boards_of(game.trajectory)}
     assert {tuple(pair.prompt_ids) for pair in pairs} == boards
     words = (script.secret, script.first, script.second, script.third, "zzzzz")
     learnt = {tuple(ids) for pair in pairs for ids in (pair.chosen_ids, pair.rejected_ids)}

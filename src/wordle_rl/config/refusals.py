@@ -135,6 +135,12 @@ STAGE: tuple[StageRule, ...] = (
         'game.thinking to "off"',
     ),
     (
+        {"grpo"},
+        # The belief is that of naming the secret at once.
+        lambda at: at.own.belief_weight and at.run.game.thinking is not Thinking.OFF,
+        '{stage}.belief_weight asks how likely the secret is as a reply without thinking; set game.thinking to "off"',
+    ),
+    (
         PLAYS,
         # A board that is full before the policy's first turn is no game.
         lambda at: at.own.starts.max_prefix_guesses >= at.run.game.max_turns,
@@ -184,6 +190,12 @@ LAUNCH: tuple[StageRule, ...] = (
         _SHARDED + "{stage}.validate_every_steps stores the whole model; set it to 0",
     ),
     (
+        {"grpo"},
+        # Processes ask for beliefs at different times, and sharded weights are gathered by all of them together.
+        lambda at: at.launch.sharded and at.own.belief_weight,
+        _SHARDED + "{stage}.belief_weight asks the whole model; set it to 0",
+    ),
+    (
         # Muon orthogonalises whole matrices; a shard of one has no meaningful orthogonalisation.
         {"sft", "grpo"},
         lambda at: at.launch.sharded and at.own.optimizer.muon_learning_rate is not None,
@@ -207,6 +219,7 @@ MLX: tuple[RunRule, ...] = (
         lambda run: any(own.plays_by_vllm for _, own in run.stages_of("grpo")),
         "grpo.engine: leave it out",
     ),
+    (lambda run: any(own.constrain != "none" for _, own in run.stages_of("grpo")), "grpo.constrain: leave it out"),
 )
 
 VERL: tuple[RunRule, ...] = (
@@ -232,6 +245,9 @@ VERL: tuple[RunRule, ...] = (
         lambda run: not run.grpo.is_default("max_refills") and run.grpo.max_refills,
         "grpo.max_refills: no group is replayed; leave it out",
     ),
+    (lambda run: run.grpo.belief_weight, "grpo.belief_weight: rewards are of the game alone; set it to 0"),
+    (lambda run: run.grpo.constrain != "none", 'grpo.constrain: the server samples freely; set it to "none"'),
+    (lambda run: run.grpo.gradient_noise_every, "grpo.gradient_noise_every: verl keeps its gradients; set it to 0"),
     (
         lambda run: run.grpo.reward.schedule().end is not None,
         "grpo.reward: weights never switch here; name a preset that is no curriculum",

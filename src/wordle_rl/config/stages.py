@@ -24,6 +24,7 @@ from typing import Literal
 from pydantic import Field
 
 from wordle_rl.config.base import Count, Section
+from wordle_rl.config.evaluation import Constrain
 from wordle_rl.config.training import OptimizerSettings, RewardSettings, RLOptimizerSettings, check_vllm_temperature
 from wordle_rl.import_paths import resolve
 
@@ -193,6 +194,14 @@ class GRPOSettings(PlaySettings):
     """Games per secret; 8 to 16 are usual."""
     reward: RewardSettings = RewardSettings()
     """Reward of a game."""
+    belief_weight: float = Field(0.0, ge=0)
+    """Weight of a reward by the policy's own belief: a turn earns the rise of log pi(secret | board), in nats, that the
+    marks of its guess bring, divided by belief_clip. No solver and no word list is asked. 0: off."""
+    belief_clip: float = Field(2.0, gt=0)
+    """Largest rise and fall of a turn, in nats."""
+    constrain: Constrain = "none"
+    """`words`: a guess can only be a listed word, in play and in the loss. Forbidden tokens have probability 0 in both,
+    so the policy learns which word to name and not how to spell."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that the stage starts from (with adapters: to that adapter)."""
     outside_rate: float = Field(0.0, ge=0, le=1)
@@ -209,6 +218,9 @@ class GRPOSettings(PlaySettings):
     """Divide by the group's standard deviation (GRPO) or not (Dr. GRPO)."""
     loss_type: Literal["grpo", "dr_grpo", "dapo"] = "dapo"
     """Weight of a token: `dapo` every token the same, `grpo` every game the same, `dr_grpo` a constant."""
+    gradient_noise_every: int = Field(0, ge=0)
+    """Steps between measurements of the gradient's noise: metrics `gradient/cosine`, of the gradients of two halves of
+    a step, and `gradient/noise_scale`, in games. Costs a copy of the gradient. 0: never."""
     epsilon: float = Field(0.2, gt=0)
     """Clip range of importance ratios below 1. Only with updates_per_batch or batches_ahead: otherwise games are
     trained on once, by the weights that played them, so ratios are 1."""
@@ -294,6 +306,7 @@ class GRPOSettings(PlaySettings):
         """Refuse settings that contradict each other."""
         self._check_engine()
         self._check_credit()
+        self._check_belief()
         # 0 would be the start, which is always a candidate; above 1 is extrapolation.
         alphas = self.interpolation_alphas
         if not alphas or not all(0 < alpha <= 1 for alpha in alphas) or len(set(alphas)) < len(alphas):
@@ -328,6 +341,25 @@ class GRPOSettings(PlaySettings):
         # A setting that nobody reads is a typo, or a belief that it acts.
         if not self.server and not self.is_default("server_timeout_s"):
             raise ValueError("server_timeout_s needs a server; set engine to its address")
+
+        if self.constrain != "none" and self.plays_by_vllm:
+            raise ValueError('constrain "words" limits this process\'s own sampler; set engine to "transformers"')
+
+    def _check_belief(self) -> None:
+        if not self.belief_weight:
+            if not self.is_default("belief_clip"):
+                raise ValueError("belief_clip needs a reward by belief; set belief_weight, or leave it out")
+            return
+        # Its range is known only with the policy, so no weight of a win can be raised above it beforehand.
+        if self.reward.keep_order:
+            raise ValueError(
+                "belief_weight can pay a loss more than a win; set reward.keep_order to false to allow that"
+            )
+        if self.guesses or self.turn_candidates > 1:
+            raise ValueError("belief_weight values the boards of whole games; leave out guesses and turn_candidates")
+        # Asking the policy would meet it in the middle of an update.
+        if self.batches_ahead:
+            raise ValueError("belief_weight asks the weights that learn meanwhile; set batches_ahead to 0")
 
     def _check_credit(self) -> None:
         if self.credit not in CREDIT_NAMES:

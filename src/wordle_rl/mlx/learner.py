@@ -30,13 +30,15 @@ from wordle_rl.mlx.model import MLXModel, Weights, bar_of, mode_kept, read, read
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
-from wordle_rl.train.learner import Sums, Update
+from wordle_rl.train.learner import Sums, Update, gradient_noise
 from wordle_rl.train.loss import Loss, Totals
-from wordle_rl.train.micro_batches import FILLER
+from wordle_rl.train.micro_batches import FILLER, TwoHalves
 from wordle_rl.train.optimizer import Part, rate_factor
 
 _WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 _GIB = 1024**3
+_ROWS_SCORED = 256
+"""Rows to score at once without a gradient."""
 
 
 class MLXLearner:
@@ -87,19 +89,21 @@ class MLXLearner:
             return self._loss(loss, batch)
 
         with_gradient = nn.value_and_grad(self.model.network, summand)
-        value, sums, total = 0.0, Sums(), None
+        value, sums, total, first_half = 0.0, Sums(), None, None
         seconds = dict.fromkeys(("forward", "backward", "update"), 0.0)
         seed = (self._seed << 20) + (step << 8)  # by step, so that a resumed training drops the same units
         mx.random.seed(seed)
         saving = recomputing(self.model, seed) if self._checkpointing else nullcontext()
         with mode_kept(self.model.network, training=loss.dropout), saving:
-            for batch in batches:
+            for number, batch in enumerate(batches, start=1):
                 started = time.perf_counter()
                 (of_batch, figures), gradients = with_gradient(batch)
                 mx.eval(of_batch, figures)
                 forward = time.perf_counter()
                 total = gradients if total is None else tree_map(mx.add, total, gradients)
                 mx.eval(total)  # MLX is lazy; evaluate now, to free this micro-batch before the next
+                if isinstance(micro_batches, TwoHalves) and number == micro_batches.split:
+                    first_half = total
                 del gradients
                 mx.clear_cache()
                 seconds["forward"] += forward - started
@@ -112,7 +116,12 @@ class MLXLearner:
         if is_sound:
             self._optimizer.update(kept, step - 1)  # skipped if the loss or the gradient is not finite
         seconds["update"] = time.perf_counter() - started
-        figures = {**sums.means(loss.count(totals)), "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
+        noise = {}
+        if isinstance(micro_batches, TwoHalves):
+            other = tree_map(mx.subtract, total, first_half)
+            products = (_inner(first_half, other), _inner(first_half, first_half), _inner(other, other))
+            noise = gradient_noise(*products, micro_batches.games)
+        figures = {**sums.means(loss.count(totals)), **noise, "mlx_peak_memory_gib": mx.get_peak_memory() / _GIB}
         tokens = sum(len(example.token_ids) for examples in micro_batches for example in examples)
         return Update(value, float(norm.item()), self._optimizer.rate(step - 1), is_sound, tokens, figures, seconds)
 
@@ -126,6 +135,16 @@ class MLXLearner:
                 value += float(summand.item())
                 sums.add(figures)
         return {"loss": value, **sums.means(loss.count(totals))}
+
+    def logprobs(self, rows: Sequence[Example]) -> list[float]:
+        """See `Learner`."""
+        found: list[float] = []
+        for first in range(0, len(rows), _ROWS_SCORED):
+            part = rows[first : first + _ROWS_SCORED]
+            batch = MLXBatch.of(part, [1.0] * len(part), self.codec.pad_id)
+            sums = mx.zeros((len(part),)).at[batch.rows].add(self._logprobs(batch))
+            found += sums.tolist()
+        return found
 
     def _loss(self, loss: Loss, batch: MLXBatch) -> tuple[mx.array, Figures]:
         scores = score(self.model, batch, self._temperature, entropy=loss.needs_entropy, bar=self._bar)
@@ -281,3 +300,8 @@ def _recomputed(call: Callable[..., Any], seeds: random.Random) -> Callable[...,
         return mx.checkpoint(inner)(layer.trainable_parameters(), *args, **kwargs)
 
     return layer_call
+
+
+def _inner(a: Any, b: Any) -> float:
+    pairs = zip(tree_flatten(a), tree_flatten(b), strict=True)
+    return float(sum((x.astype(mx.float32) * y.astype(mx.float32)).sum() for (_, x), (_, y) in pairs).item())

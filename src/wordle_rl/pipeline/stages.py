@@ -19,7 +19,8 @@ from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.policy.base import find_backend
+from wordle_rl.policy.base import MakeConstraint, find_backend
+from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.runs import (
     CARD_FILE,
     OWN_TEACHER_FILE,
@@ -177,7 +178,15 @@ def learn_from_play(work: RunWork, stage: str) -> None:
     temperature = own.temperature if isinstance(own, GRPOSettings) else 1.0
     with work.run.stage("setup"):
         start = config.start_of(stage, work.directory)
-        learner = load_learner(config, start, config.seed_of(stage), temperature)
+        limits = isinstance(own, GRPOSettings) and own.constrain == "words"
+        context = work.context.for_training
+        learner = load_learner(
+            config,
+            start,
+            config.seed_of(stage),
+            temperature,
+            partial(make_constraint, context.words, context.prompter) if limits else None,
+        )
     taught, secrets = work.context.split.shared(config.traces.rl_only_fraction)
     rehearsal = taught if taught != secrets else ()
     if rehearsal and kind_of(config.stages[0]) != "sft":
@@ -262,7 +271,13 @@ def _given_starts(work: RunWork, stage: str) -> StartBoards | None:
     return read(kept)
 
 
-def load_learner(config: RunConfig, model: ModelSettings, seed: int, temperature: float = 1.0) -> Learner:
+def load_learner(
+    config: RunConfig,
+    model: ModelSettings,
+    seed: int,
+    temperature: float = 1.0,
+    constraint_of: MakeConstraint | None = None,
+) -> Learner:
     """Load the model of a training, ready to learn, in the library that the config names."""
     if config.backend != "torch":
         learner: Learner = find_backend(config.backend).load_learner(model, seed, temperature=temperature)
@@ -279,6 +294,7 @@ def load_learner(config: RunConfig, model: ModelSettings, seed: int, temperature
         micro_batch_size=model.micro_batch_size,
         compiled=model.compile,
         temperature=temperature,
+        constraint=None if constraint_of is None else constraint_of(codec),
         seed=seed,
     )
 

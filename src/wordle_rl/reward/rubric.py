@@ -37,6 +37,12 @@ class RewardBreakdown:
         """The unweighted value of each component: the sum of its shares."""
         return {name: math.fsum(shares) for name, shares in self.components.items()}
 
+    def plus(self, name: str, shares: Shares, weight: float) -> RewardBreakdown:
+        """Return the reward with another component, whose shares, one per own turn, the caller computed."""
+        turn_rewards = tuple(reward + weight * share for reward, share in zip(self.turn_rewards, shares, strict=True))
+        components, weights = {**self.components, name: shares}, {**self.weights, name: weight}
+        return RewardBreakdown(components, weights, turn_rewards, math.fsum(turn_rewards))
+
 
 @dataclass(frozen=True)
 class Rubric:

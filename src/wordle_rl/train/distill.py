@@ -230,7 +230,7 @@ class Labeller:
         guesses: dict[tuple[int, ...], list[str | None]] = defaultdict(list)
         for game in games:
             turns = game.trajectory.transcript.turns
-            for board, _, _ in boards_of(game):
+            for board, _, _ in boards_of(game.trajectory):
                 if not names_strict(turns[: len(board.turns)], self._split):
                     boards.setdefault(board.prompt_ids, board)
                     guesses[board.prompt_ids].append(turns[len(board.turns)].turn.guess)

@@ -71,7 +71,7 @@ class DPO(RoundMethod):
 
     def _sampled(self, played: Round) -> list[tuple[Board, list[Reply]]]:
         # Each distinct prompt once: otherwise the empty board, which every game reaches, would fill the batch.
-        reached = {board.prompt_ids: board for game in played.games for board, _, _ in boards_of(game)}
+        reached = {board.prompt_ids: board for game in played.games for board, _, _ in boards_of(game.trajectory)}
         count = min(self._dpo.boards_per_round, len(reached))
         boards = random.Random(played.seed).sample(list(reached.values()), count)
         each = self._dpo.guesses_per_board

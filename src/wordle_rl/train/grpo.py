@@ -28,11 +28,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Shape
+from wordle_rl.runs.distributed import gather
 from wordle_rl.train.checkpoint_selection import BestWeights, Validation
 from wordle_rl.train.grpo_rollouts import GroupRollouts, PlayedAhead
 from wordle_rl.train.loss import Loss, PolicyLoss
-from wordle_rl.train.micro_batches import micro_batches
+from wordle_rl.train.micro_batches import TwoHalves, micro_batches
 from wordle_rl.train.play_loop import Listener, MicroBatches, PlayedGames, Stage
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.train.training_loop import TrainingLoop
@@ -53,14 +55,23 @@ class GRPO:
     def next_games(self, number: int) -> PlayedGames:
         """Play the groups of a step, and turn them into rows with an advantage for every token."""
         played = self._games.next(number - 1)
-        rows = played.rows(self._stage.codec, mask_overlong=self._settings.mask_overlong)
-        return PlayedGames([[row] for row in rows], played.metrics, played.denominators)
+        items = played.items(self._stage.codec, mask_overlong=self._settings.mask_overlong)
+        return PlayedGames(items, played.metrics, played.denominators)
 
-    def batches(self, games: PlayedGames, _number: int) -> Sequence[MicroBatches]:
+    def batches(self, games: PlayedGames, number: int) -> Sequence[MicroBatches]:
         """All rows are one batch: each update learns from all groups."""
-        rows, learner = [row for item in games.items for row in item], self._stage.training.learner
-        size = rows_per_pass(self._settings, learner.micro_batch_size, len(rows))
-        return [micro_batches(rows, size, sharing=learner.shares_prefixes)]
+        learner, every = self._stage.training.learner, self._settings.gradient_noise_every
+        num_rows = sum(map(len, games.items))
+        size = rows_per_pass(self._settings, learner.micro_batch_size, num_rows)
+
+        def cut(groups: Sequence[Sequence[Example]]) -> list[list[Example]]:
+            return micro_batches([row for group in groups for row in group], size, sharing=learner.shares_prefixes)
+
+        # Every process must halve its step, or none: each half ends in an exchange between them.
+        if not every or (number - 1) % every or min(gather(len(games.items))) < 2:
+            return [cut(games.items)]
+        games_per_half = len(games.items) * self._settings.group_size / 2
+        return [TwoHalves(cut(games.items[::2]), cut(games.items[1::2]), games_per_half)]
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """Tell the reward's schedule how well replies follow the format."""

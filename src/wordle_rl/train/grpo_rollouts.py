@@ -42,6 +42,7 @@ from wordle_rl.runs import PASS_AT, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
 from wordle_rl.solver import fitting_answers
 from wordle_rl.train.advantages import TurnValues
+from wordle_rl.train.belief import belief_rises, beliefs_of
 from wordle_rl.train.scored_games import Group, check_some_played, group_rows, measured, rows_of, score_group
 from wordle_rl.train.starts import GroupStarts, record_secrets
 from wordle_rl.train.turn_candidates import play_branching, regret_judge, reward_judge
@@ -65,12 +66,12 @@ class Played:
     metrics: Mapping[str, float]
     denominators: Mapping[str, int]
 
-    def rows(self, codec: ChatCodec, *, mask_overlong: bool = False) -> list[Example]:
-        """Convert the games to sequences to learn from."""
+    def items(self, codec: ChatCodec, *, mask_overlong: bool = False) -> list[list[Example]]:
+        """Convert the games to sequences to learn from, those of each group together."""
         # Tokens of constant groups have no gradient. In the denominator of the loss they would only shrink the
         # gradients of the others. If all groups are constant they stay, so that the step still has rows.
         groups = [group for group in self.groups if not group.is_constant] or self.groups
-        return [row for group in groups for game in group.games for row in rows_of(game, codec, mask_overlong)]
+        return [[row for game in group.games for row in rows_of(game, codec, mask_overlong)] for group in groups]
 
 
 class GroupRollouts:
@@ -118,7 +119,11 @@ class GroupRollouts:
                 rubric = self.schedule.rubric(self.best_compliance)
                 games = self._play(starts, sampler, max_prompt_tokens, rubric)
                 scoring = time.perf_counter()
-                groups = [score_group(group, rubric, self._setup, self._settings, values) for group, values in games]
+                rises = self._rises([group for group, _ in games])
+                groups = [
+                    score_group(group, rubric, self._setup, self._settings, values, rise)
+                    for (group, values), rise in zip(games, rises, strict=True)
+                ]
                 for group in groups:
                     if len(group.games) > 1 or not group.failed:  # one survivor tells nothing about reward spread
                         self.starts.note(group.games[0].trajectory.transcript, group.reward_std)
@@ -162,6 +167,19 @@ class GroupRollouts:
         )
         groups = (games[first : first + size] for first in range(0, len(games), size))
         return [([game for game, _ in group], [values for _, values in group]) for group in groups]
+
+    def _rises(self, groups: Sequence[Sequence[Trajectory]]) -> list[list[TurnValues]]:
+        # The reward of each turn by belief; the policy of this step is asked once, for all games.
+        if not self._settings.belief_weight:
+            return [[] for _ in groups]
+        games = [game for group in groups for game in group]
+        beliefs = beliefs_of(games, self._stage.training.learner, self._setup.prompter)
+        clip = self._settings.belief_clip
+        rises = iter(
+            belief_rises(belief, clip, won=game.transcript.won) if belief else ()
+            for game, belief in zip(games, beliefs, strict=True)
+        )
+        return [[next(rises) for _ in group] for group in groups]
 
     def _is_enough(self, secret: str, board: Sequence[Turn], num_replies: int) -> bool:
         if num_replies == self._settings.guesses:

@@ -34,15 +34,17 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import OptimizerSettings, Precision, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.constrain import WordConstraint
 from wordle_rl.policy.device import device_kind, keep_freed_memory, release_memory
 from wordle_rl.policy.loading import context_budget, load_weights, save_model
 from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.runs.provenance import resident_memory_gib
+from wordle_rl.train.limited_loss import AllowedTokens
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals
-from wordle_rl.train.micro_batches import FILLER, Batch
+from wordle_rl.train.micro_batches import FILLER, Batch, TwoHalves
 from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
 
 if TYPE_CHECKING:
@@ -51,6 +53,8 @@ if TYPE_CHECKING:
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
+_ROWS_SCORED = 256
+"""Rows to score at once without a gradient."""
 _MOST_GAPS = 1.15
 """Resident memory at which a CPU's gaps go back to the system, as a multiple of the mean after steps that began without
 gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
@@ -105,6 +109,12 @@ class Learner(Protocol):
     def evaluate(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> dict[str, float]:
         """Compute loss and figures of rows as means over their trained tokens, without learning."""
 
+    def logprobs(self, rows: Sequence[Example]) -> list[float]:
+        """Return the log-probability of each row's trained tokens together, without learning.
+
+        Unlike the others, each process may call this as often as it likes. Sharded weights cannot.
+        """
+
     def policy(self, sampling: SamplingSettings, seed: int) -> AbstractContextManager[tuple[Sampler, int | None]]:
         """Open a sampler over the current weights; also yields the longest prompt that leaves room for a completion."""
 
@@ -139,6 +149,7 @@ class TorchLearner:
         micro_batch_size: Games per backward pass; 0: all of a batch.
         compiled: Fuse layers with torch.compile in training.
         temperature: Divide logits by this, as in sampling.
+        constraint: Limits guesses to listed words, in play and in the loss.
         seed: Seed of dropout.
     """
 
@@ -152,9 +163,12 @@ class TorchLearner:
         micro_batch_size: int = 0,
         compiled: bool = False,
         temperature: float = 1.0,
+        constraint: WordConstraint | None = None,
         seed: int = 0,
     ) -> None:
         self.model, self.codec, self.micro_batch_size = model, codec, micro_batch_size
+        self._allowed = None if constraint is None else AllowedTokens(constraint, model.config)
+        self._constraint = constraint
         self.accelerator = Accelerator(
             cpu=device_kind() == "cpu",
             mixed_precision="no",  # `Scorer` autocasts itself; accelerate would patch the model's own forward
@@ -183,6 +197,7 @@ class TorchLearner:
         )
         self.shares_prefixes = scorer.shares_prefixes
         self._scorer: Any = scorer  # `start` replaces it by what accelerate makes of it: DDP's or FSDP's module
+        self._own_scorer = scorer
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
         self.version = 0
@@ -219,10 +234,13 @@ class TorchLearner:
             self._add_reference(batches)
         world = self.accelerator.num_processes
         value, sums, seconds = 0.0, Sums(), dict.fromkeys(("forward", "backward", "update"), 0.0)
+        split = micro_batches.split if isinstance(micro_batches, TwoHalves) else 0
+        first_half: list[Tensor] = []
         with self._seeded(step), self._training_mode(dropout=loss.dropout):
             for number, batch in enumerate(batches, start=1):
-                # Gradients accumulate locally. Only the last micro-batch triggers the exchange between processes.
-                last = number == len(batches)
+                # Gradients accumulate locally. Only the last micro-batch, of each half if the halves are compared,
+                # triggers the exchange between processes.
+                last = number in (split, len(batches))
                 with nullcontext() if last else self.accelerator.no_sync(self._scorer):
                     started = time.perf_counter()
                     scores = Scores(*self._scorer(batch, loss.needs_entropy))
@@ -234,16 +252,36 @@ class TorchLearner:
                 seconds["backward"] += time.perf_counter() - forward
                 value += float(summand.detach())
                 sums.add(figures)
+                if number == split:
+                    first_half = [gradient.clone() for gradient in self._gradients()]
         started = time.perf_counter()
         value = sum(gather(value))
+        noise = self._noise(first_half, micro_batches.games) if isinstance(micro_batches, TwoHalves) else {}
         norm, is_sound = self._take_step(value, step)
         if self._is_large and device_kind() == "cpu":
             self._return_gaps()
         seconds["update"] = time.perf_counter() - started
-        means = Sums(gather(sums.values)).means(loss.count(totals))
+        means = Sums(gather(sums.values)).means(loss.count(totals)) | noise
         rate = float(self._optimizer.param_groups[0]["lr"]) if self._optimizer is not None else 0.0
         tokens = sum(gather(sum(len(example.token_ids) for batch in micro_batches for example in batch)))
         return Update(value, norm, rate, is_sound, tokens, means, seconds)
+
+    def _gradients(self) -> list[Tensor]:
+        # Those of this process, see `_trained`; a weight that no micro-batch has used yet has none.
+        none = torch.zeros((), device=self.model.device)
+        gradients = [none if weight.grad is None else weight.grad for _, weight in self._named()]
+        return [g.to_local() if hasattr(g, "to_local") else g for g in gradients]
+
+    def _noise(self, first: Sequence[Tensor], games: float) -> dict[str, float]:
+        both = self._gradients()
+        seconds = [whole - half for whole, half in zip(both, first, strict=True)]
+        mine = [
+            sum(float((a.double() * b.double()).sum()) for a, b in zip(*pair, strict=True))
+            for pair in ((first, seconds), (first, first), (seconds, seconds))
+        ]
+        # Sharded, a process holds a part of the gradient; else each holds all of it.
+        between, square, other = map(sum, zip(*gather(mine), strict=True)) if self.is_sharded else mine
+        return gradient_noise(between, square, other, games * self.accelerator.num_processes)
 
     def _return_gaps(self) -> None:
         resident = resident_memory_gib() or 0.0
@@ -285,19 +323,40 @@ class TorchLearner:
         self.model.train(was_training)
         return {"loss": sum(gather(value)), **Sums(gather(sums.values)).means(loss.count(totals))}
 
+    @torch.no_grad()
+    def logprobs(self, rows: Sequence[Example]) -> list[float]:
+        """See `Learner`."""
+        # Rows of a game begin alike, so order by tokens lets them share prefixes.
+        order = sorted(range(len(rows)), key=lambda place: tuple(rows[place].token_ids))
+        found = [0.0] * len(rows)
+        with self._training_mode(dropout=False):
+            for first in range(0, len(order), _ROWS_SCORED):
+                places = order[first : first + _ROWS_SCORED]
+                batch = self._batch([rows[place] for place in places], [1.0] * len(places))
+                scores, *_ = self._own_scorer(batch)
+                sums = scores.new_zeros(batch.num_rows).index_add(0, batch.rows, scores).tolist()
+                for place, value in zip(places, sums, strict=True):
+                    found[place] = value
+        return found
+
+    def _batch(self, examples: Sequence[Example], row_weights: Sequence[float]) -> Batch:
+        batch = Batch.of(examples, row_weights, self.codec.pad_id, self.accelerator.device)
+        if self._allowed is not None:
+            batch.allowed = self._allowed(batch)
+        return batch
+
     def _laid_out(self, micro_batches: Sequence[Sequence[Example]], loss: Loss) -> tuple[list[Batch], Totals]:
         # The weights of a micro-batch's tokens depend on the size of the whole step, over all processes.
         token_counts = [[int(sum(example.loss_mask[1:])) for example in batch] for batch in micro_batches]
         sizes = gather((len(micro_batches), sum(map(sum, token_counts)), sum(map(len, token_counts))))
         totals = Totals(sum(tokens for _, tokens, _ in sizes), sum(rows for *_, rows in sizes))
-        device, pad = self.accelerator.device, self.codec.pad_id
         batches = [
-            Batch.of(examples, loss.token_weights(counts, totals), pad, device)
+            self._batch(examples, loss.token_weights(counts, totals))
             for examples, counts in zip(micro_batches, token_counts, strict=True)
         ]
         # Every process needs the same number of forward passes, or the collectives of DDP and FSDP would hang.
         missing = max(1, *(count for count, *_ in sizes)) - len(batches)
-        return batches + [Batch.of([FILLER], [0.0], pad, device) for _ in range(missing)], totals
+        return batches + [self._batch([FILLER], [0.0]) for _ in range(missing)], totals
 
     @torch.no_grad()
     def _add_reference(self, batches: Sequence[Batch]) -> None:
@@ -362,7 +421,7 @@ class TorchLearner:
         if self._is_large:  # a small model's steps are too short for it
             release_memory()
         with play, torch.compiler.set_stance("force_eager"):
-            sampler = TransformersSampler(self.model, self.codec, sampling, seed)
+            sampler = TransformersSampler(self.model, self.codec, sampling, seed, self._constraint)
             yield sampler, context_budget(self.model, sampling)
             sampler.begin()  # whoever still holds it holds no games
         if self._is_large:
@@ -436,6 +495,33 @@ class TorchLearner:
     def _plain_optimizer(self) -> Optimizer:
         optimizer: Any = self._optimizer  # accelerate's wrapper, which torch's functions do not take
         return optimizer.optimizer  # type: ignore[no-any-return]
+
+
+def gradient_noise(between: float, first: float, second: float, games: float) -> dict[str, float]:
+    """Return how noisy a step's gradient is, from its halves: `gradient/cosine`, and `gradient/noise_scale` in games.
+
+    Each half is g + noise, with independent noises, so the product of both estimates |g|^2, and their squares |g|^2 +
+    trace / games. The noise scale is trace / |g|^2: the games at which noise and gradient are equally long. There is
+    none where the halves contradict each other.
+
+    Args:
+        between: Inner product of the two gradients.
+        first: Squared norm of the first.
+        second: Squared norm of the second.
+        games: Games of a half.
+
+    Source: McCandlish et al. 2018, "An empirical model of large-batch training", arXiv:1812.06162.
+
+    Examples:
+        >>> gradient_noise(1.0, 4.0, 4.0, 256)
+        {'gradient/cosine': 0.25, 'gradient/noise_scale': 768.0}
+    """
+    if not first or not second:
+        return {}
+    noise = {"gradient/cosine": between / math.sqrt(first * second)}
+    if between > 0:
+        noise["gradient/noise_scale"] = games * ((first + second) / (2 * between) - 1)
+    return noise
 
 
 class Sums:

@@ -155,21 +155,22 @@ class Scorer(nn.Module):
         # predicted_by: the state that predicts each trained token, (N,); None: state i predicts token i
         if predicted_by is None:
             predicted_by = torch.arange(len(states), device=states.device)
-        targets = (batch.targets, batch.soft_ids, batch.soft_probs)
+        masks, mask_of = batch.allowed or (None, None)
+        targets = (batch.targets, batch.soft_ids, batch.soft_probs, mask_of)
         if self._sharded and head is not None:
             states, head = head(states), None  # one call for all pieces, see `sharded`
         vocabulary = states.shape[1] if head is None else head.weight.shape[0]
         size = max(64, PIECE_BYTES // (4 * vocabulary))
         if len(states) <= size:
-            return self._of_piece(head, states, predicted_by, *targets, entropy)
+            return self._of_piece(head, states, predicted_by, *targets, masks, entropy)
         found = tuple(states.new_zeros(len(predicted_by), dtype=torch.float32) for _ in range(3))
         for first in range(0, len(states), size):
             here = ((predicted_by >= first) & (predicted_by < first + size)).nonzero()[:, 0]  # tokens of this piece
             of_piece = (t if t is None else t[here] for t in targets)
             # Drop the float32 logits of a piece and compute them again in the backward pass.
             values = checkpoint(
-                self._of_piece, head, states[first : first + size], predicted_by[here] - first, *of_piece, entropy,
-                use_reentrant=False,
+                self._of_piece, head, states[first : first + size], predicted_by[here] - first, *of_piece, masks,
+                entropy, use_reentrant=False,
             )  # fmt: skip
             found = tuple(whole.index_copy(0, here, part) for whole, part in zip(found, values, strict=True))
         return found  # type: ignore[return-value]  # three of them
@@ -182,6 +183,8 @@ class Scorer(nn.Module):
         targets: Tensor,
         soft_ids: Tensor | None,
         soft_probs: Tensor | None,
+        mask_of: Tensor | None,
+        masks: Tensor | None,
         entropy: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         logits = (states if head is None else head(states)).float()  # (M, V)
@@ -190,6 +193,10 @@ class Scorer(nn.Module):
         if self._unknown is not None:
             # A finite number: in the entropy, 0 times infinity would not be one.
             logits = logits.index_fill(-1, self._unknown, torch.finfo(logits.dtype).min)
+        if masks is not None and mask_of is not None:
+            # Tokens that one state predicts follow the same ones, so they share a mask.
+            barred = torch.zeros_like(logits, dtype=torch.bool).index_copy(0, by, ~masks[mask_of])
+            logits = logits.masked_fill(barred, torch.finfo(logits.dtype).min)
         logits = logits.log_softmax(-1)  # under the name of its input, which nothing needs any more
         if soft_ids is None or soft_probs is None:
             logprobs = logits[by, targets]  # (N,)

@@ -30,6 +30,8 @@ class Batch:
         reference_logprobs: Log-probability under the initial weights, shape (N,); None until computed.
         soft_ids: Token ids of each target distribution, shape (N, K), padded with 0; None: targets are single tokens.
         soft_probs: Their probabilities, shape (N, K), padded with 0.
+        allowed: Where guesses are limited to listed words: which tokens could follow, shape (S, vocabulary) of bool,
+            and for each trained token the row of it, shape (N,). None: all.
     """
 
     input_ids: Tensor
@@ -43,6 +45,7 @@ class Batch:
     reference_logprobs: Tensor | None = None
     soft_ids: Tensor | None = None
     soft_probs: Tensor | None = None
+    allowed: tuple[Tensor, Tensor] | None = None
 
     @classmethod
     def of(
@@ -115,6 +118,19 @@ def micro_batches(examples: Sequence[Example], size: int, *, sharing: bool = Fal
         ordered = sorted(examples, key=lambda example: -len(example.token_ids))
     size = size or len(ordered)
     return [ordered[first : first + size] for first in range(0, len(ordered), size)]
+
+
+class TwoHalves(list[list[Example]]):
+    """The micro-batches of a step whose gradient is measured: those of one half of its groups, then the others.
+
+    Attributes:
+        split: Micro-batches of the first half.
+        games: Games of a half.
+    """
+
+    def __init__(self, first: list[list[Example]], second: list[list[Example]], games: float) -> None:
+        super().__init__([*first, *second])
+        self.split, self.games = len(first), games
 
 
 def cut_by_rows(items: Sequence[Sequence[Example]], most: int) -> list[list[Example]]:

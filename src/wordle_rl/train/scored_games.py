@@ -126,15 +126,15 @@ def group_rows(group: int, games: Sequence[Scored]) -> list[dict[str, Any]]:
     return rows
 
 
-def boards_of(game: Scored) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
+def boards_of(game: Trajectory) -> Iterator[tuple[Board, tuple[int, ...], bool]]:
     """Yield every board of a game with the reply given there, as token ids, and whether that reply is sound.
 
     A sound reply is complete, and the rules allow its guess.
     """
-    transcript = game.trajectory.transcript
+    transcript = game.transcript
     turns = tuple(played.turn for played in transcript.turns)
     num_given = len(turns) - len(transcript.own_turns)
-    for segment in game.trajectory.segments:
+    for segment in game.segments:
         for own, start, stop in segment.spans:
             played = transcript.own_turns[own]
             prompt_ids = segment.prompt_ids + segment.token_ids[:start]  # what the sampler saw, token for token
@@ -165,20 +165,24 @@ def score_group(
     setup: GameSetup,
     settings: GRPOSettings,
     candidates: Sequence[Sequence[TurnValues]] = (),
+    rises: Sequence[TurnValues] = (),
 ) -> Group:
     """Score the games of a group and compare them.
 
     Games whose sampling failed or whose reward is not finite are dropped; the others form the baseline. With
     `turn_candidates` above 1, the candidates of a turn are compared instead: `candidates` has their values, for each
-    own turn of each game.
+    own turn of each game. `rises` has the reward by belief of each game, if it is asked for (belief.py).
     """
     games: list[tuple[Trajectory, RewardBreakdown, Sequence[TurnValues]]] = []
     failed: list[str] = []
-    for trajectory, turns in zip(group, candidates or [()] * len(group), strict=True):
+    for place, trajectory in enumerate(group):
         if trajectory.error is not None:
             failed.append(trajectory.error)
             continue
         reward = rubric.score(trajectory.transcript, setup.solver)
+        if rises:
+            reward = reward.plus("belief", rises[place], settings.belief_weight)
+        turns = candidates[place] if candidates else ()
         numbers = (reward.total, *reward.turn_rewards, *(value for turn in turns for value in turn))
         if all(map(math.isfinite, numbers)):
             games.append((trajectory, reward, turns))
