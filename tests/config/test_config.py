@@ -58,6 +58,7 @@ def test_a_misspelt_key_is_named_with_the_one_that_was_meant(text, setting, mean
         load(tmp_path, text)
 
 
+SERVED = "engine = 'http://localhost:8000'\nreward = {keep_order = false}"
 IMPOSSIBLE = [
     ("[grpo]\ngroup_size = 1", "grpo.group_size"),
     ("[grpo]\ntemperature = 0", "grpo.temperature"),
@@ -74,6 +75,11 @@ IMPOSSIBLE = [
     ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),
     ("[grpo]\nserver_timeout_s = 5", "grpo.server_timeout_s"),
     ("[grpo]\nturn_candidates = 4", "grpo.turn_candidates"),
+    ("[grpo]\nbelief_clip = 1.0", "grpo.belief_clip"),
+    ("[grpo]\nbelief_weight = 1.0", "reward.keep_order"),
+    ("[grpo]\nbelief_weight = 1.0\nguesses = 1\nreward = {keep_order = false}", "grpo.belief_weight"),
+    (f"[grpo]\nbelief_weight = 1.0\nbatches_ahead = 1\n{SERVED}", "grpo.batches_ahead"),
+    ("[grpo]\nconstrain = 'words'\nengine = 'vllm'", "grpo.constrain"),
     ("[grpo]\nturn_candidates = 4\ncredit = 'guess'\nscale_advantages = true", "grpo.scale_advantages"),
     ("[expert_iteration.reward]\npreset = 'solver'", "expert_iteration.reward"),
     ("[distill.reward]\npreset = 'solver'", "distill.reward"),

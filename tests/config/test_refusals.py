@@ -15,6 +15,7 @@ from wordle_rl.config.stages import kind_of
 MODEL = {"model__path": "somewhere"}
 CHAINED = {"stages": ["sft", "grpo", "grpo_2"]}
 DISTRIBUTION = {"stages": ["sft", "distill"], "distill__targets": "distribution"}
+BELIEF = {"grpo__belief_weight": 0.5, "grpo__reward__keep_order": False}
 GREEDY = {"stages": ["sft", "expert_iteration"], "expert_iteration__labels": "secret"}
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
@@ -29,6 +30,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (DISTRIBUTION | {"traces__narrate": True, "game__thinking": "optional"}, "distill.targets"),
     ({"stages": ["sft", "distill"], "game__thinking": "required"}, "traces.narrate"),
     (GREEDY, "expert_iteration.labels"),
+    (BELIEF | {"game__thinking": "optional"}, "grpo.belief_weight"),
     ({"grpo__starts__max_prefix_guesses": 6}, "grpo.starts.max_prefix_guesses"),
     (CHAINED | {"grpo_2__starts__max_prefix_guesses": 6}, "grpo_2.starts.max_prefix_guesses"),
     ({"model__micro_batch_size": 3, "grpo__groups_per_step": 2, "grpo__group_size": 4}, "model.micro_batch_size"),
@@ -56,6 +58,7 @@ LAUNCHED: list[tuple[dict[str, Any], Launch, str]] = [
     ({}, SHARDED, "grpo.engine"),
     (VLLM | {"model__lora__rank": 2}, SHARDED, "adapters"),
     (VLLM | {"grpo__validate_every_steps": 2}, SHARDED, "grpo.validate_every_steps"),
+    (VLLM | BELIEF | {"game__thinking": "off"}, SHARDED, "grpo.belief_weight"),
     ({"sft__optimizer__muon_learning_rate": 0.02}, SHARDED, "sft.optimizer.muon_learning_rate"),
 ]
 """Settings, how the processes were launched, and what the refusal names."""
@@ -83,12 +86,16 @@ IGNORED: list[tuple[tuple, dict[str, Any], str]] = [
     (MLX, MODEL | {"model__compile": True}, "model.compile"),
     (MLX, {"eval__engine": "vllm"}, "eval.engine"),
     (MLX, VLLM, "grpo.engine"),
+    (MLX, {"grpo__constrain": "words"}, "grpo.constrain"),
     (VERL, {"game__shape": "state"}, "game.shape"),
     (VERL, CANDIDATES, "grpo.turn_candidates"),
     (VERL, {"grpo__guesses": 1}, "grpo.guesses"),
     (VERL, {"grpo__updates_per_batch": 2}, "grpo.updates_per_batch"),
     (VERL, OUTSIDE, "grpo.outside_rate"),
     (VERL, {"traces__rl_only_fraction": 0.2}, "traces.rl_only_fraction"),
+    (VERL, BELIEF | {"game__thinking": "off"}, "grpo.belief_weight"),
+    (VERL, {"grpo__constrain": "words"}, "grpo.constrain"),
+    (VERL, {"grpo__gradient_noise_every": 1}, "grpo.gradient_noise_every"),
     (VERL, {"grpo__prioritized_fraction": 1.0}, "grpo.prioritized_fraction"),
     (VERL, {"grpo__probe_every_steps": 5}, "grpo.probe_every_steps"),
     (VERL, {"grpo__max_refills": 2}, "grpo.max_refills"),

@@ -16,6 +16,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.adapters import is_adapter
 from wordle_rl.rollout import play
 from wordle_rl.runs.lineage import audit, lineage_of
+from wordle_rl.words import load_words
 
 QUIET = Console(quiet=True)
 
@@ -87,3 +88,17 @@ def test_the_base_is_evaluated_beside_sft_and_without_adapters(taught, word_dire
     assert ran(run, word_directory, taught, eval__also='["base"]', stages='["sft", "grpo"]') == ["base", "sft", "grpo"]
     assert games(run / "eval" / "sft.json") != games(run / "eval" / "base.json")
     assert "GRPO minus SFT" in (run / "report.html").read_text()
+
+
+def test_limited_to_listed_words_grpo_plays_no_other_and_learns_from_what_it_drew(
+    taught, word_directory, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert ran(run, word_directory, taught, grpo__constrain="'words'") == ["base", "grpo"]
+    words = {*load_words(str(word_directory)).guesses}
+    guesses = [turn["guess"] for game in rows(run / "games.jsonl") for turn in game["turns"]]
+    guesses = {*guesses} - {None}  # a reply may end before it opens its guess
+    assert guesses
+    assert guesses <= words
+    for row in rows(run / "metrics.jsonl"):
+        assert row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3)

@@ -18,6 +18,7 @@ from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.checks import (
     check_pretrained,
+    check_sparse_rewards,
     check_teacher,
     check_teacher_replies,
     check_updates,
@@ -150,3 +151,25 @@ def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path,
     lesson = lesson_of(WordSettings(), split_secrets(small_words))
     save_lineage(tmp_path, Lineage(game=config.game, lessons=(lesson,)))
     assert levels(check_pretrained(config, numbers)) == []
+
+
+@pytest.mark.parametrize(
+    ("reward", "belief", "rate", "warns"),
+    [
+        ({"win": 1.0}, 0.0, 2e-3, True),
+        ({"win": 1.0, "speed": 0.5, "consistency": 0.0}, 0.0, 2e-3, True),
+        ({"win": 1.0}, 0.0, 5e-4, False),
+        ({"win": 1.0, "consistency": 1.0}, 0.0, 2e-3, False),
+        ({"win": 1.0}, 0.3, 2e-3, False),
+    ],
+)
+def test_wins_alone_at_the_rates_of_sft_are_warned_of(reward, belief, rate, warns) -> None:
+    grpo = {
+        "reward": {"weights": reward, "keep_order": False},
+        "belief_weight": belief,
+        "optimizer": {"learning_rate": rate},
+    }
+    values = {"game": {"thinking": "off"}, "sft": {"optimizer": {"learning_rate": 3e-3}}, "grpo": grpo}
+    chained = RunConfig.model_validate({**values, "stages": ["sft", "grpo"]})
+    assert levels(check_sparse_rewards(chained)) == (["warning"] if warns else [])
+    assert levels(check_sparse_rewards(RunConfig.model_validate({**values, "stages": ["sft"]}))) == []

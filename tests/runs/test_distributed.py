@@ -39,7 +39,7 @@ def trained(plain_traces, tokenizer, codec, sixty, word_directory, tmp_path_fact
     examples = [asdict(example) for example in encode_traces(plain_traces, compact(), codec, 1000).examples]
     taught = (STEPS - 1) * BATCH + LAST_BATCH
     games = {"examples": examples[:taught], "validation": examples[taught:][: BATCH + LAST_BATCH]}
-    games["rows"] = [[asdict(row) for row in played.rows(codec)] for played in training.played]
+    games["rows"] = [[asdict(row) for item in played.items(codec) for row in item] for played in training.played]
     write_json(out / "games.json", games)
     started = torchrun(Path(two_processes.__file__), word_directory, out / "games.json", out / "two")
     with pytest.MonkeyPatch.context() as patch:

@@ -62,7 +62,8 @@ class Roll:
         self.played: Played = self.rollouts.next(step)
         self.rollouts.note_compliance(self.metrics["format_compliance"])
         self.games.append(games_of(self.played))
-        return self.played.rows(self.codec, mask_overlong=self.settings.mask_overlong)
+        items = self.played.items(self.codec, mask_overlong=self.settings.mask_overlong)
+        return [row for item in items for row in item]
 
     @property
     def metrics(self):

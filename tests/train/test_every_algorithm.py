@@ -53,6 +53,7 @@ CASES: dict[str, tuple[StageSettings, int | str]] = {
     "grpo, three updates a batch": (of(GRPO, updates_per_batch=3), 2),
     "grpo, a penalty to the start": (of(GRPO, beta=0.5), 2),
     "grpo, adapters and a penalty": (of(GRPO, beta=0.5), 2),
+    "grpo, belief, the gradient's noise": (of(GRPO, belief_weight=0.5, gradient_noise_every=2), 2),
     "grpo, games ahead": (of(GRPO, **AHEAD), 2),
     "expert_iteration": (of(EXPERT_ITERATION, **TWO_ROUNDS), "win_rate"),
     "expert_iteration, labels": (of(EXPERT_ITERATION, **TWO_ROUNDS, labels="secret"), "round 1: step 2"),

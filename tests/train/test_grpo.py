@@ -45,6 +45,44 @@ def test_a_model_of_absolute_positions_is_scored_where_it_sampled_and_without_dr
 
 
 @pytest.mark.parametrize("shape", Shape)
+@pytest.mark.parametrize("clip", [4.0, 0.01])
+def test_a_turn_earns_the_rise_of_the_policy_s_own_belief(shape, clip, train, tokenizer, tmp_path) -> None:
+    """By a plain forward pass over board and secret. Without the clip, a game earns its end minus its start."""
+    settings = update(SETTINGS, steps=1, temperature=0.7, belief_weight=0.5, belief_clip=clip)
+    train(tmp_path, settings, shape)
+    model, prompter = small_model(tokenizer), compact(shape, max_turns=3)
+    sizes = set()
+    for game in train.games[0]:
+        transcript, beliefs = game.trajectory.transcript, []
+        reply = train.codec.reply_ids(prompter.reply(transcript.secret, ""))
+        for segment in game.trajectory.segments:
+            for _, start, _ in segment.spans:
+                ids = [*segment.prompt_ids, *segment.token_ids[:start], *reply]
+                with torch.no_grad():
+                    logprobs = (model(torch.tensor([ids])).logits[0, :-1] / 0.7).log_softmax(-1)
+                of_reply = logprobs[-len(reply) :]
+                beliefs.append(float(sum(scores[token] for scores, token in zip(of_reply, reply, strict=True))))
+        after = [*beliefs[1:], 0.0 if transcript.won else beliefs[-1]]
+        expected = [max(-clip, min(clip, end - begin)) / clip for begin, end in zip(beliefs, after, strict=True)]
+        assert game.reward.components["belief"] == pytest.approx(expected, abs=2e-4)
+        paid = zip(transcript.own_turns, game.reward.components["belief"], game.reward.turn_rewards, strict=True)
+        for turn, share, reward in paid:
+            assert reward == pytest.approx(by_length(transcript, turn) + 0.5 * share)
+        if clip > 1:  # no turn comes near it
+            assert sum(expected) * clip == pytest.approx(after[-1] - beliefs[0])
+        sizes |= {round(share, 5) for share in expected}
+    assert len(sizes) > 2
+    assert rows(tmp_path / "metrics.jsonl")[0]["reward/belief"] != 0
+
+
+def test_the_gradient_s_noise_is_logged_every_so_many_steps(train, tmp_path) -> None:
+    train(tmp_path, update(SETTINGS, steps=4, gradient_noise_every=3))
+    measured = [row.get("gradient/cosine") for row in rows(tmp_path / "metrics.jsonl")]
+    assert [value is not None for value in measured] == [True, False, False, True]
+    assert all(-1 <= value <= 1 for value in measured if value is not None)
+
+
+@pytest.mark.parametrize("shape", Shape)
 def test_single_next_guesses_of_boards_are_learnt(shape, train, tmp_path) -> None:
     starts = StartSettings(max_prefix_guesses=2)
     train(tmp_path, update(SETTINGS, guesses=1, groups_per_step=8, starts=starts), shape)

@@ -3,9 +3,11 @@
 import gc
 import shutil
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
+from constrained_games import KINDS, codecs_of, hasty, random_model
 from padded_vocabulary import PADDING, check_sampler_is_trainer, said_by
 from small_models import small_config
 from training_fixtures import close, fast, small_model, weights_of
@@ -15,8 +17,10 @@ import wordle_rl.train.learner as learner_module
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Request
+from wordle_rl.prompt import Prompter
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss
+from wordle_rl.train.micro_batches import TwoHalves
 
 
 def llama(codec):
@@ -156,3 +160,77 @@ def test_compiled_layers_learn_the_same_and_play_uncompiled(codec, examples) -> 
     (numbers, weights), (other, moved) = found
     assert other == pytest.approx(numbers, rel=1e-3, abs=1e-5)
     assert close(weights, moved, 1e-4)
+
+
+def replies_to(prompt: list[int], *replies: list[int]) -> list[Example]:
+    return [Example([*prompt, *ids], [0] * len(prompt) + [1] * len(ids)) for ids in replies]
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.5])
+def test_rows_are_scored_by_their_trained_tokens_in_their_own_order(temperature, codec) -> None:
+    model = llama(codec)
+    learner = TorchLearner(model, codec, precision="fp32", temperature=temperature)
+    prompts = [codec.encode(text) for text in ("5x6", "5x6 and more", "5")]
+    rows = [row for prompt in prompts for row in replies_to(prompt, codec.reply_ids("c r a n e"), codec.reply_ids("x"))]
+    expected = []
+    for row in rows:
+        with torch.no_grad():
+            logprobs = (model(torch.tensor([row.token_ids])).logits[0, :-1] / temperature).log_softmax(-1)
+        of_tokens = logprobs.gather(1, torch.tensor(row.token_ids[1:])[:, None])[:, 0]
+        expected.append(float(of_tokens[torch.tensor(row.loss_mask[1:], dtype=torch.bool)].sum()))
+    assert learner.logprobs(rows) == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4])
+@pytest.mark.parametrize("kind", KINDS)
+def test_limited_to_listed_words_the_trainer_scores_as_the_sampler_draws(kind, temperature, small_words) -> None:
+    """To 1e-4, in every tokenizer; and forbidden tokens have no gradient."""
+    codec, prompter = codecs_of(small_words)[kind], Prompter()
+    model = random_model(codec)
+    learner = TorchLearner(
+        model, codec, precision="fp32", temperature=temperature, constraint=hasty(codec, small_words, prompter)
+    )
+    prompt = codec.encode("guess")
+    sampling = SamplingSettings(temperature=temperature, max_completion_tokens=60)
+    with learner.policy(sampling, 0) as (sampler, _):
+        said = sampler.sample([Request(game, (), (), prompt) for game in range(24)])
+    guesses = [prompter.parse(str(completion.text)).word for completion in said]
+    assert {*guesses} <= {*small_words.guesses}
+    assert len({*guesses}) > 3
+    rows = [
+        replace(
+            row, advantages=[1.0] * len(row.token_ids), sampler_logprobs=[0.0] * len(prompt) + [*each.sampler_logprobs]
+        )
+        for each in said
+        for row in replies_to(prompt, [*each.token_ids])
+    ]
+    assert learner.logprobs(rows) == pytest.approx([sum(each.sampler_logprobs) for each in said], abs=1e-4)
+    figures = learner.evaluate([rows], PolicyLoss())
+    assert figures["importance_ratio/max"] == pytest.approx(1.0, abs=1e-4)
+    free = TorchLearner(model, codec, precision="fp32", temperature=temperature)
+    assert sum(free.logprobs(rows)) < sum(learner.logprobs(rows)) - 10  # the limit does limit
+
+
+def test_the_noise_of_a_gradient_is_that_of_its_two_halves_and_changes_no_step(tokenizer, codec, examples) -> None:
+    one, two = examples[:6], examples[6:12]
+
+    def gradient_of(rows: list[Example]) -> torch.Tensor:
+        model = small_model(tokenizer)
+        tokens = sum(sum(row.loss_mask[1:]) for row in one + two)
+        for row in rows:
+            logprobs = model(torch.tensor([row.token_ids])).logits[0, :-1].log_softmax(-1)
+            mask = torch.tensor(row.loss_mask[1:], dtype=torch.bool)
+            (-logprobs.gather(1, torch.tensor(row.token_ids[1:])[:, None])[:, 0][mask].sum() / tokens).backward()
+        return torch.cat([weight.grad.flatten() for weight in model.parameters()])
+
+    first, second = gradient_of(one), gradient_of(two)
+    halved, whole = (started(small_model(tokenizer), codec) for _ in range(2))
+    noise = halved.update(TwoHalves([one[:3], one[3:]], [two], 6), CrossEntropy(), 1).figures
+    whole.update([one[:3], one[3:], two], CrossEntropy(), 1)
+    close(weights_of(halved.model), weights_of(whole.model))
+    between, squares = float(first @ second), float(first @ first + second @ second)
+    assert noise["gradient/cosine"] == pytest.approx(float(torch.cosine_similarity(first, second, 0)), rel=1e-3)
+    assert noise["gradient/noise_scale"] == pytest.approx(6 * (squares / (2 * between) - 1), rel=1e-3)
+    same = halved.update(TwoHalves([one], [one], 6), CrossEntropy(), 2).figures
+    assert same["gradient/cosine"] == pytest.approx(1.0)
+    assert same["gradient/noise_scale"] == pytest.approx(0.0, abs=1e-3)

@@ -31,6 +31,7 @@ from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
 from wordle_rl.prompt import Shape, Style
+from wordle_rl.reward import TERMINAL_COMPONENTS
 from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.trackers import Tracking, check_trackers
@@ -139,6 +140,10 @@ def _backend(plan: Plan) -> None:
         find_backend(plan.config.backend).check(plan.config)
 
 
+def _sparse_rewards(plan: Plan) -> Iterator[Finding]:
+    return check_sparse_rewards(plan.config)
+
+
 def _strict_words(plan: Plan) -> Iterator[Finding]:
     game, split = plan.config.game, plan.context.split
     if named := sorted(split.strict_words_in(game.system_prompt)):
@@ -228,6 +233,7 @@ def _room(plan: Plan) -> Iterator[Finding]:
 CHECKS: tuple[Callable[[Plan], Iterable[Finding] | None], ...] = (
     _settings,
     _backend,
+    _sparse_rewards,
     _strict_words,
     _opener,
     _given_games,
@@ -279,6 +285,25 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> Iterator[Finding]
                 f"{stage}.optimizer.learning_rate {settings.learning_rate:g} is too small for many 16-bit weights, "
                 'which cannot represent such a change; set model.dtype to "float32" (model.precision still sets the '
                 "arithmetic), or model.lora.rank"
+            )
+
+
+_HIGH_SHARE = 0.25
+"""Largest share of SFT's rate at which wins alone were learnt from without a fall, see docs/grpo.md."""
+
+
+def check_sparse_rewards(config: RunConfig) -> Iterator[Finding]:
+    """Check that a policy gradient by wins alone is not followed as fast as SFT's gradient."""
+    for stage, own in config.stages_of("grpo"):
+        paid = {name for name, weight in own.reward.schedule().start.items() if weight}
+        if own.belief_weight or not paid <= TERMINAL_COMPONENTS:
+            continue
+        taught, rate = config.sft.optimizer.learning_rate, own.optimizer.learning_rate
+        if stage in config.stages and rate > _HIGH_SHARE * taught:
+            yield warning(
+                f"{stage}.optimizer.learning_rate {rate:g} is above a quarter of SFT's {taught:g}, and {stage}.reward "
+                "pays wins alone: such a gradient is nearly all noise, and at these rates greedy play falls; lower the "
+                "rate, or reward every guess (consistency, valid_word, or belief_weight)"
             )
 
 

@@ -18,6 +18,7 @@ from wordle_rl.reward.components import (
 from wordle_rl.reward.rubric import (
     CURRICULA,
     PRESETS,
+    TERMINAL_COMPONENTS,
     RewardBreakdown,
     Rubric,
     Schedule,
@@ -30,6 +31,7 @@ __all__ = [
     "COMPONENTS",
     "CURRICULA",
     "PRESETS",
+    "TERMINAL_COMPONENTS",
     "Component",
     "Range",
     "RewardBreakdown",

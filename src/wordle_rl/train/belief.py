@@ -18,13 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Trajectory
 from wordle_rl.train.advantages import TurnValues
-from wordle_rl.train.learner import Learner
 from wordle_rl.train.scored_games import boards_of
+
+if TYPE_CHECKING:
+    from wordle_rl.train.learner import Learner
 
 
 def beliefs_of(games: Sequence[Trajectory], learner: Learner, prompter: Prompter) -> list[TurnValues]:
