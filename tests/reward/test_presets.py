@@ -42,6 +42,12 @@ def test_strict_xml_preset_adds_up_its_five_terms() -> None:
     assert total("strict_xml", lost) == pytest.approx(0.2 * format_ + 0.2 * consistency + 0.1 * length)
 
 
+def test_verifiers_preset_pays_a_win_by_its_guesses_and_a_loss_by_its_last_marks() -> None:
+    assert total("verifiers", play("crane", "crate", "trace", "crane")) == pytest.approx(1 + 1 / 3 + 0.2)
+    lost = play("crane", "zzzzz", "trace", rules=Rules(max_turns=2))  # r, a and e green, c yellow
+    assert total("verifiers", lost) == pytest.approx(3 * 0.2 + 0.1 + 0.2 * (0.5 + 1) / 2)
+
+
 def test_solver_preset_charges_expected_guesses_given_away() -> None:
     game = play("hills", "bills", "fhmqq", "hills", words=HILLS)
     # Best play needs 2 guesses; "bills" first needs (1 + 3 * 3) / 4 = 2.5, after which "fhmqq" is best play.

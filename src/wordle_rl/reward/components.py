@@ -2,7 +2,7 @@
 
 The value of a component is the sum of its shares and lies in its stated range. There are four kinds:
 
-- terminal (`win`, `speed`): paid on the winning turn;
+- terminal (`win`, `speed`, `win_per_guess`): paid on the winning turn;
 - mean (`format`, `valid_word`, `length`, `consistency`, `feedback`, `information`): each turn's score divided by the
   number of own turns, so a long game earns no more than a short one;
 - cost (`regret`, `quick_regret`, `repeat`, `overlong`): each turn's cost divided by the maximum number of turns, so
@@ -102,6 +102,10 @@ def _speed(transcript: Transcript, _solver: Solver) -> Shares:
     max_turns = transcript.rules.max_turns
     spare = (max_turns - transcript.turns_used) / max(1, max_turns - 1)
     return _on_last_turn(transcript, spare if transcript.won else 0.0)
+
+
+def _win_per_guess(transcript: Transcript, _solver: Solver) -> Shares:
+    return _on_last_turn(transcript, 1.0 / transcript.turns_used if transcript.won else 0.0)
 
 
 def _rule_break(transcript: Transcript, _solver: Solver) -> Shares:
@@ -312,6 +316,7 @@ COMPONENTS: Mapping[str, Component] = MappingProxyType(
     {
         "win": Component(_win, _ZERO, _ZERO, _ONE),
         "speed": Component(_speed, _ZERO, _ZERO, _UNIT),
+        "win_per_guess": Component(_win_per_guess, _ZERO, _ZERO, _UNIT),
         "greens": Component(partial(_latest, partial(_marks, "G"), 0.0), _UNIT, _UNIT, _ONE),
         "yellows": Component(partial(_latest, partial(_marks, "Y"), 0.0), _UNIT, _UNIT, _ZERO),
         "variety": Component(partial(_latest, _variety, LOWEST_VARIETY), _VARIETY, _VARIETY, _ONE),

@@ -135,7 +135,7 @@ def format_compliance(transcripts: Iterable[Transcript]) -> float:
     return complying / len(outcomes) if outcomes else 0.0
 
 
-TERMINAL_COMPONENTS = frozenset({"win", "speed"})
+TERMINAL_COMPONENTS = frozenset({"win", "speed", "win_per_guess"})
 """Components that pay nothing before the end."""
 
 
@@ -217,6 +217,9 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
         "strict_xml": Rubric({"win": 1.0, "speed": 0.5, "format": 0.2, "consistency": 0.2, "length": 0.1}),
         # The trainer notebook on a TextArena game: four rewards of the last guess with equal weights.
         "notebook": Rubric({"win": 1.0, "greens": 1.0, "yellows": 1.0, "variety": 1.0}),
+        # The Wordle environment of verifiers, on which prime-rl trains: 1 for a win, another 1 / guesses, otherwise 0.2 a
+        # green and 0.1 a yellow letter of the last guess, and 0.2 for the form. The last guess of a win is five greens.
+        "verifiers": Rubric({"greens": 1.0, "yellows": 0.5, "win_per_guess": 1.0, "format": 0.2}),
         # Shaping of single guesses: form, use of clues, value of the guess, and -1.0 per repeated guess of a six-turn
         # game. That penalty was proposed after a policy had repeated one word.
         "shaped": Rubric({"format": 1.0, "feedback": 0.5, "information": 0.3, "repeat": -6.0}),
