@@ -44,7 +44,7 @@ def test_strict_xml_preset_adds_up_its_five_terms() -> None:
 
 def test_verifiers_preset_pays_a_win_by_its_guesses_and_a_loss_by_its_last_marks() -> None:
     assert total("verifiers", play("crane", "crate", "trace", "crane")) == pytest.approx(1 + 1 / 3 + 0.2)
-    lost = play("crane", "zzzzz", "trace", rules=Rules(max_turns=2))  # r, a and e green, c yellow
+    lost = play("crane", "qqqqq", "trace", rules=Rules(max_turns=2))  # r, a and e green, c yellow
     assert total("verifiers", lost) == pytest.approx(3 * 0.2 + 0.1 + 0.2 * (0.5 + 1) / 2)
 
 
