@@ -1,313 +1,259 @@
-"""Ways to learn by play, side by side: wins over games, tokens and processor seconds, from the same weak start.
+"""Ways to set GRPO, side by side: wins before and after, from one start, at equal processor seconds.
 
     wordle-rl run quickstart --traces.num-games 12000 --sft.epochs 2 --until sft --out runs/weak
-    python benchmarks/rl_ablation.py runs/weak --out runs/ablation.jsonl --seconds 240
+    python benchmarks/rl_ablation.py runs/weak --out runs/ablation.jsonl --seconds 120
 
-Every way plays, gives each trained token a weight, and takes a step of `PolicyLoss`. On policy its ratio is 1, so the
-gradient is that of weight x log-probability: an advantage is such a weight, and so is 1 for a label. Nobody asks a
-solver. No way has more time than another, counted in processor seconds without those of evaluation; the learning rate
-falls linearly over that time. All but `mistakes` play, and learn, at `--temperature`.
+A way is a table of `[grpo]` over the preset's (`WAYS`), or several that share the time. The package's GRPO plays and
+learns; only the end is another: the learning rate falls to 0 over `--seconds` of processor time, in which evaluation
+does not count. `sft` is the control: as many seconds of the teacher's games.
 
-    grpo      groups of 16 games of a secret; a turn's return above the mean of the group's at that turn
-    boards    the same games; a return above the mean at the same board, over all games of the step (GiGPO,
-              arXiv:2505.10978, with exact states)
-    tree      every board is asked once for all secrets that it leaves, in four trees; credit as in boards
-    maxrl     wins above the group's mean, divided by it (arXiv:2602.02710)
-    echo      grpo, and cross-entropy with weight 0.1 on the marks (arXiv:2605.24517)
-    epochs    grpo, each batch learnt from in four clipped steps of half of it
-    starts    grpo from boards of 0 to 4 consistent guesses
-    labels    grpo, and with weight 1 the secret as a label where a guess was wrong
-    mistakes  expert iteration of the quickstart: such labels, sound guesses kept, nearly greedy play
+Examined are training words (`--exam` of them, 0: all), validation words, and with `--judge` all held-out ones. Without
+it nothing can be chosen by words that the table is judged on.
 """
 
 import json
-import math
+import random
+import tempfile
 import time
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Literal
+from typing import Any
 
 import torch
 import tyro
 from measure import hardware
 
 from wordle_rl.boards import InitialState
-from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
-from wordle_rl.config.stages import StartSettings
-from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
-from wordle_rl.data.dataset import Example
-from wordle_rl.policy.base import Completion, Request, Sampler
-from wordle_rl.policy.loading import load_model
-from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.reward import Rubric
-from wordle_rl.rollout import Trajectory, play
-from wordle_rl.train.advantages import TurnValues, returns_to_go, turn_advantages
-from wordle_rl.train.hindsight_labels import boards_to_teach, items_of
-from wordle_rl.train.learner import TorchLearner
-from wordle_rl.train.loss import CrossEntropy, PolicyLoss
+from wordle_rl.config.run import RunConfig
+from wordle_rl.config.stages import GRPOSettings
+from wordle_rl.data.dataset import Example, encode_traces
+from wordle_rl.data.game_record import read_traces
+from wordle_rl.pipeline.stages import load_learner
+from wordle_rl.policy.constrain import make_constraint
+from wordle_rl.rollout import play
+from wordle_rl.runs import Run
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.train.grpo import GRPO
+from wordle_rl.train.learner import Learner, Update
+from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.micro_batches import micro_batches
-from wordle_rl.train.scored_games import Scored, rows_of
-from wordle_rl.train.starts import GameSetup, GroupStarts
+from wordle_rl.train.play_loop import Stage
+from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.training_loop import Training
 
-Way = Literal["grpo", "boards", "tree", "maxrl", "echo", "epochs", "starts", "labels", "mistakes"]
-GROUP, TREES = 16, 4
-REWARD = Rubric({"win": 1.0, "speed": 0.5}, keep_order=False)
-WINS = Rubric({"win": 1.0}, keep_order=False)
-EXAM, EXAMS = 400, 8
-"""Training secrets of an evaluation on the way, and the number of these."""
-
-
-@dataclass(frozen=True)
-class OneReplyPerBoard:
-    """A sampler that asks for one reply where several games of a tree have the same board."""
-
-    sampler: Sampler
-    tree_size: int
-
-    @property
-    def codec(self) -> ChatCodec | None:
-        """See `Sampler`."""
-        return self.sampler.codec
-
-    def begin(self) -> None:
-        """See `Sampler`."""
-        self.sampler.begin()
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """See `Sampler`; games are numbered tree by tree."""
-        boards: dict[tuple[int, tuple[int, ...]], Request] = {}
-        keys = [(request.game_id // self.tree_size, tuple(request.prompt_ids)) for request in requests]
-        for key, request in zip(keys, requests, strict=True):
-            boards.setdefault(key, request)
-        replies = dict(zip(boards, self.sampler.sample([*boards.values()]), strict=True))
-        return [replies[key] for key in keys]
+Way = Mapping[str, Any]
+"""A table of `[grpo]`."""
+PLACES = 1000
+"""Places of the learning rate's schedule."""
+ROWS = 60
+"""Most steps of a curve."""
 
 
-def scored(games: Iterable[Trajectory], rubric: Rubric, context: GameContext) -> list[Scored]:
-    """Give each game its reward."""
-    return [Scored(game, rubric.score(game.transcript, context.solver), ()) for game in games]
+def paid(**weights: float) -> Way:
+    """Return a table with these weights of the reward."""
+    return {"reward": {"weights": weights, "keep_order": False}}
 
 
-def group_credit(games: Sequence[Scored]) -> list[TurnValues]:
-    """Advantages of each game's turns against its group."""
-    return [
-        values
-        for first in range(0, len(games), GROUP)
-        for values in turn_advantages([game.reward.turn_rewards for game in games[first : first + GROUP]])
-    ]
+def rates(adamw: float, muon: float | None) -> Way:
+    """Return a table with these peak rates."""
+    optimizer = {"learning_rate": adamw, "muon_learning_rate": muon, "schedule": "linear", "warmup": 0.0}
+    return {"optimizer": optimizer}
 
 
-def maxrl_credit(games: Sequence[Scored]) -> list[TurnValues]:
-    """Wins above the group's mean, divided by it; 0 where nobody won."""
-    credit: list[TurnValues] = []
-    for first in range(0, len(games), GROUP):
-        group = games[first : first + GROUP]
-        mean = fmean(game.reward.total for game in group)
-        credit += [
-            ((game.reward.total - mean) / mean if mean else 0.0,) * len(game.reward.turn_rewards) for game in group
-        ]
-    return credit
+BASE: Way = {
+    "group_size": 8,
+    "groups_per_step": 64,
+    "temperature": 0.5,
+    "prioritized_fraction": 0.0,
+    "max_refills": 0,
+    "validate_every_steps": 0,
+    "sample_games": 0,
+    "gradient_noise_every": 4,
+    **paid(win=1.0, speed=0.5),
+    **rates(1e-3, 0.003),
+}
+DENSE = {**paid(win=1.0, consistency=1.0, valid_word=1.0, repeat=-1.0), "credit": "guess"}
+BELIEF = {**paid(win=1.0), "belief_weight": 1 / 3}
+LIMITED = {"constrain": "words", "temperature": 1.0, **rates(5e-4, 0.001)}
+
+WAYS: dict[str, Way | Sequence[Way]] = {
+    "wins": {},
+    "information": {**paid(win=1.0, information=1.0), "credit": "guess"},
+    "regret": {**paid(quick_regret=-6.0), "credit": "guess"},
+    "feedback": {**paid(win=1.0, feedback=1.0, valid_word=1.0, repeat=-1.0), "credit": "guess"},
+    "belief": BELIEF,
+    "dense": DENSE,
+    "dense, credit of turns": {**DENSE, "credit": "turn"},
+    "dense, win counts 2": {**DENSE, **paid(win=2.0, consistency=1.0, valid_word=1.0, repeat=-1.0)},
+    "dense, T = 0.3": {**DENSE, "temperature": 0.3},
+    "dense, T = 1": {**DENSE, "temperature": 1.0},
+    "dense, T = 1, then 0.5": [{**DENSE, "temperature": 1.0}, {**DENSE, "temperature": 0.5}],
+    "dense, half the rates": {**DENSE, **rates(5e-4, 0.0015)},
+    "dense, twice the rate of Muon": {**DENSE, **rates(1e-3, 0.006)},
+    "dense, AdamW 1e-3": {**DENSE, **rates(1e-3, None)},
+    "dense, AdamW 3e-3": {**DENSE, **rates(3e-3, None)},
+    "dense, 128 games a step": {**DENSE, "groups_per_step": 16},
+    "dense, 2,048 games a step": {**DENSE, "groups_per_step": 256},
+    "dense, groups of 16": {**DENSE, "group_size": 16, "groups_per_step": 32},
+    "dense, 2 updates a batch": {**DENSE, "updates_per_batch": 2},
+    "dense, 4 updates a batch": {**DENSE, "updates_per_batch": 4},
+    "dense, divided by deviation": {**DENSE, "scale_advantages": True},
+    "dense, 4 candidates a turn": {**DENSE, "turn_candidates": 4, "group_size": 16, "groups_per_step": 32},
+    "limited, wins": LIMITED,
+    "limited, dense": {**LIMITED, **DENSE, "temperature": 1.0},
+}
 
 
-def board_credit(games: Sequence[Scored]) -> list[TurnValues]:
-    """Return of each turn above the mean at the same board, over all games.
-
-    A board that only one guess was named at says nothing about other guesses; its baseline is the mean of the turn.
-    """
-    returns = [returns_to_go(game.reward.turn_rewards) for game in games]
-    at_board: dict[tuple[int, ...], list[float]] = defaultdict(list)
-    guesses: dict[tuple[int, ...], set[tuple[int, ...]]] = defaultdict(set)
-    at_turn: dict[int, list[float]] = defaultdict(list)
-    visits = []
-    for game, values in zip(games, returns, strict=True):
-        (segment,) = game.trajectory.segments
-        for turn, start, stop in segment.spans:
-            board = segment.prompt_ids + segment.token_ids[:start]
-            visits.append((board, turn))
-            at_board[board].append(values[turn])
-            guesses[board].add(segment.token_ids[start:stop])
-            at_turn[turn].append(values[turn])
-    means = {board: fmean(values) for board, values in at_board.items()}
-    turn_means = {turn: fmean(values) for turn, values in at_turn.items()}
-    baselines = iter([means[board] if len(guesses[board]) > 1 else turn_means[turn] for board, turn in visits])
-    return [tuple(value - next(baselines) for value in values) for values in returns]
-
-
-def with_marks(row: Example, weight: float) -> Example:
-    """Train on the environment's tokens, too."""
-    first = row.loss_mask.index(1)
-    pairs = list(zip(row.loss_mask, row.advantages, strict=True))
-    advantages = [a if trained or place < first else weight for place, (trained, a) in enumerate(pairs)]
-    return replace(row, loss_mask=[int(place >= first) for place in range(len(pairs))], advantages=advantages)
+def laid_over(settings: GRPOSettings, *tables: Way) -> GRPOSettings:
+    """Return settings with tables laid over them, the later ones above."""
+    return GRPOSettings.model_validate(settings.model_dump() | {k: v for table in tables for k, v in table.items()})
 
 
 class Trial:
     """One way from one start."""
 
-    def __init__(self, run: Path, way: Way, seed: int, temperature: float, groups: int) -> None:
-        self.config = stored_config(run / "config.json")
+    def __init__(self, run: Path, start: Path | None, seed: int, scratch: Path) -> None:
+        self.run, self.seed, self.scratch = run, seed, scratch
+        self.config: RunConfig = stored_config(run / "config.json")
         self.context = GameContext.of(self.config)
-        setup = GameSetup(self.context.for_training, self.context.split.train)
-        model, codec = load_model(self.config.model.model_copy(update={"path": str(run / "sft")}), seed=seed)
-        # Labels are learnt at temperature 1; a policy gradient is that of the policy which plays.
-        self.learner = TorchLearner(model, codec, seed=seed, temperature=1.0 if way == "mistakes" else temperature)
-        self.codec, self.way, self.seed, self.groups = codec, way, seed, groups
-        boards = StartSettings(max_prefix_guesses=4, player="consistent")
-        prefixes = boards if way == "starts" else StartSettings()
-        self.starts = GroupStarts(setup, prefixes, seed)
-        self.temperature = 0.1 if way == "mistakes" else temperature
-        self.games = self.tokens = 0
+        self.learner = self.loaded(start or run / "sft", 1.0)
+        self.seconds, self.games = 0.0, 0
+        self.curve: list[dict[str, float]] = []
 
-    def play(self, starts: Sequence[InitialState], temperature: float, number: int, tree: int = 0) -> list[Trajectory]:
-        """Play with the current weights."""
-        sampling = SamplingSettings(temperature=temperature, max_completion_tokens=12, max_batch_size=1024)
-        sampler: Sampler = TransformersSampler(self.learner.model, self.codec, sampling, self.seed * 100_000 + number)
-        if tree:
-            sampler = OneReplyPerBoard(sampler, tree)
+    def loaded(self, model: Path, temperature: float, *, constrained: bool = False) -> Learner:
+        """Load a model to train."""
         context = self.context.for_training
-        return play(starts, context.words, context.prompter, sampler)
+        limit = partial(make_constraint, context.words, context.prompter) if constrained else None
+        path = self.config.model.model_copy(update={"path": str(model)})
+        return load_learner(self.config, path, self.seed, temperature, limit)
 
-    def correct_mistakes(self, number: int, place: int) -> None:
-        """Play a round, and learn from it 32 games at a time."""
-        games = self.play(self.starts.draw(2048, number), self.temperature, number)
-        self.count(games)
-        items = [item for game in scored(games, REWARD, self.context.for_training) for item in self.labels_of(game)]
-        for first in range(0, len(items), 32):
-            self.update([row for item in items[first : first + 32] for row in item], place)
+    def learn(self, tables: Sequence[Way], seconds: float) -> None:
+        """Learn by GRPO; each table has an equal part of the time."""
+        for part, table in enumerate(tables):
+            settings = laid_over(self.config.grpo, BASE, table)
+            kept = self.scratch / f"part-{part}"
+            self.learner.save_model(kept)
+            self.learner = self.loaded(kept, settings.temperature, constrained=settings.constrain == "words")
+            training = Training(self.learner, Run(self.scratch), "grpo", seed=self.seed)
+            split, sampling = self.context.split, self.config.sampling
+            setup = GameSetup(self.context.for_training, split.train, split.val, sampling=sampling)
+            method = GRPO(Stage(training, setup, GameLog(training.run), self.learner.policy), settings)
+            if method.loss.needs_reference:
+                self.learner.remember_start()
+            self.learner.start(settings.optimizer, PLACES)
+            begin, end, number = self.seconds, seconds * (part + 1) / len(tables), 0
+            while self.seconds < end:
+                began, number = time.process_time(), number + 1
+                place = 1 + int(PLACES * (self.seconds - begin) / (end - begin))
+                games = method.next_games(number)
+                batches = [*method.batches(games, number)] * settings.updates_per_batch
+                updates = [self.learner.update(batch, method.loss, place) for batch in batches]
+                method.note_metrics(games.metrics)
+                self.games += settings.groups_per_step * settings.group_size
+                self.seconds += time.process_time() - began
+                self.note(games.metrics, updates)
+            method.close()
 
-    def labels_of(self, game: Scored, *, keeps_guesses: bool = True) -> list[list[Example]]:
-        """The secret where the guess was wrong, and the sound guesses; the rows of a game share its prefixes."""
-        boards, kept = boards_to_teach(game, self.context.split, keeps_guesses=True)
-        reply = self.codec.reply_ids(self.context.prompter.reply(game.trajectory.transcript.secret, ""))
-        items = items_of(game, boards, kept if keeps_guesses else frozenset(), reply)
-        return [[with_weight(row) for row in item] for item in items]
+    def note(self, metrics: Mapping[str, float], updates: Sequence[Update]) -> None:
+        """Keep figures of a step."""
+        kept = ("win_rate", "reward", "reward_std", "constant_group_rate", "format_compliance", "mean_guesses")
+        row = {"games": self.games, "seconds": self.seconds}
+        row |= {name: metrics[name] for name in kept if name in metrics} | {"entropy": updates[0].figures["entropy"]}
+        row |= {name: value for name, value in updates[0].figures.items() if name.startswith("gradient/")}
+        self.curve.append({name: round(value, 5) for name, value in row.items()})
 
-    def step(self, number: int, place: int) -> None:
-        """Play, and take optimizer steps at a place of the schedule."""
-        context = self.context.for_training
-        if self.way == "mistakes":
-            self.correct_mistakes(number, place)
-            return
-        tree = GROUP * self.groups if self.way == "tree" else 0
-        drawn = self.starts.draw(tree or self.groups, number)
-        starts = [*drawn] * TREES if tree else [start for start in drawn for _ in range(GROUP)]
-        games = self.play(starts, self.temperature, number, tree)
-        self.count(games)
-        judged = scored(games, WINS if self.way == "maxrl" else REWARD, context)
-        credit = {"boards": board_credit, "tree": board_credit, "maxrl": maxrl_credit}.get(self.way, group_credit)
-        credited = [replace(game, advantages=values) for game, values in zip(judged, credit(judged), strict=True)]
-        rows = [row for game in credited for row in rows_of(game, self.codec) if any(row.advantages)]
-        if self.way == "echo":
-            rows = [with_marks(row, 0.1) for row in rows]
-        if self.way == "labels":
-            for game in credited:
-                rows += [row for item in self.labels_of(game, keeps_guesses=False) for row in item]
-        if self.way == "epochs":
-            halves = [rows[::2], rows[1::2]]
-            for half in halves * 2:
-                self.update(half, place, off_policy=True)
-        else:
-            self.update(rows, place)
+    def imitate(self, seconds: float) -> None:
+        """Learn the teacher's games by SFT, at the rates of the run."""
+        codec, settings = self.learner.codec, self.config.sft
+        traces = read_traces(self.run / "traces.jsonl")
+        rows = encode_traces(traces, self.context.prompter, codec, self.config.model.max_length).examples
+        self.learner.start(settings.optimizer, PLACES)
+        rng = random.Random(self.seed)
+        order: list[Example] = []
+        while self.seconds < seconds:
+            began = time.process_time()
+            if len(order) < settings.batch_size:
+                order = rng.sample(rows, len(rows))
+            batch, order = order[: settings.batch_size], order[settings.batch_size :]
+            cut = micro_batches(batch, self.learner.micro_batch_size, sharing=self.learner.shares_prefixes)
+            self.learner.update(cut, CrossEntropy(), 1 + int(PLACES * self.seconds / seconds))
+            self.games += len(batch)
+            self.seconds += time.process_time() - began
 
-    def update(self, rows: list[Example], place: int, *, off_policy: bool = False) -> None:
-        """Take one optimizer step."""
-        if rows:
-            batches = micro_batches(rows, 64, sharing=self.learner.shares_prefixes)
-            self.learner.update(batches, PolicyLoss(off_policy=off_policy), place)
-
-    def count(self, games: Sequence[Trajectory]) -> None:
-        """Count games and tokens."""
-        self.games += len(games)
-        self.tokens += sum(len(s.prompt_ids) + len(s.token_ids) for game in games for s in game.segments)
-
-    def nats_above_floor(self, secrets: Sequence[str]) -> float:
-        """Return by how much the environment's messages surprise the model more than they must, in nats a message.
-
-        Whoever knows the list and nothing else of a secret gives marks the fraction of the words left that have them: a
-        game's messages then take log(words before the first / words after the last) nats. Guesses are sampled at T = 1.
-        """
-        games = self.play([InitialState(secret) for secret in secrets], 1.0, 99_998)
-        rows, floor, messages, solver = [], 0.0, 0, self.context.for_training.solver
-        training = {solver.words.answer_index[word] for word in self.context.split.train}
-        for game in games:
-            (segment,) = game.segments
-            inside = [0] * segment.spans[0][1] + [1 - trained for trained in segment.loss_mask[segment.spans[0][1] :]]
-            rows.append(Example(segment.prompt_ids + segment.token_ids, [0] * len(segment.prompt_ids) + inside))
-            answered = game.transcript.turns[: len(segment.spans) - 1]  # the last guess has no message
-            marked = [(turn.turn.guess or "", turn.turn.marks) for turn in answered if turn.turn.marks is not None]
-            left = training.intersection(solver.candidates(marked).tolist())
-            floor += math.log(len(training) / len(left))
-            messages += len(answered)
-        rows = [row for row in rows if any(row.loss_mask)]
-        batches = micro_batches(rows, 64, sharing=self.learner.shares_prefixes)
-        nats = self.learner.evaluate(batches, CrossEntropy())["loss"] * sum(sum(row.loss_mask[1:]) for row in rows)
-        return (nats - floor) / messages
-
-    def exam(self, secrets: Sequence[str], temperature: float = 0.0) -> float:
-        """Fraction of secrets won."""
-        games = self.play([InitialState(secret) for secret in secrets], temperature, 99_999)
-        return fmean(game.transcript.won for game in games)
-
-
-def with_weight(row: Example) -> Example:
-    """Make a label of weight 1 into a row of a policy loss."""
-    return replace(row, advantages=[float(x) for x in row.loss_mask], sampler_logprobs=[0.0] * len(row.loss_mask))
+    def examine(self, exam: int, *, judge: bool) -> dict[str, Any]:
+        """Play greedily and sampled at T = 1; with `judge`, keep the wins of every word, in the order of the split."""
+        split = self.context.split
+        train = random.Random(1).sample(list(split.train), exam) if exam else list(split.train)
+        parts = {"train": train, "val": list(split.val)}
+        if judge:
+            parts |= {"test": list(split.test), "all": list(split.named("all"))}
+        context, found = self.context.for_training, dict[str, Any]()
+        for name, secrets in parts.items():
+            for how, temperature in (("greedy", 0.0), ("T=1", 1.0)):
+                sampling = self.config.sampling.model_copy(update={"temperature": temperature})
+                with self.learner.policy(sampling, 99_999) as (sampler, _):
+                    starts = [InitialState(secret) for secret in secrets]
+                    played = [game.transcript for game in play(starts, context.words, context.prompter, sampler)]
+                turns = [turn.turn for transcript in played for turn in transcript.turns]
+                wins = [transcript.turns_used for transcript in played if transcript.won]
+                found[f"{name}/{how}"] = round(100 * len(wins) / len(played), 1)
+                found[f"{name}/{how}/guesses"] = round(fmean(wins), 3) if wins else None
+                found[f"{name}/{how}/unlisted"] = round(100 * fmean(turn.marks is None for turn in turns), 1)
+                if judge:
+                    found[f"{name}/{how}/won"] = "".join(str(int(transcript.won)) for transcript in played)
+        return found
 
 
 def main(
     run: tyro.conf.Positional[Path],
     out: Path,
-    ways: tuple[Way, ...] = ("mistakes", "labels", "grpo", "boards", "tree", "maxrl", "echo", "epochs", "starts"),
-    seconds: float = 240.0,
+    ways: tuple[str, ...] = tuple(WAYS),
+    start: Path | None = None,
+    tables: str = "{}",
+    seconds: float = 120.0,
     seed: int = 0,
-    temperature: float = 1.0,
-    groups: int = 32,
-    learning_rate: float = 2e-3,
-    muon_learning_rate: float = 0.004,
+    exam: int = 600,
+    judge: bool = False,
+    save: Path | None = None,
 ) -> None:
-    """Run ways from one start, one after the other, and append a row of figures for each to `out`."""
+    """Run ways one after the other, and append a row of figures for each to `out`.
+
+    Args:
+        run: A run of the command line, for its settings, teacher games and split.
+        out: File of JSON lines.
+        ways: Names of `WAYS` or `tables`; `sft`: the control; `start`: the start alone.
+        start: Model to start from; left out: the run's SFT.
+        tables: JSON of further ways: {"name": {"grpo setting": value}}.
+        seconds: Processor seconds of a way.
+        seed: Random seed.
+        exam: Training words to examine; 0: all.
+        judge: Examine the held-out words and all words, too, and keep every win.
+        save: Directory for the last model.
+    """
     torch.set_num_threads(1)
-    for way in ways:
-        trial, used = Trial(run, way, seed, temperature, groups), 0.0
-        muon = 0.007 if way in ("mistakes", "labels") else muon_learning_rate  # the quickstart's
-        rates = RLOptimizerSettings(
-            learning_rate=learning_rate,
-            muon_learning_rate=muon,
-            schedule="linear",
-        )
-        total, number = 1000, 0
-        trial.learner.start(rates, total)
-        train = trial.context.split.train
-        exam = trial.starts.picker.pick(EXAM, 0)
-        curve = [{"games": 0, "tokens": 0, "seconds": 0.0, "greedy": trial.exam(exam)}]
-        surprise = {"marks_above_floor_at_start": trial.nats_above_floor(exam)}
-        while used < seconds:
-            began = time.process_time()
-            trial.step(number, 1 + int(total * used / seconds))
-            used, number = used + time.process_time() - began, number + 1
-            if used >= seconds * len(curve) / EXAMS:
-                point = {"games": trial.games, "tokens": trial.tokens, "seconds": round(used, 1)}
-                curve.append({**point, "greedy": trial.exam(exam)})
-                print(way, curve[-1], flush=True)
-        whole = {"train": trial.exam(train), "train_sampled": trial.exam(train, 1.0)}
-        whole["all"] = trial.exam(trial.context.split.named("all"))
-        whole["marks_above_floor"] = trial.nats_above_floor(exam)
-        about = {
-            "way": way,
-            "temperature": trial.temperature,
-            "seed": seed,
-            "steps": number,
-            "seconds": seconds,
-            "hardware": hardware(),
-        }
-        print(way, whole, flush=True)
+    known = {**WAYS, **json.loads(tables), "sft": {}, "start": {}}
+    before: dict[str, Any] = {}
+    for name in ways:
+        with tempfile.TemporaryDirectory() as scratch:
+            trial, way = Trial(run, start, seed, Path(scratch)), known[name]
+            before = before or trial.examine(exam, judge=judge)
+            if name == "sft":
+                trial.imitate(seconds)
+            elif name != "start":
+                trial.learn(way if isinstance(way, list) else [way], seconds)
+            after = before if name == "start" else trial.examine(exam, judge=judge)
+            if save is not None:
+                trial.learner.save_model(save)
+        shown = {key: (before[key], value) for key, value in after.items() if not key.endswith("/won")}
+        print(name, trial.games, shown, flush=True)
+        row = {"way": name, "table": way, "start": str(start or "sft"), "seed": seed, "seconds": seconds}
+        row |= {"games": trial.games, "hardware": hardware(), "before": before, "after": after}
         with out.open("a") as file:
-            file.write(json.dumps({**about, "curve": curve, **surprise, **whole}) + "\n")
+            file.write(json.dumps(row | {"curve": trial.curve[:: max(1, len(trial.curve) // ROWS)]}) + "\n")
 
 
 if __name__ == "__main__":
