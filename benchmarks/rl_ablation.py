@@ -46,7 +46,7 @@ from wordle_rl.train.starts import GameSetup
 from wordle_rl.train.training_loop import Training
 
 Way = Mapping[str, Any]
-"""A table of `[grpo]`."""
+"""A table of `[grpo]`; with `momentum`, SGD descends at the rate of AdamW."""
 PLACES = 1000
 """Places of the learning rate's schedule."""
 ROWS = 60
@@ -78,6 +78,7 @@ BASE: Way = {
 }
 DENSE = {**paid(win=1.0, consistency=1.0, valid_word=1.0, repeat=-1.0), "credit": "guess"}
 BELIEF = {**paid(win=1.0), "belief_weight": 1 / 3}
+ONE_GUESS = {"guesses": 1, "starts": {"max_prefix_guesses": 4, "player": "consistent"}, "groups_per_step": 256}
 LIMITED = {"constrain": "words", "temperature": 1.0, **rates(5e-4, 0.001)}
 
 WAYS: dict[str, Way | Sequence[Way]] = {
@@ -96,6 +97,8 @@ WAYS: dict[str, Way | Sequence[Way]] = {
     "dense, twice the rate of Muon": {**DENSE, **rates(1e-3, 0.006)},
     "dense, AdamW 1e-3": {**DENSE, **rates(1e-3, None)},
     "dense, AdamW 3e-3": {**DENSE, **rates(3e-3, None)},
+    "dense, SGD 0.3": {**DENSE, **rates(0.3, None), "momentum": 0.9},
+    "dense, SGD 0.03": {**DENSE, **rates(0.03, None), "momentum": 0.9},
     "dense, 128 games a step": {**DENSE, "groups_per_step": 16},
     "dense, 2,048 games a step": {**DENSE, "groups_per_step": 256},
     "dense, groups of 16": {**DENSE, "group_size": 16, "groups_per_step": 32},
@@ -103,6 +106,9 @@ WAYS: dict[str, Way | Sequence[Way]] = {
     "dense, 4 updates a batch": {**DENSE, "updates_per_batch": 4},
     "dense, divided by deviation": {**DENSE, "scale_advantages": True},
     "dense, 4 candidates a turn": {**DENSE, "turn_candidates": 4, "group_size": 16, "groups_per_step": 32},
+    "dense, one guess on boards of consistent guesses": {**DENSE, **ONE_GUESS},
+    "wins, T = 1, rates of SFT": {"temperature": 1.0, **rates(2e-3, 0.004)},
+    "wins, T = 1, a quarter of them": {"temperature": 1.0, **rates(5e-4, 0.001)},
     "limited, wins": LIMITED,
     "limited, dense": {**LIMITED, **DENSE, "temperature": 1.0},
 }
@@ -110,7 +116,8 @@ WAYS: dict[str, Way | Sequence[Way]] = {
 
 def laid_over(settings: GRPOSettings, *tables: Way) -> GRPOSettings:
     """Return settings with tables laid over them, the later ones above."""
-    return GRPOSettings.model_validate(settings.model_dump() | {k: v for table in tables for k, v in table.items()})
+    laid = {key: value for table in tables for key, value in table.items() if key != "momentum"}
+    return GRPOSettings.model_validate(settings.model_dump() | laid)
 
 
 class Trial:
@@ -145,6 +152,8 @@ class Trial:
             if method.loss.needs_reference:
                 self.learner.remember_start()
             self.learner.start(settings.optimizer, PLACES)
+            if "momentum" in table:
+                self.descend_by_sgd(settings.optimizer.learning_rate, table["momentum"])
             begin, end, number = self.seconds, seconds * (part + 1) / len(tables), 0
             while self.seconds < end:
                 began, number = time.process_time(), number + 1
@@ -157,6 +166,12 @@ class Trial:
                 self.seconds += time.process_time() - began
                 self.note(games.metrics, updates)
             method.close()
+
+    def descend_by_sgd(self, rate: float, momentum: float) -> None:
+        """Put SGD in the place of the optimizer; the package has none, so this reaches inside the learner."""
+        trained = [weight for weight in self.learner.model.parameters() if weight.requires_grad]
+        optimizer = torch.optim.SGD(trained, lr=rate, momentum=momentum)
+        self.learner._optimizer = optimizer  # type: ignore[attr-defined]
 
     def note(self, metrics: Mapping[str, float], updates: Sequence[Update]) -> None:
         """Keep figures of a step."""
