@@ -34,7 +34,8 @@ from wordle_rl.prompt import Shape, Style
 from wordle_rl.reward import TERMINAL_COMPONENTS
 from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.runs.trackers import Tracking, check_trackers
+from wordle_rl.runs.run import Tracking
+from wordle_rl.runs.trackers import check_trackers
 from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.starts_file import start_boards_of
