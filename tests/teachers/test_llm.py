@@ -104,7 +104,7 @@ def test_a_refusal_costs_the_turn_and_says_so(serve, small_words) -> None:
 
 
 def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
     bad = serve(lambda number, _: chat("<guess>crate</guess>", usage=(9, 1)) if number == 0 else (500, SLOW_DOWN))
     tally, [game] = play(teacher(bad, small_words, max_retries=1))
     assert "InternalServerError" in (game.error or "")
@@ -181,7 +181,7 @@ def test_a_game_the_budget_cut_short_is_neither_finished_nor_an_error(serve, sma
 
 
 def test_a_budget_counts_what_answers_without_a_reply_cost(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
     endpoint = serve(lambda *_: (200, {"choices": []} | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
     tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50))
     assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
@@ -202,7 +202,7 @@ def test_without_both_counts_tokens_are_unknown_and_no_budget_can_be_kept(counts
 
 
 def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
     overloaded = (200, {"error": {"message": "overloaded"}})
     endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
     tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))

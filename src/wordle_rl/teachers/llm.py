@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -140,7 +140,7 @@ class LLMTeacher:
             top_p=settings.top_p,
             timeout_s=settings.timeout_s,
             max_retries=settings.max_retries,
-            wait=self._wait,
+            before=self._check_budget,
         ) as client:
             workers = min(settings.max_concurrent, len(jobs))
             await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
@@ -200,11 +200,8 @@ class LLMTeacher:
             completion_tokens=spent.completion_tokens if spent.known else 0,
         )
 
-    async def _wait(self, seconds: float) -> None:
-        # The client calls this before every request: pause, but wake up at once if the run stops.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
+    def _check_budget(self) -> None:
+        # Before every request.
         settings, tallies = self.settings, (self.before, self.tally)
         tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
         if 0 < settings.budget_tokens <= tokens or 0 < settings.budget_money <= cost:
