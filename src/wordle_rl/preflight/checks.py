@@ -138,7 +138,7 @@ def _settings(plan: Plan) -> Iterator[Finding]:
 
 def _backend(plan: Plan) -> None:
     if plan.config.backend != "torch":
-        find_backend(plan.config.backend).check(plan.config)
+        find_backend(plan.config.backend).check_settings(plan.config)
 
 
 def _sparse_rewards(plan: Plan) -> Iterator[Finding]:
