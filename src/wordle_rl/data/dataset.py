@@ -14,7 +14,7 @@ from typing import Any, Literal
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.chat.masks import encode_game, only_taught
 from wordle_rl.config.base import ConfigError
-from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row, in_our_names
+from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
@@ -333,7 +333,7 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
         row = json.loads(line) if line else None
     except (ValueError, RecursionError):  # not JSON, not text, or nested too deeply
         row = line
-    fields, turns = (in_our_names(row).keys(), row.get("turns")) if isinstance(row, dict) else (set(), None)
+    fields, turns = (row.keys(), row.get("turns")) if isinstance(row, dict) else (set(), None)
     # A played game can have the fields of an initial state, but all turns of an initial state are prefix guesses.
     played = isinstance(turns, list) and not all(isinstance(turn, dict) and turn.get("given") for turn in turns)
     if line and (fields not in kinds or played):

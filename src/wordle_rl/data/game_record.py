@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
@@ -27,9 +26,6 @@ UNKNOWN_TEACHER = "unknown"
 
 PLACE_FIELDS = frozenset({"stage", "step", "group", "game", "group_size", "alpha", "occurrence", "boards_taught"})
 """Where a training or an evaluation played the game. Ignored when a game is read."""
-
-OTHER_NAMES = MappingProxyType({"word": "secret", "feedback": "marks"})
-"""Names of our fields in other projects. They are read, never written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,13 +224,3 @@ def read_traces(path: Path) -> Iterator[GameRecord]:
 def board_row(secret: str, turns: Iterable[tuple[str | None, str | None]]) -> dict[str, Any]:
     """Return the row of an initial state: the secret, and the guesses played with their marks."""
     return {"secret": secret, "turns": [{"guess": guess, "marks": marks, "given": True} for guess, marks in turns]}
-
-
-def in_our_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the fields of `OTHER_NAMES` in a row to ours, unless ours are there too.
-
-    Examples:
-        >>> in_our_names({"word": "crane", "turns": []})
-        {'secret': 'crane', 'turns': []}
-    """
-    return {OTHER_NAMES.get(name, name) if OTHER_NAMES.get(name) not in row else name: row[name] for name in row}
