@@ -169,7 +169,7 @@ def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
 def test_games_are_drawn_from_the_whole_file(plain_traces, tmp_path) -> None:
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() | {"seed": i} for i, trace in enumerate(plain_traces)])
     drawn = draw_games(tmp_path / "traces.jsonl", 20, 0)
-    places = sorted(trace.seed for trace in drawn)
+    places = sorted(trace.notes.seed for trace in drawn)
     assert len(set(places)) == 20
     assert places[-1] > 40
     assert drawn == draw_games(tmp_path / "traces.jsonl", 20, 0) != draw_games(tmp_path / "traces.jsonl", 20, 1)

@@ -200,9 +200,9 @@ def fault_of(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str |
         return "not_won"
     if trace.turns_used > limits.max_turns:
         return "too_many_turns"
-    if limits.max_tokens > 0 and trace.completion_tokens < 1:
+    if limits.max_tokens > 0 and trace.notes.completion_tokens < 1:
         return "unknown_tokens"
-    if 0 < limits.max_tokens < trace.completion_tokens:
+    if 0 < limits.max_tokens < trace.notes.completion_tokens:
         return "too_many_tokens"
     board = trace.board()
     faults = (
@@ -349,7 +349,7 @@ def summarise(traces: Iterable[GameRecord], *, per_secret: bool) -> list[dict[st
     failed: dict[tuple[str, int, str], tuple[str, str]] = {}
     finished = set()
     for trace in traces:
-        group = (trace.secret if per_secret else "", trace.teacher)
+        group = (trace.secret if per_secret else "", trace.notes.teacher)
         if trace.error is not None:
             failed[trace.key] = group
         else:

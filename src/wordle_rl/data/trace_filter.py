@@ -91,7 +91,7 @@ class TracesFromFile:
         # The replies of chat rows were checked when they were read.
         if trace.messages:
             return None
-        fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
+        fault = fault_of(trace, self._words, self._limits) if trace.notes.teacher != "solver" else None
         return fault or replay_fault(trace, self._words, self._rules)
 
 
@@ -100,7 +100,7 @@ def replay_fault(trace: GameRecord, words: WordList, rules: Rules) -> str | None
 
     The solver's secrets may be letter strings outside the word list, which its last guess may name.
     """
-    made_up = trace.teacher == "solver" and trace.secret not in words and len(trace.secret) == words.word_length
+    made_up = trace.notes.teacher == "solver" and trace.secret not in words and len(trace.secret) == words.word_length
     if (fault := unplayed(trace, words)) and not (made_up and fault == "unlisted_secret"):
         return fault
     game = Game(trace.secret, words, rules)

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from wordle_rl.config.base import ConfigError, seed_after
 from wordle_rl.config.teachers import LLMTeacherSettings, served_name
-from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.policy.base import run_async
@@ -193,11 +193,13 @@ class LLMTeacher:
         return GameRecord(
             secret=job.secret,
             turns=_turns_of(env, replies),
-            teacher=served_name(self.settings.model).alias,
-            seed=job.seed,
             error=error,
-            prompt_tokens=spent.prompt_tokens if spent.known else 0,
-            completion_tokens=spent.completion_tokens if spent.known else 0,
+            notes=GameNotes(
+                teacher=served_name(self.settings.model).alias,
+                seed=job.seed,
+                prompt_tokens=spent.prompt_tokens if spent.known else 0,
+                completion_tokens=spent.completion_tokens if spent.known else 0,
+            ),
         )
 
     def _check_budget(self) -> None:
@@ -249,7 +251,7 @@ def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ..
                 taught=not played.turn.outcome.broke_rules,
                 thinking="\n\n".join(part for part in (separate, thought) if part),
                 reply=said.text,
-                finish="" if said.finish == "stop" else said.finish,
+                notes=TurnNotes(finish="" if said.finish == "stop" else said.finish),
             )
         )
     return tuple(turns)
@@ -312,8 +314,8 @@ def collect(
             if trace.error is None:
                 finished.add(trace.key)
             if trace.key in jobs:
-                before.prompt_tokens += trace.prompt_tokens
-                before.completion_tokens += trace.completion_tokens
+                before.prompt_tokens += trace.notes.prompt_tokens
+                before.completion_tokens += trace.notes.completion_tokens
         # Games in the file count only if they were played with the same settings.
         drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
         rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}
