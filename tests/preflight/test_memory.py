@@ -14,7 +14,6 @@ from transformers import (
     Qwen3Config,
 )
 
-import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
@@ -32,7 +31,6 @@ from wordle_rl.preflight.memory import (
     unified_memory,
     weight_bytes,
 )
-from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib, unused_memory_bytes
 
 GIB = 1024**3
 SMALL = ModelNumbers(1000, 1000, 2, 2, 1, 16, 32, 48, 100, 4)
@@ -157,29 +155,6 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
 def test_games_that_vllm_plays_keep_no_cache_in_the_trainer(engine, caches, copies) -> None:
     found = memory_of_stages(RunConfig.model_validate({"grpo": {"engine": engine}}), SMALL, 90, 90)["grpo"]
     assert (found.cache > 0, found.engine_weights) == (caches, copies)
-
-
-@pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])
-def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path, monkeypatch) -> None:
-    if limit is not None:
-        (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(provenance_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
-    found = main_memory_bytes()
-    assert found is not None
-    assert found == expected if expected else found > GIB // 2
-
-
-@pytest.mark.skipif(resident_memory_gib() is None, reason="this system does not say what a process takes")
-@pytest.mark.parametrize(
-    ("limit", "kilobytes", "expected"), [(9 * GIB, 5 << 20, 5 * GIB), (GIB, 5 << 20, GIB - 1024), (GIB, 0, GIB - 1024)]
-)
-def test_memory_that_other_processes_take_is_not_unused(limit, kilobytes, expected, tmp_path, monkeypatch) -> None:
-    if kilobytes:
-        (tmp_path / "meminfo").write_text(f"MemFree:  1 kB\nMemAvailable:   {kilobytes} kB\nCached:  2 kB\n")
-    monkeypatch.setattr(provenance_module, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(provenance_module, "main_memory_bytes", lambda: limit)
-    monkeypatch.setattr(provenance_module, "resident_memory_gib", lambda: 1024 / GIB)
-    assert unused_memory_bytes() == expected
 
 
 # --- a Mac ----------------------------------------------------------------------------------------------------------
