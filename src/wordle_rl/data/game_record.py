@@ -89,6 +89,7 @@ class TurnRecord:
         """Return the turn as a JSON object."""
         row = {"outcome": self.outcome, **dict(_not_default(self))}
         row.pop("taught", None)
+        # What follows from `given` is left out.
         if self.taught is self.given:  # a prefix guess is not taught unless its row says so
             row["taught"] = self.taught
         return row
@@ -144,7 +145,7 @@ class GameRecord:
         own = 0
         for played in transcript.turns:
             known: dict[str, Any] = {}
-            if not played.is_prefix:
+            if not played.is_prefix:  # rewards and advantages are those of own turns
                 if reward is not None:
                     known["reward"] = round(reward.turn_rewards[own], 4)
                     known["components"] = {name: round(share[own], 4) for name, share in reward.components.items()}
@@ -163,6 +164,7 @@ class GameRecord:
     @property
     def won(self) -> bool:
         """True if the last guess found the secret."""
+        # By the outcome too: an invented secret is outside the list, and may have been refused.
         last = self.turns[-1] if self.turns else None
         return last is not None and last.guess == self.secret and last.outcome is Outcome.SCORED
 
@@ -205,7 +207,7 @@ class GameRecord:
         try:
             return _STORED.validate_python(row)
         except ValidationError as error:
-            first = error.errors()[0]
+            first = error.errors()[0]  # one line names one fault
             raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'the row'}: {first['msg']}") from None
 
 

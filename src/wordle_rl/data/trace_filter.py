@@ -41,6 +41,7 @@ class TracesFromFile:
         self._prompter = game.prompter(words.word_length)
         self._rules = self._prompter.rules
         self._limits = DatasetLimits(max_turns=game.max_turns, thinking=game.thinking)
+        # Secrets that SFT must leave to learning by play.
         taught, _ = split.shared(settings.rl_only_fraction)
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 
@@ -74,7 +75,7 @@ class TracesFromFile:
     def _accepted(self) -> Iterator[GameRecord]:
         for trace in games_of(self.path, self._words, self._prompter):
             fault = trace if isinstance(trace, str) else self._fault_of(trace)
-            if fault is None and isinstance(trace, GameRecord):
+            if fault is None and isinstance(trace, GameRecord):  # a reason in place of a game was counted as its fault
                 yield trace
             else:
                 self.rejected[str(fault)] += 1
@@ -105,6 +106,7 @@ def replay_fault(trace: GameRecord, words: WordList, rules: Rules) -> str | None
         return fault
     game = Game(trace.secret, words, rules)
     for number, turn in enumerate(trace.turns, start=1):
+        # A secret outside the list can be named only by the last guess, which no rules would take.
         if made_up and turn == TurnRecord(trace.secret, "G" * words.word_length, thinking=turn.thinking):
             return None if number == len(trace.turns) and not game.over else "plays_on_after_win"
         if game.over:

@@ -67,11 +67,12 @@ class OpenAISampler:
         endpoint_default_sampling: bool = False,
         max_retries: int = 5,
     ) -> None:
-        self.codec = None
+        self.codec = None  # an endpoint reads text; its tokens are its own affair
         self._endpoint, self._model = endpoint, model
         self._sampling, self._patience, self._thinking = sampling, patience, thinking
         self._endpoint_default_sampling = endpoint_default_sampling
         self._max_retries = max_retries
+        # Asked before the first game: a wrong address or key is one line now, not an error of every game.
         is_vllm = check_endpoint(endpoint)
         if is_vllm:
             check_vllm_temperature(sampling.temperature, "temperature")
@@ -111,7 +112,7 @@ class OpenAISampler:
 
             async def ask(request: Request) -> Completion:
                 try:
-                    async with gate:
+                    async with gate:  # retries wait inside, so that an overloaded server is asked less
                         return await client.ask(request.messages, self._read)
                 except RequestFailedError as failed:
                     hint = ""
@@ -229,7 +230,7 @@ class EndpointClient:
         body = {**self._body, "messages": list(messages), **({} if seed is None else {"seed": seed})}
         for attempt in range(self._max_retries + 1):
             await asyncio.sleep(PAUSE_S * attempt)
-            self._before()
+            self._before()  # not before each of the SDK's retries: what was refused cost no tokens
             try:
                 return read(await self._openai.chat.completions.create(**body))
             except (APIConnectionError, APIStatusError) as error:

@@ -74,7 +74,7 @@ def line_chart(
     with _style(label):
         figure, [axes] = _figure(size)
         for place, curve in enumerate(series):
-            thin = thinned(curve)
+            thin = thinned(curve)  # a page holds dozens of charts
             _curve(axes, thin, place, marker="o" if len(thin.steps) == 1 else None)
         _scale(axes, percent=percent)
         axes.set_xlabel(axis, color=_MUTED)
@@ -99,7 +99,7 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
     counted = {stage: rows for stage, rows in metrics.items() if any("cumulative_wins" in row for row in rows)}
     if not counted:
         raise ReportError("metrics.jsonl counts no wins of training games; name a run that was trained by GRPO")
-    stage, rows = list(counted.items())[-1]
+    stage, rows = list(counted.items())[-1]  # the last training of the run
     found = series_of(rows)
     by_turn = {name.removeprefix(BY_TURN): curve for name, curve in found.items() if name.startswith(BY_TURN)}
     with _style(title):
@@ -134,6 +134,7 @@ def thinned(curve: Series) -> Series:
     """Average a curve down to at most MAX_POINTS points."""
     if len(curve.steps) <= MAX_POINTS:
         return curve
+    # Means over pieces of equal length, so that no spike is lost and none is invented.
     starts = np.linspace(0, len(curve.steps), MAX_POINTS, endpoint=False).astype(int)
     counts = np.diff(np.append(starts, len(curve.steps)))
     steps = curve.steps[np.append(starts[1:], len(curve.steps)) - 1]
@@ -144,6 +145,7 @@ def thinned(curve: Series) -> Series:
 def running_mean(values: Floats) -> Floats:
     """Average over a centred window of a tenth of the values, shorter at the ends; same shape."""
     reach = max(1, len(values) // 20)
+    # Differences of cumulative sums: every window in one pass.
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
     begin, end = np.maximum(place - reach, 0), np.minimum(place + reach + 1, len(values))

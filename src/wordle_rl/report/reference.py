@@ -51,6 +51,7 @@ def reference_for(run: Path) -> Path:
     own, places = config_of(run), sorted(PRESETS_DIRECTORY.glob("reference/*.json"))
     for place in places:
         preset = load_config(place.stem)
+        # Curves of other settings are other curves; only the seed may differ.
         if preset.model_copy(update={"seed": own.seed}).stored() == own.stored():
             return place
     known = ", ".join(place.stem for place in places)
@@ -81,8 +82,9 @@ def against_reference(run: Path, record: Mapping[str, Any]) -> list[BandPoint]:
     attempts = record["attempts"]
     curves = np.array([each["curve"] for each in attempts])  # (seeds, points)
     means = curves.mean(axis=0)
-    clipped = means.clip(0.01, 0.99)
+    clipped = means.clip(0.01, 0.99)  # at 0 and 1 a binomial variance would vanish
     variance = curves.var(axis=0, ddof=1).mean() + clipped * (1 - clipped) / attempts[0]["games_per_point"]
     low, high = (means - BAND * variance**0.5).clip(0, 1), (means + BAND * variance**0.5).clip(0, 1)
+    # A run of fewer rounds is compared as far as it went.
     points = zip(curve_of(run, config_of(run)), low.tolist(), high.tolist(), strict=False)
     return [BandPoint(number, *point) for number, point in enumerate(points, start=1)]

@@ -119,7 +119,7 @@ def read_start_boards(
     first_fault = ""
     for number, row in enumerate(read_rows(path), start=1):
         read = _start_of(row, f"{path}:{number}")
-        start = InitialState(read.secret) if _is_over(read, rules) else read
+        start = InitialState(read.secret) if _is_over(read, rules) else read  # nothing is left to play there
         fault = _fault_of(start, words, split, rules, outside=outside)
         if fault is None:
             starts.append(start)
@@ -128,7 +128,7 @@ def read_start_boards(
             if opening is not None and (row or {}).get("prompt", opening) != opening:
                 notes["have their own prompt, which is ignored (game.system_prompt sets that of the run)"] += 1
             continue
-        if not rejected:
+        if not rejected:  # the first line shows what kind of file this is
             first_fault = f"line {number} is left out because of {fault}"
         rejected[fault] += 1
     if not starts:
@@ -140,6 +140,7 @@ def read_start_boards(
 def validation_secrets_of(config: RunConfig, context: GameContext, path: Path, setting: str) -> StartBoards:
     """Read the secrets of the validation file of a setting: answers from any part of the split but the test secrets."""
     split = context.split
+    # Validation secrets count as training secrets here: a validation file may name both.
     open_split = Split((*split.train, *split.val), (), split.test, split.seed, split.fingerprint, split.strict)
     found = read_start_boards(path, context.words, open_split, config.game.rules, outside=False, setting=setting)
     starts = tuple(InitialState(secret) for secret in found.secrets)
@@ -166,6 +167,7 @@ class ValidationFile:
         setting, path = next(named, ("", None))  # all stages name the same
         if path is None:
             return cls(context)
+        # A resumed run selects by the secrets that it began with, whatever became of the file.
         kept = directory / VALIDATION_SECRETS_FILE if directory is not None else None
         found = validation_secrets_of(config, context, kept if kept is not None and kept.is_file() else path, setting)
         return cls(context.validating(found.secrets), found)
@@ -209,6 +211,7 @@ def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, 
         return "too_many_turns"
     if split.strict_words_in(*start.prefix_guesses):
         return "strict_word"
+    # Play the prefix by the rules of the run: they say which guesses could stand on the board.
     game = Game(start.secret, words, rules)
     for guess in start.prefix_guesses:
         if not (guess.isascii() and guess.isalpha()):

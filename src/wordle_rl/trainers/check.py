@@ -91,12 +91,14 @@ def expected(case: Case) -> Made:
     learnt = [value for row, values in zip(rows, logprobs, strict=True) for value in compress(values, row.loss_mask)]
     counts, losses = [sum(row.loss_mask) for row in rows], {}
     for name in ("dapo", "grpo", "dr_grpo"):
+        # One micro-batch of all rows: what a trainer divides by must not depend on how it cuts them.
         weights = PolicyLoss(name, LONGEST).token_weights(counts, Totals(sum(counts), len(rows)))
         batch = Batch.of(rows, weights, case.codec.pad_id)
         assert batch.sampler_logprobs is not None
         assert batch.advantages is not None
         loss, _ = policy_loss(torch.tensor(learnt), batch.sampler_logprobs, batch.advantages, batch.weights, **CLIP)
         losses[name] = loss.item()
+    # Adapters answer in the words of their field; these are ours.
     columns = {"ids": "token_ids", "mask": "loss_mask", "advantages": "advantages"}
     made: Made = {key: [list(getattr(row, name)) for row in rows] for key, name in columns.items()}
     return {**made, "logprobs": logprobs, "loss": losses}
@@ -139,10 +141,11 @@ def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[
     scales: dict[int, float] = {}
     for place, wanted in enumerate(ours[key]):
         theirs = list(made[place]) if place < len(made) else []
-        if len(theirs) != len(wanted):
+        if len(theirs) != len(wanted):  # nothing else of this game can be compared
             yield f"game {place}: {len(theirs)} values for {len(wanted)} tokens"
             continue
         counted = ours["mask"][place] if key == "logprobs" else [1] * len(wanted)
+        # The largest value sets the scale, since dividing by a small one would magnify rounding.
         largest = wanted.index(max(wanted, key=abs))
         # The scale of a group's advantages is free, as long as it is one and positive.
         free = key == "advantages" and wanted[largest]
@@ -155,6 +158,7 @@ def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[
 
 def _losses(made: Mapping[str, float], ours: Mapping[str, float]) -> Iterator[str]:
     for name, value in made.items():
+        # Written so that nan and a name that we do not know fail.
         if not abs(float(value) - ours.get(name, math.nan)) <= TOLERANCE:
             yield f"{name}: {float(value):.5f}, ours {ours.get(name, math.nan):.5f}"
 
