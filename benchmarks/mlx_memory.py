@@ -29,7 +29,7 @@ from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_tokenizer
-from wordle_rl.preflight.memory import Work, estimate
+from wordle_rl.preflight.memory import Passes, cache_bytes, training_bytes
 from wordle_rl.train.loss import PolicyLoss
 
 MIB = 1024**2
@@ -137,12 +137,8 @@ def _expected(model: MLXModel, group_size: int, context: int) -> int:
         config.vocab_size,
         4,
     )
-    work = Work(
-        rows=1, length=context, compute_bytes=4, cached_games=2 * group_size, group_size=group_size,
-        eager_attention=True, tiled_logits=True,
-    )  # fmt: skip
-    needed = estimate(numbers, work)
-    return needed.gradients + max(needed.activations + needed.logits, needed.cache)
+    step = Passes(4, eager=True, tiled=True).step_bytes(numbers, 1, context)
+    return training_bytes(numbers) // 3 + max(step, cache_bytes(numbers, context, 2 * group_size))
 
 
 if __name__ == "__main__":

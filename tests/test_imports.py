@@ -24,7 +24,7 @@ LIGHT_MODULES = {
 
 # Adapters, and what starts the command, stand outside the direction: they may import every room, and no room may
 # import them.
-BORDERS = {"__main__", "serve", "conformance", "trainers", "mlx"}
+BORDERS = {"__main__", "serve", "trainers", "mlx"}
 
 
 def modules() -> dict[str, Path]:

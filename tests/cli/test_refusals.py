@@ -113,7 +113,6 @@ BAD = [
     ("traces --out {here}/t.jsonl --teacher nosuch:thing", "'nosuch:thing'"),
     ("traces --out {here}/empty --num-games 5 --words {words}", "{here}/empty"),
     ("traces --out /proc/t.jsonl --num-games 5 --words {words}", "cannot write /proc"),
-    ("speedrun {run} {run} {run}", "they have 1"),
     ("dataset {run}", "name {run}/traces.jsonl"),
     ("watch {run} --export {here}/taken/page.html", "taken/page.html"),
     ("watch {run} --export {here}", "{here}"),
@@ -211,7 +210,6 @@ PATHS = (
     "export {path} --out {here}/model",
     "watch {path} --export {here}/page.html",
     "rewards {path}.toml",
-    "speedrun {path} {path} {path}",
 )
 """A command for each option that reads a path."""
 

@@ -160,10 +160,10 @@ NEEDED = {
     "power": ["60", "70"],
     "traces": ["--out", "t.jsonl"],
     "compare": ["a.json", "b.json"],
-    "conformance": ["http://127.0.0.1:1"],
+    "conformance": ["--trainer", "somewhere:adapter"],
     **{name: ["quickstart"] for name in ("run", "preflight")},
     "eval": ["--player", "solver"],
-    **{name: ["somewhere"] for name in ("speedrun", "report", "export", "dataset")},
+    **{name: ["somewhere"] for name in ("report", "export", "dataset")},
 }
 """Arguments without which a command is not read."""
 

@@ -9,8 +9,8 @@ from training_fixtures import compact
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import encode_traces
-from wordle_rl.data.external import chat_trace, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.data.readers import game_of, holds_talk, read_row
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import write_jsonl
@@ -96,7 +96,7 @@ def test_the_input_of_an_instruction_is_a_part_of_it(taken, split) -> None:
 def test_thinking_apart_from_a_reply_is_learnt_in_front_of_it(apart, small_words, split) -> None:
     row, prompter = chat(split.train[0]), Prompter(thinking=Thinking.REQUIRED)
     row["messages"][-1] |= apart
-    trace = chat_trace(row, small_words, prompter)
+    trace = game_of(read_row(row), small_words, prompter)
     said = f"<think>vowels first</think>\n<guess>{split.train[0]}</guess>"
     assert trace.messages[-1] == {"role": "assistant", "content": said}
     assert trace.turns[-1].reply == said
@@ -179,7 +179,7 @@ def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: 
 def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -> None:
     prompter, (a, b) = compact(), split.train[:2]
     talk = [*prompter.opening(), reply(b), {"role": "user", "content": "XXXXX"}, reply(a)]
-    trace = chat_trace({"messages": talk}, small_words, prompter)
+    trace = game_of(read_row({"messages": talk}), small_words, prompter)
     (example,) = encode_traces([trace], prompter, codec, 1000).examples
     played = GameRecord(a, (TurnRecord(b, "XXXXX"), TurnRecord(a, "GGGGG")))
     (expected,) = encode_traces([played], prompter, codec, 1000).examples
@@ -189,7 +189,7 @@ def test_every_reply_is_trained_on_and_nothing_else(small_words, split, codec) -
 def test_what_the_embedded_model_has_no_tokens_for_is_counted(small_words, split, codec) -> None:
     row = chat(split.train[0])
     row["messages"][0]["content"] = "日本"
-    found = encode_traces([chat_trace(row, small_words, compact())], compact(), codec, 1000)
+    found = encode_traces([game_of(read_row(row), small_words, compact())], compact(), codec, 1000)
     assert (found.examples, found.rejected) == ([], {"unwritable": 1})
 
 
@@ -206,6 +206,6 @@ def test_what_the_embedded_model_has_no_tokens_for_is_counted(small_words, split
 )
 def test_chat_is_told_from_traces_by_its_fields(name: str, text: str, is_chat: bool, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text)
-    assert holds_chat(tmp_path / name) == is_chat
-    assert not holds_chat(tmp_path)
-    assert not holds_chat(tmp_path / "nothing.jsonl")
+    assert holds_talk(tmp_path / name) == is_chat
+    assert not holds_talk(tmp_path)
+    assert not holds_talk(tmp_path / "nothing.jsonl")

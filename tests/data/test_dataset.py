@@ -19,14 +19,14 @@ from wordle_rl.data.dataset import (
     summarise,
     write_dataset,
 )
-from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnRecord
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Prompter, Shape, Thinking
 
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> GameRecord:
-    turns = [TurnRecord(g, score_guess(secret, g), i not in untaught, 1, thinking) for i, g in enumerate(guesses)]
-    return GameRecord(secret, tuple(turns), "solver", completion_tokens=50)
+    turns = [TurnRecord(g, score_guess(secret, g), i not in untaught, thinking) for i, g in enumerate(guesses)]
+    return GameRecord(secret, tuple(turns), notes=GameNotes("solver", completion_tokens=50))
 
 
 # Three turns; the second guess contradicts the first one's marks, so the teacher disowns it.
@@ -82,8 +82,8 @@ FAULTS = {
     "error": replace(SOUND, error="down"),
     "malformed_turn": replace(SOUND, turns=(TurnRecord(None, None, outcome=Outcome.MALFORMED), *SOUND.turns)),
     "unlisted_turn": replace(SOUND, turns=(TurnRecord("zzzzz", None, outcome=Outcome.UNLISTED), *SOUND.turns)),
-    "too_many_tokens": replace(SOUND, completion_tokens=101),
-    "unknown_tokens": replace(SOUND, completion_tokens=0),
+    "too_many_tokens": replace(SOUND, notes=GameNotes(completion_tokens=101)),
+    "unknown_tokens": replace(SOUND, notes=GameNotes(completion_tokens=0)),
     "tags_in_thinking": game("crane", "crane", thinking="<guess>crane</guess>"),
     "plays_on_after_win": game("crane", "crane", "crane"),
 }

@@ -1,13 +1,14 @@
 """Laws of a data set's forms: instructions that read back, the solver's validation rows, boards by a player."""
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 from training_fixtures import rows
 
 from wordle_rl.data.dataset import instruction_rows
-from wordle_rl.data.external import chat_trace, messages_of_row
+from wordle_rl.data.readers import game_of, read_row
 from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.prompt import Prompter
 from wordle_rl.words import load_words
@@ -34,7 +35,7 @@ def file_of(stem: Path, name: str) -> list[dict]:
     return rows(stem.with_name(f"{stem.name}_{name}.jsonl"))
 
 
-def stripped(talk: list[dict[str, str]]) -> list[tuple[str, str]]:
+def stripped(talk: Iterable[dict[str, str]]) -> list[tuple[str, str]]:
     return [(message["role"], message["content"].strip()) for message in talk]
 
 
@@ -56,7 +57,7 @@ def test_an_instruction_row_is_one_reply_and_reads_back_as_its_conversation(made
     assert all(row.keys() == {"instruction", "output", "secret"} for row in found)
     replies = [m["content"] for talk in talks for m in talk if m["role"] == "assistant"]
     assert [row["output"] for row in found] == [f"{reply}<|im_end|>" for reply in replies]
-    read_back = [[*map(messages_of_row, instruction_rows(talk))][-1] for talk in talks]
+    read_back = [read_row([*instruction_rows(talk)][-1]).messages for talk in talks]
     assert [*map(stripped, read_back)] == [*map(stripped, talks)]
     assert counts["rows"]["sft_train"] == len(replies)
     assert made()[0]["rows"]["sft_train"] == len(talks), "one form replaces the other"
@@ -65,7 +66,7 @@ def test_an_instruction_row_is_one_reply_and_reads_back_as_its_conversation(made
 def test_an_instruction_row_of_any_turn_is_read_as_of_its_games_secret(made, word_directory) -> None:
     words = load_words(str(word_directory))
     _, stem = made("--format", "instruction")
-    read = [chat_trace(row, words, Prompter()) for row in file_of(stem, "sft_train")]
+    read = [game_of(read_row(row), words, Prompter()) for row in file_of(stem, "sft_train")]
     assert {trace.secret for trace in read} <= {*split_secrets(words).train}
     assert any(trace.turns[-1].guess not in split_secrets(words).train for trace in read), "guessed on the way"
 

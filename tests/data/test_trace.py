@@ -72,7 +72,7 @@ def test_a_probe_is_never_called_possible() -> None:
     kinds = Counter()
     for trace in solver_traces(words, secrets, SolverTeacher(Solver(words)), settings, 0):
         for count, turn in enumerate(trace.turns):
-            if turn.taught and count and turn.remaining > 1:
+            if turn.taught and count and turn.notes.remaining > 1:
                 left = possible(words, trace, count)
                 fits = turn.guess in left
                 assert ("is one of them" in turn.thinking) == fits

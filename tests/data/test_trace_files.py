@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord
 from wordle_rl.data.trace_files import COLUMNS, read_games, write_csv_files
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.runs import write_jsonl
@@ -14,13 +14,15 @@ from wordle_rl.runs import write_jsonl
 
 def game(secret: str, seed: int = 0, *guesses: str, model: str = "m", error: str | None = None) -> GameRecord:
     turns = [TurnRecord(g, score_guess(secret, g), thinking=f"say\n{g},", reply=f'"{g}"') for g in guesses]
-    return GameRecord(secret, tuple(turns), model, seed, error)
+    return GameRecord(secret, tuple(turns), error, notes=GameNotes(model, seed))
 
 
-BROKEN = TurnRecord(None, None, False, outcome=Outcome.MALFORMED, reply="é, 🟩\nno", finish="length", costs_turn=False)
+BROKEN = TurnRecord(
+    None, None, False, outcome=Outcome.MALFORMED, reply="é, 🟩\nno", costs_turn=False, notes=TurnNotes(finish="length")
+)
 GAMES = [
     replace(game("crane", 0, "crane"), turns=(BROKEN, *game("crane", 0, "crane").turns)),
-    replace(game("crane", 1, "crate", "crane"), prompt_tokens=200, completion_tokens=31),
+    replace(game("crane", 1, "crate", "crane"), notes=GameNotes("m", 1, 200, 31)),
     game("crane", 0, "crate", model="other/model"),
     game("abbey", 0, "crane"),
 ]

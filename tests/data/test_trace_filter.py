@@ -10,7 +10,7 @@ import pytest
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameRecord, TurnRecord
+from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameNotes, GameRecord, TurnRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Thinking
@@ -20,7 +20,7 @@ from wordle_rl.words.split import split_secrets
 
 def game(secret: str, *guesses: str, teacher: str = "some/model", thinking: str = "") -> GameRecord:
     turns = tuple(TurnRecord(guess, score_guess(secret, guess), thinking=thinking) for guess in guesses)
-    return GameRecord(secret, turns, teacher)
+    return GameRecord(secret, turns, notes=GameNotes(teacher))
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def test_games_of_secrets_not_to_be_taught_are_left_out(given, sixty) -> None:
 def test_a_language_models_games_are_checked_and_the_solvers_probes_are_kept(given, sixty) -> None:
     secret, other = split_secrets(sixty).train[:2]
     lost, probing = game(secret, other), game(secret, other, other, secret)
-    mismarked = GameRecord(secret, (TurnRecord(other, "GGGGG"), TurnRecord(secret, "GGGGG")), "solver")
+    mismarked = GameRecord(secret, (TurnRecord(other, "GGGGG"), TurnRecord(secret, "GGGGG")), notes=GameNotes("solver"))
     sound = game(secret, secret)
     solvers = game(secret, other, other, secret, teacher="solver")
     games = given(lost, probing, mismarked, sound, solvers)
@@ -137,5 +137,5 @@ def test_a_game_that_names_no_teacher_is_not_taken_for_the_solvers(given, sixty)
     games = given(game(secret, secret), game(secret, other, other, secret))
     rows = [json.loads(line) for line in games.path.read_text().splitlines()]
     write_jsonl(games.path, ({name: value for name, value in row.items() if name != "teacher"} for row in rows))
-    assert [trace.teacher for trace in games] == [UNKNOWN_TEACHER]
+    assert [trace.notes.teacher for trace in games] == [UNKNOWN_TEACHER]
     assert games.rejected == {"violates_clues": 1}

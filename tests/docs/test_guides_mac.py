@@ -10,7 +10,7 @@ from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 from wordle_rl.cli import COMMANDS
 from wordle_rl.cli.arguments import read
 from wordle_rl.config.files import load_config
-from wordle_rl.mlx import MLXBackend
+from wordle_rl.mlx import check_settings
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "mac.md"
 LINES = [line for block in blocks(GUIDE, "bash") for line in block.splitlines() if line.startswith("wordle-rl ")]
@@ -32,7 +32,7 @@ def test_a_command_is_understood_and_followed_by_mlx(workspace, line: str) -> No
         bound = {**call.keywords}
         config = load_config(call.args[0] if call.args else bound["config"], bound["overrides"])
         assert config.backend == "mlx"
-        MLXBackend().check(config)
+        check_settings(config)
 
 
 def test_the_config_trains_a_small_gemma_as_published(workspace, word_directory, cli, codec) -> None:

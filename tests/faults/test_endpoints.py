@@ -36,7 +36,8 @@ Start = Callable[[Callable[[int], str]], FaultyEndpoint]
 
 @pytest.fixture
 def start(monkeypatch) -> Iterator[Start]:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
+    monkeypatch.setattr("openai._base_client.INITIAL_RETRY_DELAY", 0.01, raising=False)  # only to be quick
     servers = []
 
     def begin(choose: Callable[[int], str]) -> FaultyEndpoint:

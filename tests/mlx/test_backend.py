@@ -9,7 +9,7 @@ pytest.importorskip("mlx")
 from training_fixtures import rows, write_config
 
 from wordle_rl.config.files import load_config
-from wordle_rl.mlx import MLXBackend
+from wordle_rl.mlx import check_settings
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_either_library_evaluates_it(run, cli, engine, tmp_path) -> None:
 
 
 def test_the_quickstart_can_be_trained_on_mlx() -> None:
-    MLXBackend().check(load_config("quickstart", {("backend",): "mlx"}))
+    check_settings(load_config("quickstart", {("backend",): "mlx"}))
 
 
 def test_what_mlx_cannot_do_is_refused_before_anything_is_written(run, cli, tmp_path) -> None:

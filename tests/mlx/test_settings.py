@@ -4,7 +4,7 @@ import pytest
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.run import RunConfig
-from wordle_rl.mlx import MLXBackend
+from wordle_rl.mlx import check_settings
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from wordle_rl.mlx import MLXBackend
 )
 def test_what_only_torch_can_do_is_refused_by_its_setting(changes, setting) -> None:
     with pytest.raises(ConfigError, match=setting):
-        MLXBackend().check(RunConfig(**changes))
+        check_settings(RunConfig(**changes))
 
 
 @pytest.mark.parametrize(
@@ -32,4 +32,4 @@ def test_what_only_torch_can_do_is_refused_by_its_setting(changes, setting) -> N
     ],
 )
 def test_every_stage_and_the_rest_of_the_settings_are_taken(changes) -> None:
-    MLXBackend().check(RunConfig(**changes))
+    check_settings(RunConfig(**changes))

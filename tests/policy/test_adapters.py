@@ -23,7 +23,7 @@ from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.directory import find_model
 from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
-from wordle_rl.preflight.memory import Work, estimate
+from wordle_rl.preflight.memory import training_bytes, weight_bytes
 from wordle_rl.runs import RunError
 from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.train.learner import TorchLearner
@@ -233,10 +233,10 @@ def test_a_base_in_4_bits_is_counted_as_it_is_held(dtype, wide_base) -> None:
     packed = [weight for weight in weights if weight.dtype == torch.uint8]
     assert numbers.num_four_bit == 2 * sum(weight.numel() for weight in packed), "two to a byte"
     assert numbers.num_whole == sum(weight.numel() for weight in weights if weight.dtype == torch.float32)
-    found = estimate(numbers, Work(rows=1, length=10, compute_bytes=2))
+    counted = weight_bytes(numbers)
     tables = 1200 * len(packed)  # of each layer, whatever its size
-    assert found.weights <= sum(map(bytes_of, weights)) <= found.weights + tables
-    assert found.gradients == sum(weight.nbytes for weight in weights if weight.requires_grad)
+    assert counted <= sum(map(bytes_of, weights)) <= counted + tables
+    assert training_bytes(numbers) == 3 * sum(weight.nbytes for weight in weights if weight.requires_grad)
     whole = load_numbers(ModelSettings(path=str(wide_base), lora=LORA, dtype="bfloat16"))
     assert (whole.num_parameters, whole.num_four_bit) == (numbers.num_parameters, 0)
 

@@ -31,7 +31,7 @@ from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.pipeline import Pipeline
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.preflight.memory import Work, estimate
+from wordle_rl.preflight.memory import weight_bytes
 
 VISION = {
     "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2,
@@ -120,7 +120,7 @@ def test_what_is_counted_is_what_is_loaded(lora, published) -> None:
     assert (numbers.num_layers, numbers.weight_bytes, numbers.context) == (2, 2, 4096)
     stored = sum(weight.numel() for weight in load_file(published / "model.safetensors").values())
     adapters = sum(parameter.nbytes for _, parameter in trained) if lora.rank else 0
-    assert estimate(numbers, Work(0, 10, 4)).weights - adapters < 2 * stored
+    assert weight_bytes(numbers) - adapters < 2 * stored
     assert load_codec(settings)[1] == 4096
 
 

@@ -19,12 +19,12 @@ from wordle_rl.pipeline.chain import check_before_run
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.sizes import Device
 from wordle_rl.preflight.checks import Plan
-from wordle_rl.preflight.memory import MemoryEstimate, Work, check_memory, estimate
+from wordle_rl.preflight.memory import MemoryEstimate, check_memory, training_bytes, weight_bytes
 from wordle_rl.runs.distributed import Sharding, sharding
 
 GIB = 1024**3
 LAUNCHES = Path(__file__).parents[2] / "scripts" / "launch"
-WHOLE = MemoryEstimate(15 * GIB, 0, 15 * GIB, 30 * GIB, GIB, 0, 0, 0)
+WHOLE = MemoryEstimate(15 * GIB, 45 * GIB, GIB)
 EIGHT = Device("card", 24 * GIB, count=8)
 
 
@@ -34,7 +34,7 @@ def levels(stage: str, needed: MemoryEstimate, device=EIGHT, spread=None, engine
 
 
 def needs(weights: int, activations: int = 0, engine: int = 0) -> MemoryEstimate:
-    return MemoryEstimate(weights * GIB, 0, 0, 0, activations * GIB, 0, 0, 0, engine * GIB)
+    return MemoryEstimate(weights * GIB, step=activations * GIB, engine_weights=engine * GIB)
 
 
 def test_eight_devices_that_each_hold_everything_are_no_larger_than_one() -> None:
@@ -64,7 +64,7 @@ def test_what_is_counted_must_fit_and_what_is_rough_should() -> None:
 @pytest.mark.parametrize("checkpoints", [False, True])
 def test_what_takes_the_most_is_to_be_lowered_and_nothing_is_advised_that_is_set(checkpoints) -> None:
     config = RunConfig.model_validate({"model": {"gradient_checkpointing": checkpoints}})
-    cached = MemoryEstimate(GIB, 0, 0, 0, 0, 0, 0, 5 * GIB)
+    cached = MemoryEstimate(GIB, cache=5 * GIB)
     (cache,), (activations,) = (
         [*check_memory(config, {"grpo": needed}, Device("the card", 4 * GIB))] for needed in (cached, needs(1, 5))
     )
@@ -99,7 +99,8 @@ def test_the_launch_files_say_what_they_shard(name, expected, monkeypatch) -> No
 
 
 def counted(config) -> int:
-    return estimate(load_numbers(config.model), Work(rows=1, length=1, compute_bytes=4)).counted
+    numbers = load_numbers(config.model)
+    return weight_bytes(numbers) + training_bytes(numbers)
 
 
 @pytest.mark.parametrize(("stage", "missing"), [("grpo", 1), ("dpo", 0)])

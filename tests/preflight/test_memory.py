@@ -14,7 +14,6 @@ from transformers import (
     Qwen3Config,
 )
 
-import wordle_rl.runs.provenance as provenance_module
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
@@ -24,14 +23,14 @@ from wordle_rl.policy.loading import load_model, load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.preflight.memory import (
     MemoryEstimate,
-    Work,
+    Passes,
     cache_bytes,
     check_memory,
-    estimate,
     memory_of_stages,
+    training_bytes,
     unified_memory,
+    weight_bytes,
 )
-from wordle_rl.runs.provenance import main_memory_bytes, resident_memory_gib, unused_memory_bytes
 
 GIB = 1024**3
 SMALL = ModelNumbers(1000, 1000, 2, 2, 1, 16, 32, 48, 100, 4)
@@ -48,9 +47,9 @@ def test_qwen3_4b_is_counted_from_its_configuration_alone(tmp_path) -> None:
     assert numbers.num_parameters == numbers.num_trainable == 151_936 * 2560 + 36 * layer + 2560 == 4_022_468_096
     assert (numbers.weight_bytes, numbers.context, numbers.vocab_size) == (2, 40_960, 151_936)
     assert cache_bytes(numbers, 1, 1) == 144 * 1024
-    needed = estimate(numbers, Work(rows=1, length=4096, compute_bytes=2, cached_games=512, group_size=16))
-    assert (needed.cache_of_a_group, needed.cache) == (9 * GIB, 288 * GIB)
-    assert needed.counted == 4 * 2 * 4_022_468_096  # weights, gradients, two numbers of AdamW
+    assert [cache_bytes(numbers, 4096, games) for games in (16, 512)] == [9 * GIB, 288 * GIB]
+    assert weight_bytes(numbers) == 2 * 4_022_468_096
+    assert training_bytes(numbers) == 3 * 2 * 4_022_468_096  # gradients, two numbers of AdamW
     assert load_numbers(ModelSettings(path=str(tmp_path))).weight_bytes == 4
 
 
@@ -81,9 +80,9 @@ def test_activations_are_within_a_factor_of_what_autograd_keeps(name, attention,
     measured = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
     assert hidden.requires_grad
     num = sum(parameter.numel() for parameter in model.parameters())
-    numbers = ModelNumbers(num, num, 2, 4, 1, 32, 128, 384, 300, 4)
-    work = Work(rows=4, length=120, compute_bytes=2 if half else 4, eager_attention=attention == "eager")
-    assert 0.7 < estimate(numbers, work).activations / measured < 1.45
+    numbers = ModelNumbers(num, num, 2, 4, 1, 32, 128, 384, 0, 4)  # of no vocabulary: logits are not measured
+    expected = Passes(2 if half else 4, eager=attention == "eager").step_bytes(numbers, rows=4, length=120)
+    assert 0.7 < expected / measured < 1.45
 
 
 SIX = {
@@ -126,7 +125,7 @@ def test_dpo_keeps_a_copy_of_the_whole_model_it_began_with() -> None:
     config = RunConfig.model_validate({"stages": ["sft", "dpo"], "dpo": rounds})
     adapted = ModelNumbers(1000, 10, 2, 2, 1, 16, 32, 48, 100, 4)
     found = memory_of_stages(config, adapted, 80, 110)["dpo"]
-    assert (found.reference, found.gradients) == (4000, 40)
+    assert found.training == 4000 + 3 * 40
     assert found.cache == cache_bytes(adapted, 110, 512 * 8)
 
 
@@ -137,7 +136,7 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
             "expert_iteration": {"labels": labels, "batch_size": 8},
             "model": {"precision": "fp32", "micro_batch_size": micro, **more},
         }  # fmt: skip
-        return memory_of_stages(RunConfig.model_validate(settings), model, 90, 90)["expert_iteration"].activations
+        return memory_of_stages(RunConfig.model_validate(settings), model, 90, 90)["expert_iteration"].step
 
     game = activations(6)
     assert activations(2) == game
@@ -155,30 +154,7 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
 )
 def test_games_that_vllm_plays_keep_no_cache_in_the_trainer(engine, caches, copies) -> None:
     found = memory_of_stages(RunConfig.model_validate({"grpo": {"engine": engine}}), SMALL, 90, 90)["grpo"]
-    assert (found.cache > 0, found.cache_of_a_group > 0, found.engine_weights) == (caches, caches, copies)
-
-
-@pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])
-def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path, monkeypatch) -> None:
-    if limit is not None:
-        (tmp_path / "memory.max").write_text(limit)
-    monkeypatch.setattr(provenance_module, "_CGROUP_LIMIT", tmp_path / "memory.max")
-    found = main_memory_bytes()
-    assert found is not None
-    assert found == expected if expected else found > GIB // 2
-
-
-@pytest.mark.skipif(resident_memory_gib() is None, reason="this system does not say what a process takes")
-@pytest.mark.parametrize(
-    ("limit", "kilobytes", "expected"), [(9 * GIB, 5 << 20, 5 * GIB), (GIB, 5 << 20, GIB - 1024), (GIB, 0, GIB - 1024)]
-)
-def test_memory_that_other_processes_take_is_not_unused(limit, kilobytes, expected, tmp_path, monkeypatch) -> None:
-    if kilobytes:
-        (tmp_path / "meminfo").write_text(f"MemFree:  1 kB\nMemAvailable:   {kilobytes} kB\nCached:  2 kB\n")
-    monkeypatch.setattr(provenance_module, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(provenance_module, "main_memory_bytes", lambda: limit)
-    monkeypatch.setattr(provenance_module, "resident_memory_gib", lambda: 1024 / GIB)
-    assert unused_memory_bytes() == expected
+    assert (found.cache > 0, found.engine_weights) == (caches, copies)
 
 
 # --- a Mac ----------------------------------------------------------------------------------------------------------
@@ -226,7 +202,6 @@ def test_a_larger_group_fills_the_cache() -> None:
 
 
 def test_games_and_what_is_learnt_from_them_are_not_in_memory_at_once() -> None:
-    learning = {"gradients": 1, "optimizer": 2, "activations": 3, "logits": 1}
-    found = MemoryEstimate(weights=1, reference=0, **learning, cache_of_a_group=1, cache=9)
+    found = MemoryEstimate(weights=1, training=3, step=4, cache=9)
     assert (found.counted, found.total) == (4, 13)
     assert replace(found, cache=2).total == 8

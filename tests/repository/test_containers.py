@@ -3,6 +3,7 @@
 No engine is here to build or start them: the files are read, and their commands given to the parser they would reach.
 """
 
+import importlib
 import json
 import re
 import shlex
@@ -44,12 +45,20 @@ def test_the_package_can_be_built_from_what_is_copied() -> None:
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
 
-@pytest.mark.parametrize("place", CALLS)
+@pytest.mark.parametrize("place", [place for place in CALLS if place != "check"])
 def test_every_command_is_one_of_ours_that_takes_these_arguments(place: str) -> None:
     name, *arguments = CALLS[place]
     assert all(isinstance(word, str) for word in CALLS[place]), "YAML reads a bare number as one"
     read(COMMANDS[name].load(), f"wordle-rl {name}", arguments)
     assert name != "run" or find_config(arguments[0]).is_file()
+
+
+def test_the_check_is_a_script_that_takes_these_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    check, (mounted,) = SERVICES["check"], SERVICES["check"]["volumes"]
+    here, there, _ = mounted.split(":")
+    script = ROOT / here / Path(check["entrypoint"][1]).relative_to(there)
+    monkeypatch.syspath_prepend(str(script.parent))
+    assert importlib.import_module(script.stem).make_parser().parse_args(check["command"])
 
 
 SPACE = Path(__file__).resolve().parents[2] / "environments" / "openenv"

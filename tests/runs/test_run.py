@@ -25,7 +25,7 @@ from wordle_rl.env import StopReason
 from wordle_rl.report.terminal import game_progress
 from wordle_rl.runs import LOCK_FILE, Run, RunError, exclusive_lock, provenance, read_object, reset_run, write_json
 from wordle_rl.runs.progress import in_percent, show_progress
-from wordle_rl.runs.provenance import calls, manifest
+from wordle_rl.runs.provenance import calls, main_memory_bytes, manifest, resident_memory_gib, unused_memory_bytes
 from wordle_rl.words import WordList
 from wordle_rl.words.split import split_secrets
 
@@ -177,3 +177,27 @@ def test_a_share_reads_as_0_or_100_only_if_it_is(total: int, data: st.DataObject
     decimals = len(text.partition(".")[2])
     assert decimals >= digits
     assert float(text) == pytest.approx(100 * share, abs=0.500001 / 10**decimals)
+
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(("limit", "expected"), [("1048576\n", 1048576), ("max\n", None), (None, None)])
+def test_a_container_s_share_counts_as_main_memory(limit, expected, tmp_path) -> None:
+    if limit is not None:
+        (tmp_path / "memory.max").write_text(limit)
+    found = main_memory_bytes(tmp_path / "memory.max")
+    assert found is not None
+    assert found == expected if expected else found > GIB // 2
+
+
+@pytest.mark.skipif(resident_memory_gib() is None, reason="this system does not say what a process takes")
+def test_memory_that_other_processes_take_is_not_unused(tmp_path) -> None:
+    limit, usage = tmp_path / "memory.max", tmp_path / "meminfo"
+    limit.write_text(f"{3 * GIB}\n")
+    usage.write_text(f"MemFree:  1 kB\nMemAvailable:   {1 << 20} kB\nCached:  2 kB\n")
+    assert unused_memory_bytes(limit, usage) == GIB, "others take the rest"
+    usage.write_text(f"MemAvailable:   {5 << 20} kB\n")
+    left = 3 * GIB - resident_memory_gib() * GIB
+    for told in (usage, tmp_path / "nothing"):
+        assert unused_memory_bytes(limit, told) == pytest.approx(left, rel=0.02), "the container's limit lies below"

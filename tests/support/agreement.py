@@ -19,13 +19,13 @@ from transformers import PreTrainedModel
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.conformance.trainer_checks import plain_logprobs
 from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import Trajectory, play
 from wordle_rl.solver import Solver
+from wordle_rl.trainers.check import plain_logprobs
 from wordle_rl.words import WordList
 
 TABLE = Path(__file__).with_name("agreement.json")

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 
 from wordle_rl.chat.masks import encode_game
-from wordle_rl.conformance.trainer_checks import CLIP, GROUP_SIZE, LONGEST, Case
 from wordle_rl.train.advantages import game_advantages
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 from wordle_rl.train.micro_batches import Batch
+from wordle_rl.trainers.check import CLIP, GROUP_SIZE, LONGEST, Case
 
 
 def along(mask: list[int], values: Iterator[float]) -> list[float]:

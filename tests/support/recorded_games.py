@@ -1,4 +1,4 @@
-"""The games of `conformance/recorded.json`, as they are made: `python tests/support/recorded_games.py`."""
+"""The games of `trainers/recorded.json`, as they are made: `python tests/support/recorded_games.py`."""
 
 import json
 import math
@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
-import wordle_rl.conformance
+import wordle_rl.trainers.check
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.conformance.trainer_checks import GROUP_SIZE, RecordedGame, plain_logprobs
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Completion, Request
@@ -21,9 +20,10 @@ from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import game_advantages
 from wordle_rl.train.scored_games import Scored, rows_of
+from wordle_rl.trainers.check import GROUP_SIZE, RecordedGame, plain_logprobs
 from wordle_rl.words import WordList
 
-FILE = Path(wordle_rl.conformance.__file__).with_name("recorded.json")
+FILE = Path(wordle_rl.trainers.check.__file__).with_name("recorded.json")
 ANSWERS = ("abide", "crane", "crate", "drape", "grape", "graze", "speed", "these", "trace")
 WORDS = WordList("recorded", ANSWERS, (*ANSWERS, "eagle"))
 PROMPTER = Prompter(style="compact", thinking="off", rules=Rules(max_turns=3))

@@ -57,11 +57,11 @@ def test_a_game_is_played_to_its_end_and_told_as_it_was(serve, small_words) -> N
     ]
     assert [turn.taught for turn in game.turns] == [True, False, False, False, True]
     assert [turn.reply for turn in game.turns] == said
-    assert [turn.finish for turn in game.turns] == ["", "length", "", "", ""]
+    assert [turn.notes.finish for turn in game.turns] == ["", "length", "", "", ""]
     assert [turn.thinking for turn in game.turns] == ["a start", "", "", "", "Only crane fits."]
     assert game.won
-    assert (game.teacher, game.seed, game.error) == ("m", 0, None)
-    assert (game.prompt_tokens, game.completion_tokens) == (500, 50)
+    assert (game.notes.teacher, game.notes.seed, game.error) == ("m", 0, None)
+    assert (game.notes.prompt_tokens, game.notes.completion_tokens) == (500, 50)
     assert (tally.num_games, tally.num_wins, tally.num_errors, tally.tokens) == (1, 1, 0, 550)
     assert GameRecord.from_row(json.loads(json.dumps(game.to_row()))) == game
     assert [len(body["messages"]) for body in endpoint.requests] == [2, 4, 6, 8, 10]
@@ -99,12 +99,14 @@ def test_reasoning_sent_apart_is_the_thinking_that_is_required(serve, small_word
 def test_a_refusal_costs_the_turn_and_says_so(serve, small_words) -> None:
     endpoint = serve(lambda number, _: chat(None, refusal="I must not") if number < 2 else chat("<guess>crane</guess>"))
     _, [game] = play(teacher(endpoint, small_words))
-    assert [(t.reply, t.finish, t.outcome) for t in game.turns[:2]] == [("I must not", "refusal", "malformed")] * 2
+    assert [(t.reply, t.notes.finish, t.outcome) for t in game.turns[:2]] == [
+        ("I must not", "refusal", "malformed")
+    ] * 2
     assert game.won
 
 
 def test_a_game_that_keeps_failing_is_an_error_with_its_turns_and_no_loss(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
     bad = serve(lambda number, _: chat("<guess>crate</guess>", usage=(9, 1)) if number == 0 else (500, SLOW_DOWN))
     tally, [game] = play(teacher(bad, small_words, max_retries=1))
     assert "InternalServerError" in (game.error or "")
@@ -181,7 +183,7 @@ def test_a_game_the_budget_cut_short_is_neither_finished_nor_an_error(serve, sma
 
 
 def test_a_budget_counts_what_answers_without_a_reply_cost(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
     endpoint = serve(lambda *_: (200, {"choices": []} | {"usage": {"prompt_tokens": 100, "completion_tokens": 10}}))
     tally, games = play(teacher(endpoint, small_words, budget_tokens=300, max_retries=50))
     assert (games, tally.tokens, tally.over_budget) == ([], 330, True)
@@ -193,7 +195,7 @@ def test_without_both_counts_tokens_are_unknown_and_no_budget_can_be_kept(counts
     usage = dict(zip(("prompt_tokens", "completion_tokens"), counts, strict=False)) or None
     uncounted = (200, chat("<guess>crate</guess>")[1] | {"usage": usage})
     tally, [game] = play(teacher(serve(lambda n, body: winner(n, body) if n else uncounted), small_words))
-    assert (game.won, game.prompt_tokens, game.completion_tokens) == (True, 0, 0)
+    assert (game.won, game.notes.prompt_tokens, game.notes.completion_tokens) == (True, 0, 0)
     assert tally.tokens >= 110
     endpoint = serve(lambda *_: uncounted)
     with pytest.raises(ConfigError, match="budget"):
@@ -202,8 +204,8 @@ def test_without_both_counts_tokens_are_unknown_and_no_budget_can_be_kept(counts
 
 
 def test_an_error_without_counts_ends_no_budget(serve, small_words, monkeypatch) -> None:
-    monkeypatch.setattr("wordle_rl.policy.openai.FIRST_PAUSE_S", 0.01)
+    monkeypatch.setattr("wordle_rl.policy.openai.PAUSE_S", 0.01)
     overloaded = (200, {"error": {"message": "overloaded"}})
     endpoint = serve(lambda number, body: winner(number, body) if number else overloaded)
     tally, [game] = play(teacher(endpoint, small_words, budget_tokens=1000))
-    assert (game.won, game.completion_tokens, tally.tokens) == (True, 10, 110)
+    assert (game.won, game.notes.completion_tokens, tally.tokens) == (True, 10, 110)

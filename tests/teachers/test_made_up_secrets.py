@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
-from wordle_rl.data.game_record import GameRecord
+from wordle_rl.data.game_record import GameNotes, GameRecord
 from wordle_rl.data.trace_filter import replay_fault
 from wordle_rl.game import Outcome, Rules, score_guess, violates_clues
 from wordle_rl.solver import Solver
@@ -92,7 +92,7 @@ def test_a_file_of_such_games_can_be_trained_on_and_a_forged_one_cannot(played, 
     trace = of_invented[0]
     forged = replace(trace, turns=(*trace.turns, trace.turns[0]))
     assert replay_fault(forged, WORDS, Rules()) == "plays_on_after_win"
-    assert replay_fault(replace(trace, teacher="somebody"), WORDS, Rules()) == "unlisted_secret"
+    assert replay_fault(replace(trace, notes=GameNotes("somebody")), WORDS, Rules()) == "unlisted_secret"
     *before, last = trace.turns
     wrong = replace(trace, turns=(*before, replace(last, marks="X" * 5)))
     assert replay_fault(wrong, WORDS, Rules()) in {"unlisted_guess", "wrong_marks"}

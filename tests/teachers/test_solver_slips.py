@@ -58,4 +58,4 @@ def test_slips_come_as_often_as_asked_and_the_word_meant_comes_next(traces) -> N
 def test_narration_after_a_slip_is_still_true(traces) -> None:
     told = [turn for trace in traces for turn in trace.turns if turn.taught]
     assert all(turn.thinking for turn in told)
-    assert all(turn.thinking.endswith(f"Only {turn.guess} fits.") for turn in told if turn.remaining == 1)
+    assert all(turn.thinking.endswith(f"Only {turn.guess} fits.") for turn in told if turn.notes.remaining == 1)

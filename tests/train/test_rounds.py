@@ -18,7 +18,7 @@ from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
 from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.runs import RunError, write_jsonl
-from wordle_rl.runs.trackers import GameLog
+from wordle_rl.runs.sample_games import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import PlayedGames, Stage, learn_by_play
@@ -169,7 +169,7 @@ def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
 def test_games_are_drawn_from_the_whole_file(plain_traces, tmp_path) -> None:
     write_jsonl(tmp_path / "traces.jsonl", [trace.to_row() | {"seed": i} for i, trace in enumerate(plain_traces)])
     drawn = draw_games(tmp_path / "traces.jsonl", 20, 0)
-    places = sorted(trace.seed for trace in drawn)
+    places = sorted(trace.notes.seed for trace in drawn)
     assert len(set(places)) == 20
     assert places[-1] > 40
     assert drawn == draw_games(tmp_path / "traces.jsonl", 20, 0) != draw_games(tmp_path / "traces.jsonl", 20, 1)

@@ -34,7 +34,7 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
 from wordle_rl.runs import RunError, read_object
-from wordle_rl.runs.trackers import GameLog
+from wordle_rl.runs.sample_games import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoint_selection import BestWeights, Validated, Validation
 from wordle_rl.train.learner import TorchLearner
@@ -263,7 +263,7 @@ def test_no_tracker_hears_of_games_once_its_run_has_ended(choosing, tmp_path, mo
     def opened_trackers(*_):
         told: list[tuple[str, int]] = []
         heard.append(told)
-        add = lambda step, games: told.extend((game["stage"], step) for game in games)  # noqa: E731
+        add = lambda step, stage, rows: told.extend((stage, step) for _ in rows)  # noqa: E731
         yield [SimpleNamespace(log=lambda *_: None, add_games=add)]
 
     monkeypatch.setattr(loop_module, "opened_trackers", opened_trackers)

@@ -65,16 +65,13 @@ GROUPS = {
         "eval": Command("cli.eval:eval_player", "Let any player play secrets, and measure its games", resumes="--out"),
         "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
         "power": Command("cli.compare:power", "How many games show a difference of two win rates"),
-        "speedrun": Command(
-            "cli.compare:speedrun", "Processor seconds until a model plays well, as a row of the board"
-        ),
         "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for reward hacking"),
     },
     "Share": {
         "report": Command("cli.report:report", "A run's page, model cards, audit and figures"),
         "export": Command("cli.report:export", "Write a whole model from an adapter or shards, or push to the hub"),
         "serve": Command("serve.commands:serve", "Serve Wordle to other trainers (OpenEnv, TextArena)"),
-        "conformance": Command("conformance.command:conformance", "Check a Wordle environment from outside"),
+        "conformance": Command("trainers.check:conformance", "Check another trainer on recorded games"),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
@@ -91,6 +88,7 @@ _ELSEWHERE = {
     "fuse": "wordle-rl export RUN --out DIR --backend mlx",
     "words": "wordle-rl solve --words LIST",
     "audit": "wordle-rl report RUN --audit",
+    "speedrun": "python benchmarks/speedrun.py RUN RUN RUN",
     "verl": "python -m wordle_rl.trainers.verl CONFIG --out RUN",
 }
 """What people type from habit -> the command they mean."""

@@ -1,6 +1,4 @@
-"""`compare`: evaluations side by side, or a run and reference curves. `power`: how many games show a difference.
-`speedrun`: processor seconds until a goal is reached.
-"""
+"""`compare`: evaluations side by side, or a run and reference curves. `power`: how many games show a difference."""
 
 from __future__ import annotations
 
@@ -20,8 +18,8 @@ from wordle_rl.evaluate.controls import controls_at
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
-from wordle_rl.report.speedrun import against_reference, check_speedrun, record_of, reference_for, row_of
-from wordle_rl.runs import is_run, read_object, write_json
+from wordle_rl.report.reference import against_reference, reference_for
+from wordle_rl.runs import is_run, read_object
 
 
 def compare(
@@ -85,26 +83,6 @@ def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
     lines.append(f"{outside} of {len(points)} are outside" if outside else f"all {len(points)} are inside")
     console.show([asdict(point) for point in points], lines, as_json)
     return 1 if outside or not points else 0
-
-
-def speedrun(
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional],
-    changed: str = "",
-    out: Path | None = None,
-    as_json: Json = False,
-) -> None:
-    """Check that runs reached a goal by the rules of docs/speedrun.md, and print their row of its board.
-
-    Args:
-        runs: Finished runs of one recipe, at least three, which differ in their seed alone.
-        changed: What you changed, for the last column.
-        out: Also write the record to this file (JSON): seconds, wins and curves.
-    """
-    goal, attempts = check_speedrun(runs)
-    record = record_of(goal, attempts)
-    if out is not None:
-        write_json(out, record)
-    console.show(record, [row_of(goal, attempts, changed)], as_json)
 
 
 def power(

@@ -209,7 +209,7 @@ def _validation_games(
     # The solver's games of the validation secrets, if the file holds only solver games and none of these.
     narrate = False  # the added games think aloud if the others do
     for trace in _games(path):
-        if trace.teacher != "solver" or split.part_of(trace.secret) == "val":
+        if trace.notes.teacher != "solver" or split.part_of(trace.secret) == "val":
             return
         narrate = narrate or any(turn.thinking for turn in trace.turns)
     settings = TraceSettings(narrate=narrate)

@@ -5,5 +5,5 @@ trace_files.py      settings of traces, CSV tables
 trace_filter.py     which games of a file a run may train on
 dataset.py          traces -> checked examples and rows; figures of teachers
 row_files.py        read rows of CSV, JSON, parquet and plain lists, local or from the hub
-external.py         rows and conversations made elsewhere, as ours
+readers.py          what rows made elsewhere say: one class per shape of row
 """

@@ -14,14 +14,14 @@ from typing import Any, Literal
 from wordle_rl.chat.codec import ChatCodec, unwritable
 from wordle_rl.chat.masks import encode_game, only_taught
 from wordle_rl.config.base import ConfigError
-from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row, in_our_names
+from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row
 from wordle_rl.game import Turn, score_guess, violates_clues
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
 
-_CHUNK = 4096
+_CHUNK = 4096  # games that are encoded together: replies repeat, and each distinct one is encoded once
 
 CHAT_ROW = frozenset({"messages"})
 """Fields of a conversation for SFT."""
@@ -123,13 +123,14 @@ def encode_traces(
         )
         for trace, dialogue in games:
             ids, mask = encode_game(codec, dialogue)
+            # In state shape only taught turns became dialogues; of a chat row every reply is taught.
             if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
                 mask = only_taught(mask, [turn.taught for turn in trace.turns])
             if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
                 encoded.rejected["unwritable"] += 1  # the bundled model has tokens only for its own words
             elif len(ids) > max_length:
                 encoded.rejected["too_long"] += 1
-            elif not any(mask):
+            elif not any(mask):  # a game of strays and slips alone
                 encoded.rejected["nothing_taught"] += 1
             else:
                 encoded.examples.append(Example(ids, mask))
@@ -149,6 +150,7 @@ def _dialogues(trace: GameRecord, prompter: Prompter) -> list[list[Message]]:
 
 def _taught_dialogues(trace: GameRecord, prompter: Prompter, codec: ChatCodec) -> list[list[Message]]:
     dialogues = _dialogues(trace, prompter)
+    # A template may move thinking into a form of its own. Replies must read as the model will write them.
     if not trace.messages:
         for message in (message for dialogue in dialogues for message in dialogue if message["role"] == "assistant"):
             message["content"] = codec.taught(message["content"], prompter.thinking)
@@ -200,10 +202,12 @@ def fault_of(trace: GameRecord, words: WordList, limits: DatasetLimits) -> str |
         return "not_won"
     if trace.turns_used > limits.max_turns:
         return "too_many_turns"
-    if limits.max_tokens > 0 and trace.completion_tokens < 1:
+    # A count of 0 means unknown, and what is unknown cannot be within a limit.
+    if limits.max_tokens > 0 and trace.notes.completion_tokens < 1:
         return "unknown_tokens"
-    if 0 < limits.max_tokens < trace.completion_tokens:
+    if 0 < limits.max_tokens < trace.notes.completion_tokens:
         return "too_many_tokens"
+    # Only now the turns, each against the board before it.
     board = trace.board()
     faults = (
         _fault_of_turn(turn, trace.secret, board[:count], words, limits) for count, turn in enumerate(trace.turns)
@@ -218,7 +222,7 @@ def _fault_of_turn(
         return f"{turn.outcome.value}_turn"
     if turn.guess is None or len(turn.guess) != len(secret) or turn.guess not in words:
         return "unlisted_guess"
-    if score_guess(secret, turn.guess) != turn.marks:
+    if score_guess(secret, turn.guess) != turn.marks:  # other projects mark repeated letters in other ways
         return "wrong_marks"
     if limits.consistent_only and turn.taught and violates_clues(turn.guess, board):
         return "violates_clues"
@@ -254,7 +258,7 @@ def write_dataset(
     per file and rejected games per reason. Existing files are replaced only if they hold such rows.
     """
     paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
-    for name, path in paths.items():
+    for name, path in paths.items():  # all of them before any is written
         check_replaceable(path, _ROWS[name])
     rejected: Counter[str] = Counter()
     accepted: list[GameRecord] = []
@@ -333,7 +337,7 @@ def check_replaceable(path: Path, kinds: Collection[frozenset[str]]) -> None:
         row = json.loads(line) if line else None
     except (ValueError, RecursionError):  # not JSON, not text, or nested too deeply
         row = line
-    fields, turns = (in_our_names(row).keys(), row.get("turns")) if isinstance(row, dict) else (set(), None)
+    fields, turns = (row.keys(), row.get("turns")) if isinstance(row, dict) else (set(), None)
     # A played game can have the fields of an initial state, but all turns of an initial state are prefix guesses.
     played = isinstance(turns, list) and not all(isinstance(turn, dict) and turn.get("given") for turn in turns)
     if line and (fields not in kinds or played):
@@ -349,12 +353,13 @@ def summarise(traces: Iterable[GameRecord], *, per_secret: bool) -> list[dict[st
     failed: dict[tuple[str, int, str], tuple[str, str]] = {}
     finished = set()
     for trace in traces:
-        group = (trace.secret if per_secret else "", trace.teacher)
+        group = (trace.secret if per_secret else "", trace.notes.teacher)
         if trace.error is not None:
             failed[trace.key] = group
         else:
             finished.add(trace.key)
             games[group].append(trace)
+    # A game that failed and was then finished by a later call is no error.
     errors = Counter(group for key, group in failed.items() if key not in finished)
     rows: list[dict[str, Any]] = []
     for group in sorted({*games, *errors}):

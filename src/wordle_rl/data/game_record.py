@@ -9,9 +9,8 @@ labels.jsonl also say where in the training a game was played (`PLACE_FIELDS`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, PlainSerializer, TypeAdapter, ValidationError
@@ -28,21 +27,34 @@ UNKNOWN_TEACHER = "unknown"
 PLACE_FIELDS = frozenset({"stage", "step", "group", "game", "group_size", "alpha", "occurrence", "boards_taught"})
 """Where a training or an evaluation played the game. Ignored when a game is read."""
 
-OTHER_NAMES = MappingProxyType({"word": "secret", "feedback": "marks"})
-"""Names of our fields in other projects. They are read, never written."""
+
+@dataclass(frozen=True, slots=True)
+class TurnNotes:
+    """What is known of a turn beside how it was played.
+
+    Attributes:
+        remaining: Answers still possible before a teacher's guess; 0 if not counted.
+        finish: Why an endpoint ended the reply, if unusual: `length`, `content_filter`, `refusal`.
+        components: Training: reward components before their weights.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    remaining: int = 0
+    finish: str = ""
+    reward: float | None = None
+    components: Mapping[str, float] | None = None
+    advantage: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class TurnRecord:
-    """One turn. The first fields are those of `game.Turn`.
+    """One turn as it was played. The first fields are those of `game.Turn`.
 
     Attributes:
         taught: False if nothing trains on the turn: a prefix guess, a stray, a slip, a broken rule.
-        remaining: Answers still possible before a teacher's guess; 0 if not counted.
         reply: Unchanged text of the completion.
-        finish: Why an endpoint ended the reply, if unusual: `length`, `content_filter`, `refusal`.
         given: True for a prefix guess, on the board before play began.
-        components: Training: reward components before their weights.
         regret: Evaluation: expected guesses lost against the solver; None if not measured.
     """
 
@@ -51,19 +63,15 @@ class TurnRecord:
     guess: str | None
     marks: str | None
     taught: bool = True
-    remaining: int = 0
     thinking: str = ""
     outcome: Outcome = Outcome.SCORED
     costs_turn: bool = True
     reply: str = ""
-    finish: str = ""
     given: bool = False
-    reward: float | None = None
-    components: Mapping[str, float] | None = None
-    advantage: float | None = None
     repeated: bool = False
     violates_clues: bool = False
     regret: float | None = None
+    notes: TurnNotes = TurnNotes()
 
     @classmethod
     def of(cls, played: PlayedTurn, **more: Any) -> TurnRecord:
@@ -79,10 +87,29 @@ class TurnRecord:
 
     def to_row(self) -> dict[str, Any]:
         """Return the turn as a JSON object."""
-        row = {name: value for name, value in _not_default(self, _TURN_DEFAULTS) if name != "taught"}
+        row = {"outcome": self.outcome, **dict(_not_default(self))}
+        row.pop("taught", None)
+        # What follows from `given` is left out.
         if self.taught is self.given:  # a prefix guess is not taught unless its row says so
             row["taught"] = self.taught
         return row
+
+
+@dataclass(frozen=True, slots=True)
+class GameNotes:
+    """What is known of a teacher's game beside how it was played.
+
+    Attributes:
+        teacher: Its player: `solver`, a language model, or your own teacher.
+        prompt_tokens: As counted by an endpoint, like `completion_tokens`; 0 if unknown.
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    teacher: str = UNKNOWN_TEACHER
+    seed: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +118,7 @@ class GameRecord:
 
     Attributes:
         turns: Every turn, prefix guesses first.
-        teacher: Player of a teacher game: `solver`, a language model, or your own teacher.
         error: Why the game could not be finished. It then counts as neither won nor lost.
-        prompt_tokens: As counted by an endpoint, like `completion_tokens`; 0 if unknown.
         messages: Conversation of a game that came as one. Trained on word for word.
         reward: Reward in training, or under an evaluation's `reward_preset`, or None.
     """
@@ -102,14 +127,11 @@ class GameRecord:
 
     secret: str
     turns: tuple[TurnRecord, ...]
-    teacher: str = UNKNOWN_TEACHER
-    seed: int = 0
     error: str | None = None
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     messages: tuple[Message, ...] = ()
     stop_reason: StopReason | None = None
     reward: float | None = None
+    notes: GameNotes = GameNotes()
 
     @classmethod
     def of(
@@ -122,26 +144,27 @@ class GameRecord:
         turns = []
         own = 0
         for played in transcript.turns:
-            more: dict[str, Any] = {}
-            if not played.is_prefix:
+            known: dict[str, Any] = {}
+            if not played.is_prefix:  # rewards and advantages are those of own turns
                 if reward is not None:
-                    more["reward"] = round(reward.turn_rewards[own], 4)
-                    more["components"] = {name: round(share[own], 4) for name, share in reward.components.items()}
+                    known["reward"] = round(reward.turn_rewards[own], 4)
+                    known["components"] = {name: round(share[own], 4) for name, share in reward.components.items()}
                 if len(advantages) == len(transcript.own_turns):
-                    more["advantage"] = round(advantages[own], 4)
+                    known["advantage"] = round(advantages[own], 4)
                 own += 1
-            turns.append(TurnRecord.of(played, **more))
+            turns.append(TurnRecord.of(played, notes=TurnNotes(**known)))
         total = None if reward is None else round(reward.total, 4)
         return cls(transcript.secret, tuple(turns), stop_reason=transcript.stop_reason, reward=total)
 
     @property
     def key(self) -> tuple[str, int, str]:
         """Key of a teacher game: secret, seed and teacher."""
-        return self.secret, self.seed, self.teacher
+        return self.secret, self.notes.seed, self.notes.teacher
 
     @property
     def won(self) -> bool:
         """True if the last guess found the secret."""
+        # By the outcome too: an invented secret is outside the list, and may have been refused.
         last = self.turns[-1] if self.turns else None
         return last is not None and last.guess == self.secret and last.outcome is Outcome.SCORED
 
@@ -172,7 +195,7 @@ class GameRecord:
     def to_row(self) -> dict[str, Any]:
         """Return the game as a JSON object."""
         row: dict[str, Any] = {"secret": self.secret, "won": self.won, "turns_used": self.turns_used}
-        return {**row, **dict(_not_default(self, _GAME_DEFAULTS)), "turns": [turn.to_row() for turn in self.turns]}
+        return {**row, **dict(_not_default(self)), "turns": [turn.to_row() for turn in self.turns]}
 
     @classmethod
     def from_row(cls, row: object) -> GameRecord:
@@ -184,30 +207,40 @@ class GameRecord:
         try:
             return _STORED.validate_python(row)
         except ValidationError as error:
-            first = error.errors()[0]
+            first = error.errors()[0]  # one line names one fault
             raise ValueError(f"{'.'.join(map(str, first['loc'])) or 'the row'}: {first['msg']}") from None
 
 
-_TURN_DEFAULTS = {field.name: field.default for field in fields(TurnRecord)} | {"outcome": MISSING}
-_GAME_DEFAULTS = {field.name: field.default for field in fields(GameRecord)}
+def _not_default(record: TurnRecord | GameRecord) -> Iterator[tuple[str, Any]]:
+    # A row is flat: what is known stands beside what was played.
+    for part in (record, record.notes):
+        for field in fields(part):
+            if field.name != "notes" and (value := getattr(part, field.name)) != field.default:
+                yield field.name, value
 
 
-def _not_default(record: TurnRecord | GameRecord, defaults: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    return ((name, getattr(record, name)) for name in defaults if getattr(record, name) != defaults[name])
-
-
-def _without_place(row: object) -> object:
-    # Drop the place of the game, and what follows from its turns.
+def _as_stored(row: object) -> object:
+    # Drop the place of the game, and what follows from its turns; gather what is known.
     if not isinstance(row, dict) or not isinstance(row.get("turns"), list):
         return row
     turns = [
-        {"taught": False, **turn} if isinstance(turn, dict) and turn.get("given") else turn for turn in row["turns"]
+        _gathered({"taught": not turn.get("given"), **turn}, TurnNotes) if isinstance(turn, dict) else turn
+        for turn in row["turns"]
     ]
     passed_over = PLACE_FIELDS | {"won", "turns_used"}
-    return {name: value for name, value in row.items() if name not in passed_over} | {"turns": turns}
+    kept = {name: value for name, value in row.items() if name not in passed_over}
+    return _gathered(kept, GameNotes) | {"turns": turns}
 
 
-StoredGame = Annotated[GameRecord, BeforeValidator(_without_place), PlainSerializer(GameRecord.to_row)]
+def _gathered(row: Mapping[str, Any], kind: type[TurnNotes | GameNotes]) -> dict[str, Any]:
+    if "notes" in row:
+        raise ValueError("notes: no field of a row")
+    known = {field.name for field in fields(kind)}
+    notes = {name: value for name, value in row.items() if name in known}
+    return {name: value for name, value in row.items() if name not in known} | {"notes": notes}
+
+
+StoredGame = Annotated[GameRecord, BeforeValidator(_as_stored), PlainSerializer(GameRecord.to_row)]
 """A game as a field of a stored pydantic value."""
 _STORED = TypeAdapter(StoredGame)
 
@@ -228,13 +261,3 @@ def read_traces(path: Path) -> Iterator[GameRecord]:
 def board_row(secret: str, turns: Iterable[tuple[str | None, str | None]]) -> dict[str, Any]:
     """Return the row of an initial state: the secret, and the guesses played with their marks."""
     return {"secret": secret, "turns": [{"guess": guess, "marks": marks, "given": True} for guess, marks in turns]}
-
-
-def in_our_names(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Rename the fields of `OTHER_NAMES` in a row to ours, unless ours are there too.
-
-    Examples:
-        >>> in_our_names({"word": "crane", "turns": []})
-        {'secret': 'crane', 'turns': []}
-    """
-    return {OTHER_NAMES.get(name, name) if OTHER_NAMES.get(name) not in row else name: row[name] for name in row}

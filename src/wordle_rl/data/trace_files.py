@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from wordle_rl.config.base import ConfigError
-from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord, read_traces
 from wordle_rl.game import Outcome
 from wordle_rl.runs import RunError, read_object, write_json, write_text_atomically
 from wordle_rl.runs.foreign_text import spreadsheet_cell, without_quote
@@ -91,18 +91,19 @@ def write_csv_files(path: Path, directory: Path) -> int:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # unquoted, a lone \r would end a row
         writer.writerow(COLUMNS)
-        for trace in sorted(traces, key=lambda trace: (trace.teacher, trace.seed)):
+        for trace in sorted(traces, key=lambda trace: (trace.notes.teacher, trace.notes.seed)):
             writer.writerows(map(spreadsheet_cell, row) for row in _csv_rows(trace))
         write_text_atomically(directory / f"wordle_data_{word.upper()}.csv", text.getvalue())
     return len(games)
 
 
 def _csv_rows(trace: GameRecord) -> Iterator[tuple[Any, ...]]:
+    notes = trace.notes
     for number, turn in enumerate(trace.turns, start=1):
-        game = (trace.secret, trace.seed, trace.teacher, int(trace.won), number)
+        game = (trace.secret, notes.seed, notes.teacher, int(trace.won), number)
         said = (turn.reply, turn.thinking, turn.guess, turn.marks)
-        tokens = (trace.prompt_tokens, trace.completion_tokens)
-        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.finish, *tokens)
+        tokens = (notes.prompt_tokens, notes.completion_tokens)
+        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.notes.finish, *tokens)
 
 
 MAX_FIELD_CHARACTERS = 16 << 20
@@ -126,7 +127,8 @@ def _read_csv(path: Path) -> Iterator[GameRecord]:
                 first = turns[0]
                 prompt, completion = (int(first.get(name) or 0) for name in _TOKENS)
                 board = tuple(_turn_of(row) for row in turns)
-                yield GameRecord(first["word"], board, first["model"], int(first["seed"]), None, prompt, completion)
+                notes = GameNotes(first["model"], int(first["seed"]), prompt, completion)
+                yield GameRecord(first["word"], board, notes=notes)
         except RunError:  # a ValueError too, but it names file and fix already
             raise
         except (ValueError, TypeError, csv.Error) as error:
@@ -155,5 +157,5 @@ def _turn_of(row: dict[str, Any]) -> TurnRecord:
         costs_turn=bool(int(row["costs_turn"])),
         thinking=row["thinking"],
         reply=row["reply"],
-        finish=row["finish"],
+        notes=TurnNotes(finish=row["finish"]),
     )

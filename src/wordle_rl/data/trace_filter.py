@@ -2,7 +2,7 @@
 
 The secret must be allowed, and replaying the game by the run's rules must give the same marks. A game that the solver
 did not play must also pass the checks of `wordle-rl dataset`. The solver's games need not, since it loses, probes and
-strays on purpose. Chat and instruction rows (see `external`) are trained on unchanged if every reply holds a readable
+strays on purpose. Chat and instruction rows (see `readers`) are trained on unchanged if every reply holds a readable
 guess. Sound games of validation secrets are never trained on; they give SFT its validation loss.
 """
 
@@ -17,9 +17,8 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import DatasetLimits, fault_of, strict_words_of, unplayed
-from wordle_rl.data.external import chat_traces, holds_chat
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.data.trace_files import read_games
+from wordle_rl.data.readers import games_of
 from wordle_rl.game import Game, Rules
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
@@ -42,6 +41,7 @@ class TracesFromFile:
         self._prompter = game.prompter(words.word_length)
         self._rules = self._prompter.rules
         self._limits = DatasetLimits(max_turns=game.max_turns, thinking=game.thinking)
+        # Secrets that SFT must leave to learning by play.
         taught, _ = split.shared(settings.rl_only_fraction)
         self._split, self._rl_only = split, frozenset(split.train).difference(taught)
 
@@ -61,7 +61,7 @@ class TracesFromFile:
         """Return sound games of validation secrets, at most `settings.num_games`. Never train on them."""
         games = (
             trace
-            for trace in self._games()
+            for trace in games_of(self.path, self._words, self._prompter)
             if not isinstance(trace, str)
             and self._split.part_of(trace.secret) == "val"
             and not strict_words_of(trace, self._split)
@@ -73,17 +73,12 @@ class TracesFromFile:
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
     def _accepted(self) -> Iterator[GameRecord]:
-        for trace in self._games():
+        for trace in games_of(self.path, self._words, self._prompter):
             fault = trace if isinstance(trace, str) else self._fault_of(trace)
-            if fault is None and isinstance(trace, GameRecord):
+            if fault is None and isinstance(trace, GameRecord):  # a reason in place of a game was counted as its fault
                 yield trace
             else:
                 self.rejected[str(fault)] += 1
-
-    def _games(self) -> Iterator[GameRecord | str]:
-        if holds_chat(self.path):
-            return chat_traces(self.path, self._words, self._prompter)
-        return iter(read_games(self.path))
 
     def _fault_of(self, trace: GameRecord) -> str | None:
         fault = self._split.held_out_reason(trace.secret)
@@ -97,7 +92,7 @@ class TracesFromFile:
         # The replies of chat rows were checked when they were read.
         if trace.messages:
             return None
-        fault = fault_of(trace, self._words, self._limits) if trace.teacher != "solver" else None
+        fault = fault_of(trace, self._words, self._limits) if trace.notes.teacher != "solver" else None
         return fault or replay_fault(trace, self._words, self._rules)
 
 
@@ -106,11 +101,12 @@ def replay_fault(trace: GameRecord, words: WordList, rules: Rules) -> str | None
 
     The solver's secrets may be letter strings outside the word list, which its last guess may name.
     """
-    made_up = trace.teacher == "solver" and trace.secret not in words and len(trace.secret) == words.word_length
+    made_up = trace.notes.teacher == "solver" and trace.secret not in words and len(trace.secret) == words.word_length
     if (fault := unplayed(trace, words)) and not (made_up and fault == "unlisted_secret"):
         return fault
     game = Game(trace.secret, words, rules)
     for number, turn in enumerate(trace.turns, start=1):
+        # A secret outside the list can be named only by the last guess, which no rules would take.
         if made_up and turn == TurnRecord(trace.secret, "G" * words.word_length, thinking=turn.thinking):
             return None if number == len(trace.turns) and not game.over else "plays_on_after_win"
         if game.over:

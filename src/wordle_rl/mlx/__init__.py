@@ -25,52 +25,49 @@ if TYPE_CHECKING:
     from wordle_rl.mlx.learner import MLXLearner
 
 
-class MLXBackend:
-    """See `policy.base.Backend`."""
-
-    def check(self, config: RunConfig) -> None:
-        """Refuse the settings that only torch follows, each with its fix."""
-        problems = [sentence for is_asked, sentence in MLX if is_asked(config)]
-        if (processes := num_processes()) > 1:
-            problems.append(f"a launch of {processes} processes: start one")
-        if problems:
-            raise ConfigError(f"MLX does not support {'; '.join(problems)}")
-
-    def load_learner(self, settings: ModelSettings, seed: int, *, temperature: float) -> MLXLearner:
-        """Load a model for training."""
-        from wordle_rl.mlx.learner import MLXLearner
-        from wordle_rl.mlx.model import load_model
-
-        model, codec = load_model(settings, seed)
-        return MLXLearner(
-            model,
-            codec,
-            gradient_checkpointing=settings.gradient_checkpointing,
-            micro_batch_size=settings.micro_batch_size,
-            temperature=temperature,
-            seed=seed,
-        )
-
-    def make_sampler(
-        self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
-    ) -> Sampler:
-        """Make a sampler of a stored model."""
-        from wordle_rl.mlx.model import load_model
-        from wordle_rl.mlx.sampler import MLXSampler
-
-        model, codec = load_model(settings, seed)
-        return MLXSampler(model, codec, sampling, seed, constraint(codec))
-
-    def export(self, model: Path, out: Path, dtype: str) -> float:
-        """Write an adapter or quantized weights as one whole model. Return the distance of its logits."""
-        from wordle_rl.mlx.model import fuse
-
-        return fuse(model, out, "bfloat16" if dtype == "bfloat16" else "float32")
-
-
-def load_backend() -> MLXBackend:
-    """Return the backend, or refuse if its packages are not installed."""
+def check_installed() -> None:
+    """Refuse if packages are missing."""
     if missing := [name for name in ("torch", "transformers", "mlx", "mlx_lm") if find_spec(name) is None]:
         named = ", ".join(missing)
         raise ConfigError(f'MLX needs packages that are not installed ({named}): pip install "wordle-rl[train,mlx]"')
-    return MLXBackend()
+
+
+def check_settings(config: RunConfig) -> None:
+    """Refuse the settings that only torch follows, each with its fix."""
+    problems = [sentence for is_asked, sentence in MLX if is_asked(config)]
+    if (processes := num_processes()) > 1:
+        problems.append(f"a launch of {processes} processes: start one")
+    if problems:
+        raise ConfigError(f"MLX does not support {'; '.join(problems)}")
+
+
+def load_learner(settings: ModelSettings, seed: int, *, temperature: float) -> MLXLearner:
+    """Load a model for training."""
+    from wordle_rl.mlx.learner import MLXLearner
+    from wordle_rl.mlx.model import load_model
+
+    model, codec = load_model(settings, seed)
+    return MLXLearner(
+        model,
+        codec,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        micro_batch_size=settings.micro_batch_size,
+        temperature=temperature,
+        seed=seed,
+    )
+
+
+def make_sampler(settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint) -> Sampler:
+    """Make a sampler of a stored model."""
+    from wordle_rl.mlx.model import load_model
+    from wordle_rl.mlx.sampler import MLXSampler
+
+    model, codec = load_model(settings, seed)
+    return MLXSampler(model, codec, sampling, seed, constraint(codec))
+
+
+def export(model: Path, out: Path, dtype: str) -> float:
+    """Write an adapter or quantized weights as one whole model. Return the distance of its logits."""
+    from wordle_rl.mlx.model import fuse
+
+    return fuse(model, out, "bfloat16" if dtype == "bfloat16" else "float32")

@@ -21,7 +21,7 @@ from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.lineage import Lineage, TrainedSecrets, lesson_of, save_lineage, trained_further
 from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.runs.provenance import main_memory_bytes, peak_memory_gib, resident_memory_gib
-from wordle_rl.runs.trackers import Tracking
+from wordle_rl.runs.run import Tracking
 from wordle_rl.train.starts_file import ValidationFile
 
 

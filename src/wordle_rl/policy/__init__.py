@@ -2,7 +2,7 @@
 
 Import each module by its own name.
 
-    base.py            `Sampler`, `Request`, `Completion`; `Backend`, for a library other than torch
+    base.py            `Sampler`, `Request`, `Completion`; the way to a library other than torch
     scripted.py        players without a model: the solver, random words
     transformers.py    a model in this process: batches of games whose cache is kept across turns
     drawing.py         the next token from its logits: temperature, limits, the draw

@@ -1,4 +1,4 @@
-"""The interfaces: a `Sampler` between rollouts and players, a `Backend` for a library other than torch."""
+"""The interfaces: a `Sampler` between rollouts and players; the way to a library other than torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import EngineName
-from wordle_rl.config.model import ModelSettings
-from wordle_rl.config.run import RunConfig
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.policy.constrain import WordConstraint
@@ -152,25 +149,11 @@ MakeConstraint = Callable[[ChatCodec], WordConstraint | None]
 """Returns the limit on a model's guesses for its codec, or None for no limit."""
 
 
-class Backend(Protocol):
-    """A library that holds, plays and trains models."""
+def find_backend(name: str) -> Any:
+    """Import the package of a library other than torch: `wordle_rl.mlx`, and whatever has the same functions.
 
-    def check(self, config: RunConfig) -> None:
-        """Check that the backend supports a run's settings."""
-
-    def load_learner(self, settings: ModelSettings, seed: int, *, temperature: float) -> Any:
-        """Load a model for training: a `train.learner.Learner`."""
-
-    def make_sampler(
-        self, settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint
-    ) -> Sampler:
-        """Make a sampler of a stored model."""
-
-    def export(self, model: Path, out: Path, dtype: str) -> float:
-        """Write an adapter or quantized weights as one whole model. Return the distance of its logits from theirs."""
-
-
-def find_backend(name: str) -> Backend:
-    """Import the backend of this name."""
-    backend: Backend = importlib.import_module(f"wordle_rl.{name}").load_backend()
-    return backend
+    No room imports these packages by name, so that each can be left out.
+    """
+    package = importlib.import_module(f"wordle_rl.{name}")
+    package.check_installed()
+    return package

@@ -1,19 +1,26 @@
-"""Models behind an OpenAI-compatible endpoint: requests with retries, and the sampler that sends them."""
+"""Models behind an OpenAI-compatible endpoint: requests, and the sampler that sends them.
+
+The SDK retries what it knows (rate limits, server errors, connections), after the pause that a server asks for. Here
+stands what it does not: an attempt has an end, and a response that is late or holds no message is asked for again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import math
-import random
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import Any, Self, TypeVar
 
-from openai import APIConnectionError, APIError, APIStatusError, APITimeoutError, AsyncOpenAI, AuthenticationError
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    AsyncOpenAI,
+    AuthenticationError,
+    DefaultAsyncHttpxClient,
+)
 from openai.types.chat import ChatCompletion, ChatCompletionMessage
 from openai.types.chat.chat_completion import Choice
 
@@ -28,18 +35,12 @@ from wordle_rl.runs import parse_json, without_lone_surrogates
 
 T = TypeVar("T")
 
-FIRST_PAUSE_S = 0.5
-"""Pause before the first retry, if the server names none; it doubles with every further one."""
-LONGEST_PAUSE_S = 60.0
-"""Longest pause that the server did not ask for."""
+PAUSE_S = 0.5
+"""Pause before a response that came late or without a message is asked for again, times the attempts so far."""
 NO_QUOTA = "insufficient_quota"
 """Error code of a status 429 that waiting does not cure."""
 _LOOK_S = 10.0
 """Timeout of the list of models, in seconds."""
-_RETRIED = {408, 409, 425, 429}
-"""Statuses after which a retry can succeed, besides 500 and above."""
-_OVERLOADED = {429, 503}
-"""Statuses after which no request is sent before the pause is over."""
 _TAGS = re.compile(r"</?(?:think|guess)>")
 """Tags to remove from separate reasoning before it becomes part of a reply, where they would be parsed."""
 
@@ -64,13 +65,14 @@ class OpenAISampler:
         thinking: Thinking = Thinking.OPTIONAL,
         *,
         endpoint_default_sampling: bool = False,
-        max_retries: int = 3,
+        max_retries: int = 5,
     ) -> None:
-        self.codec = None
+        self.codec = None  # an endpoint reads text; its tokens are its own affair
         self._endpoint, self._model = endpoint, model
         self._sampling, self._patience, self._thinking = sampling, patience, thinking
         self._endpoint_default_sampling = endpoint_default_sampling
         self._max_retries = max_retries
+        # Asked before the first game: a wrong address or key is one line now, not an error of every game.
         is_vllm = check_endpoint(endpoint)
         if is_vllm:
             check_vllm_temperature(sampling.temperature, "temperature")
@@ -110,7 +112,7 @@ class OpenAISampler:
 
             async def ask(request: Request) -> Completion:
                 try:
-                    async with gate:
+                    async with gate:  # retries wait inside, so that an overloaded server is asked less
                         return await client.ask(request.messages, self._read)
                 except RequestFailedError as failed:
                     hint = ""
@@ -171,14 +173,14 @@ class RequestFailedError(Exception):
 
 
 class EndpointClient:
-    """Client for one model of an endpoint. Requests run concurrently and all wait when the server is overloaded.
+    """Client for one model of an endpoint, for many requests at once.
 
     Args:
         temperature: None: the endpoint's default; as for `top_p`.
         more: Further fields of a request, which OpenAI itself may not have.
         timeout_s: Timeout of one attempt, in seconds, until the last byte.
         max_retries: Retries of a request after rate limits, timeouts, server errors and unreadable responses.
-        wait: Called before every attempt with the seconds to pause; if it raises, the request ends.
+        before: Called before every request; if it raises, the request is not sent.
     """
 
     def __init__(
@@ -192,9 +194,9 @@ class EndpointClient:
         timeout_s: float,
         max_retries: int,
         more: Mapping[str, float] | None = None,
-        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        before: Callable[[], None] = lambda: None,
     ) -> None:
-        self._endpoint, self._max_retries, self._wait = endpoint, max_retries, wait
+        self._endpoint, self._max_retries, self._before = endpoint, max_retries, before
         self._timeout_s = timeout_s
         drawing = {"temperature": temperature, "top_p": top_p}
         self._body: dict[str, Any] = {
@@ -203,12 +205,12 @@ class EndpointClient:
             **{name: value for name, value in drawing.items() if value is not None},
             "extra_body": dict(more or {}),
         }
-        self._resume_at = 0.0  # no request before this time of `time.monotonic`
         self._openai = AsyncOpenAI(
             base_url=endpoint.base_url,
             api_key=endpoint.key,
             timeout=timeout_s,
-            max_retries=0,  # `ask` retries, so that all requests wait when the server tells one to
+            max_retries=max_retries,
+            http_client=_BoundedClient(timeout_s),
         )
 
     async def __aenter__(self) -> Self:
@@ -226,28 +228,17 @@ class EndpointClient:
             RequestFailedError: If the request is refused for good, or all attempts fail.
         """
         body = {**self._body, "messages": list(messages), **({} if seed is None else {"seed": seed})}
-        pause_s = 0.0
-        for attempt in range(1, self._max_retries + 2):
-            await self._wait(pause_s)
-            while (left_s := self._resume_at - time.monotonic()) > 0:
-                await self._wait(left_s)
-            status, headers = None, {}
+        for attempt in range(self._max_retries + 1):
+            await asyncio.sleep(PAUSE_S * attempt)
+            self._before()  # not before each of the SDK's retries: what was refused cost no tokens
             try:
-                async with asyncio.timeout(self._timeout_s):
-                    answer = await self._openai.chat.completions.create(**body)
-                return read(answer)
-            except APIStatusError as error:
-                failed, status, headers = self._failed(error), error.status_code, dict(error.response.headers)
-                if not (status in _RETRIED or status >= 500) or error.code == NO_QUOTA:
-                    raise failed from None
-            except (APITimeoutError, TimeoutError) as error:  # the SDK's own timeout starts anew with every read
+                return read(await self._openai.chat.completions.create(**body))
+            except (APIConnectionError, APIStatusError) as error:
+                raise self._failed(error) from None
+            except TimeoutError as error:
                 failed = RequestFailedError(f"no complete response within {self._timeout_s:g} s", error)
             except (APIError, ValueError, RecursionError) as error:  # no JSON, nested too deeply, or no message
                 failed = self._failed(error)
-            if attempt <= self._max_retries:
-                pause_s = pause_before_retry(headers, attempt)
-                if status in _OVERLOADED:
-                    self._resume_at = max(self._resume_at, time.monotonic() + pause_s)
         raise failed
 
     def _failed(self, error: Exception) -> RequestFailedError:
@@ -255,24 +246,20 @@ class EndpointClient:
         return RequestFailedError(self._endpoint.without_key(without_lone_surrogates(line))[:300], error)
 
 
-def pause_before_retry(headers: Mapping[str, str], attempt: int) -> float:
-    """Return the seconds to wait before a retry: as long as the server asks for, otherwise exponential backoff.
+class _BoundedClient(DefaultAsyncHttpxClient):
+    # The SDK's own timeout begins anew with every read, so a server that trickles would be waited for without end.
+    # That a quota is used up the SDK takes for a rate limit, which waiting cures.
 
-    A random part keeps clients from returning all at once. `attempt` counts failed attempts, from 1.
-    """
-    if asked := _asked_pause_s(headers):
-        return asked * random.uniform(1, 1.1)
-    return min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt - 1, 30)) * random.uniform(0.75, 1)
+    def __init__(self, timeout_s: float) -> None:
+        super().__init__()
+        self._longest_s = timeout_s
 
-
-def _asked_pause_s(headers: Mapping[str, str]) -> float | None:
-    asked = headers.get("retry-after", "")
-    with suppress(ValueError):
-        seconds = float(headers["retry-after-ms"]) / 1000 if "retry-after-ms" in headers else float(asked)
-        return seconds if 0 <= seconds < math.inf else None
-    with suppress(ValueError, OverflowError):
-        return max(0.0, parsedate_to_datetime(asked).timestamp() - time.time())
-    return None
+    async def send(self, request: Any, **options: Any) -> Any:
+        async with asyncio.timeout(self._longest_s):
+            response = await super().send(request, **options)
+        if response.status_code == 429 and NO_QUOTA in response.text:
+            response.headers["x-should-retry"] = "false"
+        return response
 
 
 class AnswerError(ValueError):

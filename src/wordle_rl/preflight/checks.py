@@ -34,7 +34,8 @@ from wordle_rl.prompt import Shape, Style
 from wordle_rl.reward import TERMINAL_COMPONENTS
 from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.runs.trackers import Tracking, check_trackers
+from wordle_rl.runs.run import Tracking
+from wordle_rl.runs.trackers import check_trackers
 from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.train.starts_file import start_boards_of
@@ -137,7 +138,7 @@ def _settings(plan: Plan) -> Iterator[Finding]:
 
 def _backend(plan: Plan) -> None:
     if plan.config.backend != "torch":
-        find_backend(plan.config.backend).check(plan.config)
+        find_backend(plan.config.backend).check_settings(plan.config)
 
 
 def _sparse_rewards(plan: Plan) -> Iterator[Finding]:

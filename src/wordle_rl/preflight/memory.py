@@ -1,9 +1,13 @@
-"""Memory of a training, estimated from a model's numbers alone, and whether it fits the device. Nothing is loaded.
+"""Memory of a training, forecast from a model's numbers alone, and whether it fits the device. Nothing is loaded.
 
-Weights, gradients, optimizer state and the key/value cache are counted exactly. Activations are a rule of thumb, right
-within a factor of two. The surprise in multi-turn training is the cache: every token of every game keeps
-`2 x layers x key/value heads x head size` numbers until the games end. For Qwen3-4B in bfloat16 that is 144 KiB per
-token: 0.56 GiB for a game of 4,096 tokens, 9 GiB for a group of 16, 288 GiB for 32 groups.
+    weights and what trains them     counted exactly: gradients, optimizer state, reference weights
+    the larger of two, times a measured factor:
+        the cache of the games       counted exactly; games are over before they are learnt from
+        a backward pass              activations and logits, a rule of thumb, right within a factor of two
+
+The surprise in multi-turn training is the cache: every token of every game keeps `2 x layers x key/value heads x head
+size` numbers until the games end. For Qwen3-4B in bfloat16 that is 144 KiB per token: 0.56 GiB for a game of 4,096
+tokens, 9 GiB for a group of 16, 288 GiB for 32 groups.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ from wordle_rl.config.stages import (
     GRPOSettings,
     RoundSettings,
     SFTSettings,
-    StageSettings,
     kind_of,
 )
 from wordle_rl.policy.sizes import FEW_WEIGHTS, Device, ModelNumbers
@@ -37,108 +40,61 @@ FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 
 Source: QLoRA, arXiv:2305.14314, section 3 (NF4, double quantization); a test compares bitsandbytes' own layers.
 """
-_CPU_GAPS = 1.25
-"""glibc leaves gaps between tensors of ever other sizes, and learning gives them back once a seventh has been added.
-SmolLM2 took 7.0 GiB in SFT and 6.5 in a round of play, where 6.0 and 6.9 are foreseen."""
+_ON_A_CPU = 1.25
+"""Measured factor for a CPU, whose heap fragments as tensors differ in size from step to step. SmolLM2 took 7.0 GiB
+in SFT and 6.5 in a round of play; the forecasts are 6.0 and 6.9."""
 _TILE = 1024
 _GIB = 1024**3
 _SMALL_MAC = 36 * _GIB
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
-    """Working set of one stage.
+class MemoryEstimate:
+    """Bytes of a stage.
 
     Attributes:
-        rows: Sequences that share a backward pass; 0: nothing is trained.
-        length: Longest sequence or game in tokens.
-        compute_bytes: Bytes per number in the training passes.
-        optimizer_numbers: Numbers that the optimizer keeps per trainable parameter; 2 for AdamW.
-        cached_games: Games in the key/value cache at a time.
-        group_size: Games per secret.
-        reference: Keep a frozen copy of the trainable weights.
-        whole_reference: Keep a frozen copy of the whole model.
-        eager_attention: Plain attention, which stores a table of scores.
-        tiled_logits: The loss computes the logits of a few positions at a time.
-        engine: A vLLM engine plays, with a cache of its own.
-        cache_dtype_bytes: Bytes per number of the cache; 0: as the weights.
-        tokens: Tokens of a backward pass where rows share their beginnings; 0: all of all rows.
-    """
-
-    rows: int
-    length: int
-    compute_bytes: int
-    optimizer_numbers: int = 2
-    cached_games: int = 0
-    group_size: int = 0
-    reference: bool = False
-    whole_reference: bool = False
-    checkpointing: bool = False
-    eager_attention: bool = False
-    tiled_logits: bool = False
-    engine: bool = False
-    cache_dtype_bytes: int = 0
-    tokens: int = 0
-
-    @property
-    def computed(self) -> int:
-        """Tokens that a backward pass computes."""
-        return self.tokens or self.rows * self.length
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryEstimate:
-    """Bytes by component. `cache_of_a_group` is part of `cache`; `activations` and `logits` are rough.
-
-    `engine_weights` belong to a colocated vLLM engine, which has its own part of the memory; totals leave them out.
-    `gaps` is what the allocator takes for a byte of a step or a cache.
+        weights: The model as it is loaded.
+        training: Gradients, optimizer state and reference weights.
+        step: What a backward pass keeps. Rough.
+        cache: Keys and values of the games in play.
+        engine_weights: Weights of a colocated vLLM engine, which has its own part of the memory; totals leave them out.
+        factor: Bytes that the allocator takes for a byte of a step or a cache.
     """
 
     weights: int
-    reference: int
-    gradients: int
-    optimizer: int
-    activations: int
-    logits: int
-    cache_of_a_group: int
-    cache: int
+    training: int = 0
+    step: int = 0
+    cache: int = 0
     engine_weights: int = 0
-    gaps: float = 1.0
+    factor: float = 1.0
 
     @property
     def counted(self) -> int:
-        """Bytes that do not depend on the batch: weights, gradients and optimizer state."""
-        return self.weights + self.reference + self.gradients + self.optimizer
+        """Bytes that do not depend on the batch."""
+        return self.weights + self.training
 
     @property
     def total(self) -> int:
         """The most bytes at once: games are over, and their cache is freed, before they are learnt from."""
-        return self.counted + round(self.gaps * max(self.activations + self.logits, self.cache))
+        return self.counted + round(self.factor * max(self.step, self.cache))
 
 
-def estimate(model: ModelNumbers, work: Work) -> MemoryEstimate:
-    """Estimate the memory of a stage on a device, without sharding."""
-    each = model.trainable_bytes or model.weight_bytes
-    weights = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
-    weights += model.num_trainable * (each - model.weight_bytes)
-    trainable = model.num_trainable * each if work.rows else 0
-    scored = min(work.computed, _TILE) if work.tiled_logits else work.computed
-    # With adapters, the reference is a second set of adapters on the same base, unless the whole model is copied.
-    whole = work.whole_reference or model.num_trainable == model.num_parameters
-    # Autocast keeps a copy of the weights in the smaller type during a pass.
-    autocasts = work.rows and work.compute_bytes < model.weight_bytes
-    cached = replace(model, weight_bytes=work.cache_dtype_bytes or model.weight_bytes)
-    return MemoryEstimate(
-        weights=weights,
-        reference=(weights if whole else trainable) if work.reference else 0,
-        gradients=trainable,
-        optimizer=trainable * work.optimizer_numbers,
-        activations=_activation_bytes(model, work) + (model.num_whole * work.compute_bytes if autocasts else 0),
-        logits=3 * scored * model.vocab_size * 4,  # float32: logits, log-probabilities and gradient
-        cache_of_a_group=cache_bytes(cached, work.length, work.group_size),
-        cache=cache_bytes(cached, work.length, work.cached_games),
-        engine_weights=2 * model.num_parameters if work.engine else 0,
-    )
+def weight_bytes(model: ModelNumbers) -> int:
+    """Return the bytes of a loaded model."""
+    whole = model.num_whole * model.weight_bytes + round(model.num_four_bit * FOUR_BIT_BYTES)
+    return whole + model.num_trainable * (_trained_bytes(model) - model.weight_bytes)
+
+
+def training_bytes(model: ModelNumbers, *, muon: bool = False, reference: bool = False) -> int:
+    """Return the bytes that training adds: gradients, two numbers of AdamW per parameter (one of Muon), a reference.
+
+    With adapters, the reference is a second set of adapters on the same base.
+    """
+    return model.num_trainable * _trained_bytes(model) * (1 + (1 if muon else 2) + reference)
+
+
+def _trained_bytes(model: ModelNumbers) -> int:
+    return model.trainable_bytes or model.weight_bytes
 
 
 def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
@@ -157,26 +113,47 @@ def cache_bytes(model: ModelNumbers, length: int, games: int) -> int:
     return per_token * length * games
 
 
-def _activation_bytes(model: ModelNumbers, work: Work) -> int:
-    # A usual layer keeps input and output of both norms (float32), queries, keys and values before and after rotation,
-    # the output of attention, and four times the width of the feed-forward part. Eager attention adds a table of
-    # length x length per head, before and after the softmax.
-    queries, keys = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
-    inside = 4 * 8 * model.hidden_size + work.compute_bytes * (4 * queries + 5 * keys + 4 * model.intermediate_size)
-    if work.eager_attention:
-        inside += (4 + work.compute_bytes) * model.num_heads * work.length
-    per_token = inside * model.num_layers
-    if work.checkpointing:  # the inputs of all layers, and the inside of one
-        per_token = 4 * model.hidden_size * model.num_layers + inside
-    # Rows that share their beginnings are laid out whole for attention: queries, keys, values, result and table.
-    laid_out = 2 * queries + 2 * keys + 2 * model.num_heads * work.length if work.tokens else 0
-    return work.computed * per_token + work.rows * work.length * work.compute_bytes * laid_out * model.num_layers
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How the passes of a training compute, which decides what each token of a backward pass keeps.
+
+    Attributes:
+        number_bytes: Bytes per number.
+        eager: Plain attention, which stores a table of scores.
+        tiled: The loss computes the logits of a few positions at a time.
+    """
+
+    number_bytes: int
+    eager: bool = False
+    checkpointing: bool = False
+    tiled: bool = False
+
+    def step_bytes(self, model: ModelNumbers, rows: int, length: int, shared: int = 0) -> int:
+        """Return what a backward pass over rows keeps; `shared` counts its tokens if rows share their beginnings."""
+        tokens = shared or rows * length
+        # A usual layer keeps input and output of both norms (float32), queries, keys and values before and after
+        # rotation, the output of attention, and four times the width of the feed-forward part. Eager attention adds a
+        # table of length x length per head, before and after the softmax.
+        queries, keys = model.num_heads * model.head_dim, model.num_kv_heads * model.head_dim
+        layer = 4 * 8 * model.hidden_size + self.number_bytes * (4 * queries + 5 * keys + 4 * model.intermediate_size)
+        if self.eager:
+            layer += (4 + self.number_bytes) * model.num_heads * length
+        kept = tokens * layer * model.num_layers
+        if self.checkpointing:  # the inputs of all layers, and the inside of one
+            kept = tokens * (4 * model.hidden_size * model.num_layers + layer)
+        if shared:  # rows are laid out whole for attention: queries, keys, values, result and table
+            laid_out = 2 * queries + 2 * keys + 2 * model.num_heads * length
+            kept += rows * length * self.number_bytes * laid_out * model.num_layers
+        if self.number_bytes < model.weight_bytes:  # autocast keeps a smaller copy of the weights during a pass
+            kept += model.num_whole * self.number_bytes
+        scored = min(tokens, _TILE) if self.tiled else tokens
+        return kept + 3 * scored * model.vocab_size * 4  # float32: logits, log-probabilities and gradient
 
 
 def memory_of_stages(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None
 ) -> dict[MemoryStage, MemoryEstimate]:
-    """Estimate the memory of each stage of a run. Unknown lengths, in tokens, count as the longest allowed."""
+    """Forecast the memory of each stage of a run. Unknown lengths, in tokens, count as the longest allowed."""
     from wordle_rl.policy.device import device_kind
     from wordle_rl.policy.loading import SMALL_VOCABULARY, attention_of
     from wordle_rl.train.optimizer import wants_bf16
@@ -184,72 +161,61 @@ def memory_of_stages(
     longest = min(config.model.max_length, numbers.context or config.model.max_length)
     teacher_length = teacher_length or longest
     game_length = min(game_length or longest, numbers.context or game_length or longest)
-    if mlx := config.backend == "mlx":
+    mlx, on_a_cpu = config.backend == "mlx", device_kind() == "cpu"
+    if mlx:
         # MLX computes in the type of the weights, keeps the attention table for the backward pass, and computes the
         # logits of 512 tokens at a time.
         half, eager, tiled = numbers.weight_bytes == 2, True, True
     else:
         half, eager = wants_bf16(config.model.precision), attention_of(config.model) == "eager"
         tiled = numbers.vocab_size > SMALL_VOCABULARY
-    works: dict[MemoryStage, Work] = {}
+    passes = Passes(2 if half else 4, eager, config.model.gradient_checkpointing, tiled)
     # Training plays as it learns, under autocast; a small model on a CPU does not.
-    smaller = half and not mlx and (device_kind() != "cpu" or numbers.num_parameters > FEW_WEIGHTS)
+    smaller = half and not mlx and not (on_a_cpu and numbers.num_parameters <= FEW_WEIGHTS)
+    playing = replace(numbers, weight_bytes=min(2, numbers.weight_bytes)) if smaller else numbers
     shares = numbers.full_attention and not (mlx or config.model.gradient_checkpointing or config.model.compile)
-    for stage in config.stages:
-        own = config.settings_of(stage)
-        if isinstance(own, SFTSettings):
-            rows, _ = config.model.batches(own.batch_size)
-            works[stage] = replace(_trained(config, own, rows, teacher_length, half), tiled_logits=tiled)
-            continue
-        work = _trained(config, own, 0, game_length, half)
-        work = replace(work, cache_dtype_bytes=min(2, numbers.weight_bytes) * smaller)
-        works[stage] = (
-            _grpo_work(work, config, own, mlx)
-            if isinstance(own, GRPOSettings)
-            else _round_work(work, config, own, tiled, shares=shares)
-        )
-    if config.eval.engine != "vllm":  # vLLM checks its memory itself
-        # An evaluation plays as many games at once as fit, at least one.
-        works["eval"] = Work(rows=0, length=game_length, compute_bytes=4, cached_games=1)
     # While MLX draws a turn, the cache of a game exists twice: its own, and a row of the batch.
     copies = 2 if mlx else 1
-    found = {
-        stage: estimate(numbers, replace(work, eager_attention=eager, cached_games=copies * work.cached_games))
-        for stage, work in works.items()
-    }
-    gaps = _CPU_GAPS if device_kind() == "cpu" and not mlx else 1.0
-    return {stage: replace(needed, gaps=gaps) for stage, needed in found.items()}
+    weights = weight_bytes(numbers)
+    found: dict[MemoryStage, MemoryEstimate] = {}
+    for stage in config.stages:
+        own = config.settings_of(stage)
+        kept = isinstance(own, GRPOSettings) and own.beta > 0
+        training = training_bytes(numbers, muon=own.optimizer.muon_learning_rate is not None, reference=kept)
+        games = engine_weights = 0
+        if isinstance(own, SFTSettings):
+            rows, _ = config.model.batches(own.batch_size)
+            step = passes.step_bytes(numbers, rows, teacher_length)
+        elif isinstance(own, GRPOSettings):
+            # Of torch the logits of all positions are counted: an upper bound, as the loss holds a piece of them.
+            step = replace(passes, tiled=mlx).step_bytes(numbers, _grpo_rows(config, own), game_length)
+            games = 0 if own.plays_by_vllm else own.groups_per_step * own.group_size
+            engine_weights = 2 * numbers.num_parameters if own.engine == "vllm" else 0
+        else:
+            games, own_passes = own.groups_per_round * own.group_size, passes
+            if isinstance(own, DPOSettings):  # its reference is the whole model
+                games = max(games, own.boards_per_round * own.guesses_per_board)
+                own_passes, training = replace(passes, tiled=True), training + weights
+            step = own_passes.step_bytes(numbers, *_round_rows(config, own, game_length, shares=shares))
+        cache = copies * cache_bytes(playing, game_length, games)
+        found[stage] = MemoryEstimate(weights, training, step, cache, engine_weights)
+    if config.eval.engine != "vllm":  # vLLM checks its memory itself
+        # An evaluation plays as many games at once as fit, at least one.
+        found["eval"] = MemoryEstimate(weights, cache=copies * cache_bytes(numbers, game_length, 1))
+    factor = _ON_A_CPU if on_a_cpu and not mlx else 1.0
+    return {stage: replace(needed, factor=factor) for stage, needed in found.items()}
 
 
-def _trained(config: RunConfig, settings: StageSettings, rows: int, length: int, half: bool) -> Work:
-    return Work(
-        rows=rows,
-        length=length,
-        compute_bytes=2 if half else 4,
-        optimizer_numbers=1 if settings.optimizer.muon_learning_rate is not None else 2,
-        checkpointing=config.model.gradient_checkpointing,
-    )
-
-
-def _grpo_work(work: Work, config: RunConfig, grpo: GRPOSettings, tiled: bool) -> Work:
+def _grpo_rows(config: RunConfig, grpo: GRPOSettings) -> int:
     games = grpo.groups_per_step * grpo.group_size
     row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
-    rows_per_game = config.game.rules.max_replies if row_per_turn else 1
-    plays = not grpo.plays_by_vllm
-    return replace(
-        work,
-        rows=min(config.model.micro_batch_size or games, games) * rows_per_game,
-        cached_games=games if plays else 0,
-        group_size=grpo.group_size if plays else 0,
-        reference=grpo.beta > 0,
-        tiled_logits=tiled,
-        engine=grpo.engine == "vllm",
-    )
+    return min(config.model.micro_batch_size or games, games) * (config.game.rules.max_replies if row_per_turn else 1)
 
 
-def _round_work(work: Work, config: RunConfig, settings: RoundSettings, tiled: bool, *, shares: bool) -> Work:
-    games, max_turns = settings.groups_per_round * settings.group_size, config.game.max_turns
-    # Rows that stay together: the two replies of a pair, or a game and its labelled boards.
+def _round_rows(config: RunConfig, settings: RoundSettings, length: int, *, shares: bool) -> tuple[int, int, int]:
+    # Rows of a backward pass, their length, and its tokens if they share their beginnings. Rows that stay together: the
+    # two replies of a pair, or a game and its labelled boards.
+    max_turns = config.game.max_turns
     if isinstance(settings, DPOSettings):
         together = 2
     elif isinstance(settings, ExpertIterationSettings) and settings.labels != "wins":
@@ -260,20 +226,9 @@ def _round_work(work: Work, config: RunConfig, settings: RoundSettings, tiled: b
     micro = config.model.micro_batch_size
     rows = min(max(micro, together), rows) if micro else rows
     # A game of learning by play and its labels share the beginning, a pair only its prompt.
-    reply = min(config.max_completion_tokens, work.length // max_turns)
-    shared = -(-rows // together) * (work.length + (together - 1) * reply) if shares and together > 2 else 0
-    work = replace(
-        work, rows=rows, tokens=shared, cached_games=games, group_size=settings.group_size, tiled_logits=tiled
-    )
-    if not isinstance(settings, DPOSettings):
-        return work
-    return replace(
-        work,
-        cached_games=max(games, settings.boards_per_round * settings.guesses_per_board),
-        tiled_logits=True,
-        reference=True,
-        whole_reference=True,
-    )
+    reply = min(config.max_completion_tokens, length // max_turns)
+    shared = -(-rows // together) * (length + (together - 1) * reply) if shares and together > 2 else 0
+    return rows, length, shared
 
 
 def shares_memory(config: RunConfig) -> bool:
@@ -353,7 +308,7 @@ def check_memory(
             # The rough part can be twice too high. If even half of it does not fit, the system would kill the run; a
             # Mac swaps before that, and a step takes hours.
             hopeless = not own.offloaded and least + (needed.total - needed.counted) / 2 > room
-            if needed.cache > needed.activations + needed.logits:
+            if needed.cache > needed.step:
                 fix = f"lower {_fewer_games(stage)}, for the games' cache"
             else:
                 fix = f"lower {_smaller_batches(stage)}"

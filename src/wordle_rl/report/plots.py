@@ -1,6 +1,6 @@
 """Charts as SVG, drawn by matplotlib.
 
-Charts of the page take their colours from its style sheet, so they follow light and dark mode. Charts in files of their
+Charts have the colours of the page's light mode; in dark mode its style sheet inverts them. Charts in files of their
 own are white. matplotlib is imported with the first chart, since that takes most of a second.
 """
 
@@ -10,7 +10,6 @@ import functools
 import io
 import logging
 import os
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,13 +30,9 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 
-COLORS = {
-    "#5b7aa8": "--c0", "#1a7f3c": "--c1", "#c2571a": "--c2", "#8a4fb0": "--c3", "#a67a10": "--c4", "#c23b5e": "--c5",
-    "#16818c": "--c6", "#6a6f76": "--c7",
-}  # fmt: skip
-"""Colour of each series, and its name in the style sheet."""
-_INK, _MUTED, _RULE = "#22262b", "#646b73", "#e2e0d8"
-_THEME = {**COLORS, _INK: "--ink", _MUTED: "--muted", _RULE: "--rule"}
+COLORS = ("#5b7aa8", "#1a7f3c", "#c2571a", "#8a4fb0", "#a67a10", "#c23b5e", "#16818c", "#6a6f76")
+"""Colour of each series: `--c0` to `--c7` of the style sheet."""
+_MUTED, _RULE = "#646b73", "#e2e0d8"
 DASHES = ((), (7, 3), (2, 3), (9, 3, 2, 3), (4, 4), (12, 4), (1, 4), (6, 2, 1, 2, 1, 2))
 """Dash pattern of each series, so that colour is not the only difference."""
 MAX_POINTS = 300
@@ -79,7 +74,7 @@ def line_chart(
     with _style(label):
         figure, [axes] = _figure(size)
         for place, curve in enumerate(series):
-            thin = thinned(curve)
+            thin = thinned(curve)  # a page holds dozens of charts
             _curve(axes, thin, place, marker="o" if len(thin.steps) == 1 else None)
         _scale(axes, percent=percent)
         axes.set_xlabel(axis, color=_MUTED)
@@ -93,7 +88,7 @@ def bar_chart(label: str, groups: Sequence[str], shares: Mapping[str, Sequence[f
         width = 0.8 / len(shares)
         for place, (player, heights) in enumerate(shares.items()):
             middle = np.arange(len(groups)) + width * (place - (len(shares) - 1) / 2)
-            axes.bar(middle, heights, 0.92 * width, color=list(COLORS)[place % len(COLORS)], label=player)
+            axes.bar(middle, heights, 0.92 * width, color=COLORS[place % len(COLORS)], label=player)
         axes.set_xticks(range(len(groups)), groups)
         _scale(axes, percent=True, from_zero=True, steps=False)
         return _inline(figure, label)
@@ -104,7 +99,7 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
     counted = {stage: rows for stage, rows in metrics.items() if any("cumulative_wins" in row for row in rows)}
     if not counted:
         raise ReportError("metrics.jsonl counts no wins of training games; name a run that was trained by GRPO")
-    stage, rows = list(counted.items())[-1]
+    stage, rows = list(counted.items())[-1]  # the last training of the run
     found = series_of(rows)
     by_turn = {name.removeprefix(BY_TURN): curve for name, curve in found.items() if name.startswith(BY_TURN)}
     with _style(title):
@@ -112,7 +107,7 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
         figure, axes = _figure((640, 250 * num_panels), num_panels)
         axes[0].set_title(f"{title}\n{stage}: training games won since the start", loc="left", fontsize=11)
         wins = found["cumulative_wins"]
-        axes[0].plot(wins.steps, wins.values, color=list(COLORS)[1], linewidth=2, clip_on=False)
+        axes[0].plot(wins.steps, wins.values, color=COLORS[1], linewidth=2, clip_on=False)
         _scale(axes[0], from_zero=True)
         if by_turn:
             heading = "share of a step's games won by this turn, of those whose secret is an answer"
@@ -139,6 +134,7 @@ def thinned(curve: Series) -> Series:
     """Average a curve down to at most MAX_POINTS points."""
     if len(curve.steps) <= MAX_POINTS:
         return curve
+    # Means over pieces of equal length, so that no spike is lost and none is invented.
     starts = np.linspace(0, len(curve.steps), MAX_POINTS, endpoint=False).astype(int)
     counts = np.diff(np.append(starts, len(curve.steps)))
     steps = curve.steps[np.append(starts[1:], len(curve.steps)) - 1]
@@ -149,6 +145,7 @@ def thinned(curve: Series) -> Series:
 def running_mean(values: Floats) -> Floats:
     """Average over a centred window of a tenth of the values, shorter at the ends; same shape."""
     reach = max(1, len(values) // 20)
+    # Differences of cumulative sums: every window in one pass.
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
     begin, end = np.maximum(place - reach, 0), np.minimum(place + reach + 1, len(values))
@@ -216,7 +213,7 @@ def _figure(size: tuple[int, int], panels: int = 1) -> tuple[Figure, list[Axes]]
 
 
 def _curve(axes: Axes, curve: Series, place: int, *, faint: bool = True, **keywords: Any) -> None:
-    color, dashes = list(COLORS)[place % len(COLORS)], DASHES[place % len(DASHES)]
+    color, dashes = COLORS[place % len(COLORS)], DASHES[place % len(DASHES)]
     if faint and len(curve.values) >= _SMOOTH_FROM:
         axes.plot(curve.steps, curve.values, color=color, linewidth=1, alpha=0.3, clip_on=False)
     style = (0, dashes) if dashes else "solid"
@@ -250,18 +247,6 @@ def _svg(figure: Figure, *, transparent: bool = False) -> str:
 
 
 def _inline(figure: Figure, label: str) -> str:
-    # For the page: colours from its style sheet, its font, and only ids that the chart itself refers to.
+    # For the page: without the declaration of an XML file before it.
     drawn = _svg(figure, transparent=True)
-    drawn = drawn[drawn.index("<svg") : drawn.rindex("</svg>") + len("</svg>")]
-    drawn = re.sub(r"<defs>\s*<(style|clipPath).*?</\1>\s*</defs>", "", drawn, flags=re.DOTALL)
-    drawn = re.sub(r' clip-path="[^"]*"', "", drawn)  # nothing is drawn outside the axes
-    drawn = re.sub(r"font-family: [^;\"]+;? ?", "", drawn)
-    drawn = re.sub(r' transform="rotate\(-?0 [^"]*"', "", drawn)
-    referred = set(re.findall(r'href="#([^"]+)"', drawn))
-    drawn = re.sub(r' id="([^"]*)"', lambda found: found[0] if found[1] in referred else "", drawn)
-    for color, name in _THEME.items():
-        drawn = drawn.replace(color, f"var({name})")
-    drawn = re.sub(r"\n\s*", "\n", drawn)
-    width, height = figure.get_size_inches() * 72
-    head = f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(label)}">'
-    return head + drawn.partition(">")[2].replace("xlink:href", "href")
+    return f'<div class="drawing" role="img" aria-label="{escape(label)}">{drawn[drawn.index("<svg") :]}</div>'

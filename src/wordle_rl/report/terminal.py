@@ -162,13 +162,9 @@ def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
 
 _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
     ("weights", lambda e: e.weights),
-    ("reference model", lambda e: e.reference),
-    ("gradients", lambda e: e.gradients),
-    ("optimizer", lambda e: e.optimizer),
-    ("activations (rough)", lambda e: e.activations),
-    ("logits (rough)", lambda e: e.logits),
+    ("gradients, optimizer, reference", lambda e: e.training),
+    ("backward pass (rough)", lambda e: e.step),
     ("key/value cache", lambda e: e.cache),
-    ("  of one group", lambda e: e.cache_of_a_group),
     ("most at once", lambda e: e.total),
 )
 

@@ -86,10 +86,10 @@ def peak_memory_gib() -> float:
     return float(peak) / (1024**3 if sys.platform == "darwin" else 1024**2)
 
 
-def main_memory_bytes() -> int | None:
+def main_memory_bytes(limit_file: Path = _CGROUP_LIMIT) -> int | None:
     """Return the main memory of the machine, or the limit of its container, in bytes; None if unknown."""
     total = _physical_memory_bytes()
-    limit = _CGROUP_LIMIT.read_text(encoding="ascii").strip() if _CGROUP_LIMIT.is_file() else "max"
+    limit = limit_file.read_text(encoding="ascii").strip() if limit_file.is_file() else "max"
     return min(total, int(limit)) if total is not None and limit.isdecimal() else total
 
 
@@ -109,13 +109,13 @@ def resident_memory_gib() -> float | None:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1024**3
 
 
-def unused_memory_bytes() -> int | None:
+def unused_memory_bytes(limit_file: Path = _CGROUP_LIMIT, usage_file: Path = _MEMINFO) -> int | None:
     """Return the main memory that this process can still take beside all others, in bytes; None if unknown."""
-    total, taken = main_memory_bytes(), resident_memory_gib()
+    total, taken = main_memory_bytes(limit_file), resident_memory_gib()
     if total is None or taken is None:
         return None
     left = max(0, total - round(taken * 1024**3))  # the container's limit may lie below what the machine has
-    known = _MEMINFO.read_text(encoding="ascii") if _MEMINFO.is_file() else ""
+    known = usage_file.read_text(encoding="ascii") if usage_file.is_file() else ""
     found = re.search(r"^MemAvailable: +(\d+) kB$", known, re.MULTILINE)
     return min(left, int(found[1]) * 1024) if found else left
 

@@ -25,7 +25,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import stored_config
@@ -36,7 +36,6 @@ from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl
 from wordle_rl.runs.lock import LOCK_FILE, exclusive_lock
 from wordle_rl.runs.provenance import manifest, resumed_manifest
 from wordle_rl.runs.seal import SEAL_FILE
-from wordle_rl.runs.trackers import Tracking
 from wordle_rl.words.split import Split
 
 CARD_FILE = "README.md"
@@ -64,6 +63,25 @@ PASS_AT = "pass_at/"
 VALIDATED = "validation_"
 """Prefix of SFT's metrics on validation games, in rows of their own in metrics.jsonl."""
 _OF_EVERY_RUN = ("config.json", "manifest.json")
+
+
+class Tracking(NamedTuple):
+    """Names of a run in trackers: the run, its project, and the hub Space that shows trackio's runs."""
+
+    run: str
+    project: str | None = None
+    space: str | None = None
+
+    @classmethod
+    def named(cls, directory: Path, project: str | None, space: str | None) -> Tracking:
+        """Derive names from the settings: `project` can be PROJECT/RUN; without RUN the directory gives the name.
+
+        Examples:
+            >>> Tracking.named(Path("runs/mine"), "wordle/first", None)
+            Tracking(run='first', project='wordle', space=None)
+        """
+        in_project, _, run = (project or "").partition("/")
+        return cls(run or directory.resolve().name, in_project or None, space)
 
 
 class Run:

@@ -11,83 +11,48 @@ import json
 import os
 import re
 import secrets
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
 from wordle_rl.runs.atomic_files import write_text_atomically
 from wordle_rl.runs.distributed import is_first
+from wordle_rl.runs.run import Run, Tracking
+from wordle_rl.runs.sample_games import COLUMNS
 
-if TYPE_CHECKING:
-    from wordle_rl.runs.run import Run  # which holds a `Tracking`
-
-Game = Mapping[str, Any]
-"""A row of games.jsonl."""
-
-COLUMNS = ("step", "stage", "secret", "won", "guesses", "reward", "components", "board")
-"""The columns of a table of games."""
-
-WANDB_ID_FILE = ".wandb_run"
-"""Holds the id of a stage's wandb run. Hidden, so it is not pushed to the hub with the model."""
-
+Rows = Sequence[Sequence[Any]]
+"""Sample games as rows of `sample_games.COLUMNS`."""
 _PACKAGES = {"trackio": ("trackio", "pandas"), "wandb": ("wandb",), "tensorboard": ("tensorboard",)}
-_DEFAULT_PROJECT = "huggingface"  # as transformers names it
 _GLOBAL_STEP = "train/global_step"
-_SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 
 
 @dataclass(frozen=True)
-class Tracking:
-    """Names of a run in trackers: the run, its project, and the hub Space that shows trackio's runs."""
-
-    run: str
-    project: str | None = None
-    space: str | None = None
-
-    @classmethod
-    def named(cls, directory: Path, project: str | None, space: str | None) -> Tracking:
-        """Derive names from the settings: `project` can be PROJECT/RUN; without RUN the directory gives the name.
-
-        Examples:
-            >>> Tracking.named(Path("runs/mine"), "wordle/first", None)
-            Tracking(run='first', project='wordle', space=None)
-            >>> Tracking.named(Path("runs/mine"), None, None).run
-            'mine'
-        """
-        in_project, _, run = (project or "").partition("/")
-        return cls(run or directory.resolve().name, in_project or None, space)
-
-
-class Tracker(Protocol):
+class Tracker:
     """An open run of a tracker, for one stage."""
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send the metrics of a step; see `metric_names`."""
-
-    def add_games(self, step: int, games: Sequence[Game]) -> None:
-        """Show games, at least one and all of one stage."""
-
-    def close(self) -> None:
-        """Send what is left and end the run."""
+    log: Callable[[int, Mapping[str, float]], object]
+    """Send the metrics of a step."""
+    add_games: Callable[[int, str, Rows], object]
+    """Show games of a step and stage, as rows."""
+    close: Callable[[], object]
+    """Send what is left and end the run."""
 
 
 def check_trackers(report_to: Sequence[str], tracking: Tracking) -> None:
     """Check that all trackers can be opened, without creating anything; one line names all problems.
 
-    This uses the network for wandb's key (unless WANDB_MODE is disabled or offline) and for a Space's token. In a
-    terminal, wandb asks for a missing key.
+    Uses the network for wandb's key, unless WANDB_MODE is disabled or offline, and for the token of a Space.
     """
     problems = []
     for name in dict.fromkeys(report_to):
         try:
             package = _package(name)
             if name == "wandb" and is_first() and package.run is None:
-                with _refused("report_to 'wandb' has no valid key", package.Error, OSError, ValueError):
+                with _refused("report_to 'wandb' has no valid key", *_failures(name, package)):
                     package.login()
             if name == "trackio" and tracking.space is not None:
                 _check_space(tracking.space)
@@ -103,133 +68,79 @@ def opened_trackers(run: Run, report_to: Sequence[str], stage: str, directory: P
 
     The stage's directory holds TensorBoard's files and the id of the wandb run.
     """
-    names, settings = run.tracking, run.directory / "config.json"
+    file = run.directory / "config.json"
+    config = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    openers = {"wandb": _open_wandb, "trackio": _open_trackio, "tensorboard": _open_tensorboard}
     with ExitStack() as to_close:
         trackers: list[Tracker] = []
         for name in dict.fromkeys(report_to if is_first() else ()):
-            config = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
-            package, title = _package(name), f"{names.run}-{stage}"
-            tracker: Tracker
-            if name == "wandb":
-                tracker = WandbTracker(package, names, title, directory, config)
-            elif name == "trackio":
-                tracker = TrackioTracker(package, names, title, config)
-            else:
-                tracker = TensorBoardTracker(directory, config)
-            to_close.callback(tracker.close)
-            trackers.append(tracker)
+            package, names = _package(name), run.tracking._replace(run=f"{run.tracking.run}-{stage}")
+            with _refused(f"report_to {name!r} cannot be opened", *_failures(name, package)):
+                trackers.append(openers[name](package, names, directory, config))
+            to_close.callback(trackers[-1].close)
         yield trackers
 
 
-class GameLog:
-    """Write sample games to games.jsonl of a run and to trackers."""
-
-    def __init__(self, run: Run, trackers: Sequence[Tracker] = ()) -> None:
-        self.run, self._trackers = run, tuple(trackers)
-
-    def add(self, stage: str, step: int, games: Iterable[Game]) -> None:
-        """Write games of one stage and step."""
-        rows = [{"stage": stage, "step": step, **game} for game in games]
-        for row in rows:
-            self.run.append("games.jsonl", row)
-        if rows:
-            for tracker in self._trackers:
-                tracker.add_games(step, rows)
-
-    def detach_trackers(self) -> None:
-        """Write only to games.jsonl from now on, since the trackers' runs have ended."""
-        self._trackers = ()
+def _dashboard(send: Callable[[Any], object], table: Callable[[Rows], object], finish: Callable[[], object]) -> Tracker:
+    # wandb and trackio are called alike, but for their tables.
+    return Tracker(
+        lambda step, numbers: send({**metric_names(numbers), _GLOBAL_STEP: step}),
+        lambda step, stage, rows: send({f"games/{stage}": table(rows), _GLOBAL_STEP: step}),
+        finish,
+    )
 
 
-class WandbTracker:
-    """A Weights & Biases run. If your program has already opened one, it is used instead and stays open."""
-
-    def __init__(self, wandb: Any, names: Tracking, name: str, directory: Path, config: Mapping[str, Any]) -> None:
-        self._wandb, self._is_ours = wandb, wandb.run is None
-        project = names.project or os.environ.get("WANDB_PROJECT", _DEFAULT_PROJECT)
-        with _refused("report_to 'wandb' cannot be opened", wandb.Error, OSError, ValueError):
-            self._run = wandb.run or wandb.init(
-                project=project, name=name, id=_wandb_id(name, directory), resume="allow"
-            )
-        self._run.config.update(dict(config), allow_val_change=True)
-        # By default wandb's x-axis counts calls of `log`, and a step can have two. Use our steps instead.
-        self._run.define_metric(_GLOBAL_STEP)
-        self._run.define_metric("*", step_metric=_GLOBAL_STEP, step_sync=True)
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send the metrics of a step."""
-        self._run.log({**metric_names(numbers), _GLOBAL_STEP: step})
-
-    def add_games(self, step: int, games: Sequence[Game]) -> None:
-        """Send a table of games."""
-        table = self._wandb.Table(columns=list(COLUMNS), data=_table_rows(games))
-        self._run.log({_tag(games): table, _GLOBAL_STEP: step})
-
-    def close(self) -> None:
-        """End the run, unless it was open before."""
-        if self._is_ours:
-            self._run.finish()
+def _open_wandb(wandb: Any, names: Tracking, directory: Path, config: Mapping[str, Any]) -> Tracker:
+    # A run that the user's program has opened already is used, and stays open.
+    is_ours = wandb.run is None
+    # The id is created once and kept in the stage's directory, hidden so that it is not pushed to the hub. A name alone
+    # would let a new training (--overwrite, or another directory) continue an old run.
+    kept = directory / ".wandb_run"
+    if is_ours and not kept.is_file():
+        word = re.sub(r"[^\w.-]", "-", names.run, flags=re.ASCII)[:100]  # wandb takes 128 characters, none of /\#?%:
+        write_text_atomically(kept, f"{word}-{secrets.token_hex(4)}\n")
+    run = wandb.run or wandb.init(
+        project=names.project or os.environ.get("WANDB_PROJECT", "huggingface"),
+        name=names.run,
+        id=kept.read_text(encoding="utf-8").strip(),
+        resume="allow",
+    )
+    run.config.update(dict(config), allow_val_change=True)
+    # By default wandb's x-axis counts calls of `log`, and a step can have two. Use our steps instead.
+    run.define_metric(_GLOBAL_STEP)
+    run.define_metric("*", step_metric=_GLOBAL_STEP, step_sync=True)
+    finish = run.finish if is_ours else lambda: None
+    return _dashboard(run.log, lambda rows: wandb.Table(columns=[*COLUMNS], data=[*rows]), finish)
 
 
-class TrackioTracker:
-    """A trackio run."""
-
-    def __init__(self, trackio: Any, names: Tracking, name: str, config: Mapping[str, Any]) -> None:
-        self._trackio, self._pandas = trackio, importlib.import_module("pandas")
-        where = "" if names.space is None else f" with report_to: trackio's Space {names.space!r}"
-        with _refused(f"report_to 'trackio'{where} cannot be opened", *_hub_errors(), ValueError, RuntimeError):
-            trackio.init(
-                project=names.project or _DEFAULT_PROJECT,
-                name=name,
-                space_id=names.space,
-                config=dict(config),
-                resume="allow",
-            )
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Send the metrics of a step."""
-        self._trackio.log({**metric_names(numbers), _GLOBAL_STEP: step})
-
-    def add_games(self, step: int, games: Sequence[Game]) -> None:
-        """Send a table of games."""
-        frame = self._pandas.DataFrame(_table_rows(games), columns=list(COLUMNS))  # all that older releases accept
-        self._trackio.log({_tag(games): self._trackio.Table(dataframe=frame), _GLOBAL_STEP: step})
-
-    def close(self) -> None:
-        """Send what is left and end the run."""
-        self._trackio.finish()
+def _open_trackio(trackio: Any, names: Tracking, _: Path, config: Mapping[str, Any]) -> Tracker:
+    frame = importlib.import_module("pandas").DataFrame  # the only form of a table that all releases take
+    project = names.project or "huggingface"
+    trackio.init(project=project, name=names.run, space_id=names.space, config=dict(config), resume="allow")
+    return _dashboard(
+        trackio.log, lambda rows: trackio.Table(dataframe=frame([*rows], columns=[*COLUMNS])), trackio.finish
+    )
 
 
-class TensorBoardTracker:
-    """TensorBoard files in `tensorboard/` of the stage's directory, with a page of games per step."""
+def _open_tensorboard(_: Any, _names: Tracking, directory: Path, config: Mapping[str, Any]) -> Tracker:
+    writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter(log_dir=str(directory / "tensorboard"))
+    if config:
+        writer.add_text("config", _as_code(json.dumps(config, indent=2)))
 
-    def __init__(self, directory: Path, config: Mapping[str, Any]) -> None:
-        writer = importlib.import_module("torch.utils.tensorboard").SummaryWriter
-        with _refused("report_to 'tensorboard' cannot be opened", OSError, ValueError):
-            self._writer = writer(log_dir=str(directory / "tensorboard"))
-        if config:
-            self._writer.add_text("config", _as_code(json.dumps(config, indent=2)))
-
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Write the metrics of a step."""
+    def log(step: int, numbers: Mapping[str, float]) -> None:
         for name, number in metric_names(numbers).items():
-            self._writer.add_scalar(name, number, step)
-        self._writer.flush()
+            writer.add_scalar(name, number, step)
+        writer.flush()
 
-    def add_games(self, step: int, games: Sequence[Game]) -> None:
-        """Write a page of text."""
+    def add_games(step: int, stage: str, rows: Rows) -> None:
         pages = []
-        for game in games:
-            facts = f"won in {game['turns_used']}" if game["won"] else "lost"
-            if game.get("reward") is not None:
-                facts += f", reward {game['reward']:.4g} ({components_text(game)})"
-            pages.append(f"**{game['secret'].upper()}**: {facts}\n\n{_as_code(board_text(game))}")
-        self._writer.add_text(_tag(games), "\n\n".join(pages), step)
-        self._writer.flush()
+        for row in rows:
+            *facts, (_, board) = zip(COLUMNS, row, strict=True)
+            pages += [", ".join(f"{name}: {value}" for name, value in facts), _as_code(board)]
+        writer.add_text(f"games/{stage}", "\n\n".join(pages), step)
+        writer.flush()
 
-    def close(self) -> None:
-        """Close the file."""
-        self._writer.close()
+    return Tracker(log, add_games, writer.close)
 
 
 def metric_names(numbers: Mapping[str, float]) -> dict[str, float]:
@@ -239,61 +150,12 @@ def metric_names(numbers: Mapping[str, float]) -> dict[str, float]:
         >>> metric_names({"loss": 0.5, "validation_loss": 0.7, "eval_mean_token_accuracy": 0.8})
         {'train/loss': 0.5, 'eval/loss': 0.7, 'eval/mean_token_accuracy': 0.8}
     """
-    found = ((re.fullmatch("(?:validation_|eval_)(.+)", name), name, number) for name, number in numbers.items())
-    return {f"eval/{held_out[1]}" if held_out else f"train/{name}": number for held_out, name, number in found}
-
-
-def _table_rows(games: Sequence[Game]) -> list[list[Any]]:
-    return [
-        [
-            game["step"],
-            game["stage"],
-            game["secret"],
-            bool(game["won"]),
-            game["turns_used"],
-            game.get("reward"),
-            components_text(game),
-            board_text(game),
-        ]
-        for game in games
-    ]
-
-
-def board_text(game: Game) -> str:
-    """Format a game as lines of text, with marks as letters and squares.
-
-    Examples:
-        >>> print(board_text({"turns": [{"guess": "crane", "marks": "XYGXX", "outcome": "scored"}]}))
-        CRANE XYGXX ⬛🟨🟩⬛⬛
-    """
-    lines = []
-    for turn in game["turns"]:
-        marks = turn["marks"]
-        said = f"{marks} {marks.translate(_SQUARES)}" if marks else f"({turn['outcome'].replace('_', ' ')})"
-        lines.append(f"{(turn['guess'] or '–').upper()} {said}" + (" (given)" if turn.get("given") else ""))
-    return "\n".join(lines)
-
-
-def components_text(game: Game) -> str:
-    """Format the reward components, unweighted and summed over turns; those that are 0 are left out.
-
-    Examples:
-        >>> components_text({"turns": [{"components": {"win": 0.0}}, {"components": {"win": 1.0, "speed": 0.5}}]})
-        'win 1, speed 0.5'
-    """
-    totals: Counter[str] = Counter()
-    for turn in game["turns"]:
-        for name, value in turn.get("components", {}).items():
-            totals[name] += value
-    return ", ".join(f"{name} {total:.4g}" for name, total in totals.items() if total)
+    named = {re.sub("^(?:validation_|eval_)", "eval/", name): number for name, number in numbers.items()}
+    return {name if name.startswith("eval/") else f"train/{name}": number for name, number in named.items()}
 
 
 def _as_code(text: str) -> str:
     return "\n".join(f"    {line}" for line in text.splitlines())  # indented lines are code in Markdown
-
-
-def _tag(games: Sequence[Game]) -> str:
-    return f"games/{games[0]['stage']}"
 
 
 def _package(tracker: str) -> Any:
@@ -307,11 +169,20 @@ def _package(tracker: str) -> Any:
     return modules[0]
 
 
+def _failures(tracker: str, package: Any = None) -> tuple[type[Exception], ...]:
+    # What a tracker raises where the network, a key or a name is to blame.
+    if tracker != "trackio":
+        return OSError, ValueError, *([package.Error] if tracker == "wandb" else [])
+    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of whatever HTTP library it uses
+
+    return OSError, ValueError, RuntimeError, HTTPError
+
+
 def _check_space(space: str) -> None:
     # If trackio cannot create the Space, it only warns and writes local files. So check the token beforehand.
     import huggingface_hub
 
-    with _refused(f"report_to trackio:{space} cannot be checked on the hub", *_hub_errors()):
+    with _refused(f"report_to trackio:{space} cannot be checked on the hub", *_failures("trackio")):
         user = huggingface_hub.HfApi().whoami()
     if user.get("auth", {}).get("accessToken", {}).get("role") == "read":
         raise ConfigError(f"report_to trackio:{space}: the token can only read; set HF_TOKEN to one that can write")
@@ -321,26 +192,9 @@ def _check_space(space: str) -> None:
         raise ConfigError(f"report_to trackio:{space}: give trackio:USER/SPACE; the token is for {', '.join(owners)}")
 
 
-def _hub_errors() -> tuple[type[Exception], ...]:
-    # The HTTP library differs between releases of huggingface_hub.
-    from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]  # of the HTTP library it uses
-
-    return OSError, HTTPError
-
-
 @contextmanager
 def _refused(problem: str, *failures: type[Exception]) -> Iterator[None]:
     try:
         yield
     except failures as error:
         raise ConfigError(f"{problem} ({first_line(error)}); fix that, or leave out the setting") from error
-
-
-def _wandb_id(name: str, directory: Path) -> str:
-    # The id is created once and kept in the directory. A name alone would let a new training (--overwrite, or another
-    # directory) continue an old run.
-    file = directory / WANDB_ID_FILE
-    if not file.is_file():
-        word = re.sub(r"[^\w.-]", "-", name, flags=re.ASCII)[:100]  # wandb takes 128 characters, none of / \ # ? % :
-        write_text_atomically(file, f"{word}-{secrets.token_hex(4)}\n")
-    return file.read_text(encoding="utf-8").strip()

@@ -1,7 +1,6 @@
 """Drop-in functions for notebooks written for TRL and openenv's `textarena_env`.
 
-`generate_rollout_completions`, which TRL used to have in `trl.experimental.openenv`, uses a private part of TRL:
-`GRPOTrainer._generate_single_turn`. A test checks that it exists.
+`generate_rollout_completions` stands for the one that TRL used to have in `trl.experimental.openenv`.
 """
 
 from __future__ import annotations
@@ -105,8 +104,12 @@ def generate_rollout_completions(trainer: GRPOTrainer, prompts: Sequence[Prompt]
         return []
     tokenizer: PreTrainedTokenizerBase = trainer.processing_class  # type: ignore[assignment]  # processors are for images
     prompt_ids = [_ids(tokenizer, prompt) for prompt in prompts]
-    completion_ids, logprobs = trainer._generate_single_turn(prompt_ids, None, {}, num_generations=1)
-    if logprobs is None:
+    if trainer.use_vllm:
+        # TRL sends vLLM the weights of a step before it calls `rollout_func`.
+        _, completion_ids, ranked, _ = trainer.vllm_generation.generate(prompt_ids, images=None, num_generations=1)
+        logprobs = [[best[0] for best in tokens] for tokens in ranked]  # of the sampled token; others may follow
+    else:
+        completion_ids = _generated(trainer, prompt_ids)
         logprobs = completion_logprobs(trainer, prompt_ids, completion_ids, float(trainer.temperature))
     texts = tokenizer.batch_decode(completion_ids, skip_special_tokens=True)
     return [
@@ -115,11 +118,29 @@ def generate_rollout_completions(trainer: GRPOTrainer, prompts: Sequence[Prompt]
     ]
 
 
+def _generated(trainer: GRPOTrainer, prompt_ids: Sequence[list[int]]) -> list[list[int]]:
+    # With the trainer's own sampling settings, as TRL's own games.
+    import torch  # here, so that the functions above need no torch
+    from trl.models import unwrap_model_for_generation
+
+    from wordle_rl.policy.generate import left_padded
+
+    settings, overrides = trainer.generation_config, trainer.generation_kwargs
+    unwrapped = unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator, generation_kwargs=overrides)
+    with unwrapped as model, torch.no_grad():
+        ids, mask = left_padded(prompt_ids, settings.pad_token_id, model.device)  # (B, P)
+        sampled = model.generate(input_ids=ids, attention_mask=mask, generation_config=settings)[:, ids.shape[1] :]
+    ends = {settings.eos_token_id} if isinstance(settings.eos_token_id, int) else {*settings.eos_token_id}
+    # A row goes on with padding after the token that ended it, which counts as sampled.
+    lengths = [next((at + 1 for at, token in enumerate(row) if token in ends), len(row)) for row in sampled.tolist()]
+    return [row[:length] for row, length in zip(sampled.tolist(), lengths, strict=True)]
+
+
 def completion_logprobs(
     trainer: GRPOTrainer, prompt_ids: Sequence[list[int]], completion_ids: Sequence[list[int]], temperature: float
 ) -> list[list[float]]:
     """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary."""
-    import torch  # here, so that the functions above need no torch
+    import torch
 
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
     was_training = model.training

@@ -12,7 +12,7 @@ from typing import Any
 from wordle_rl.boards import InitialState
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
-from wordle_rl.data.game_record import GameRecord, TurnRecord
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.import_paths import source_mark
@@ -208,12 +208,14 @@ def _as_traces(
             if settings.narrate and taught:
                 probe = word not in words.answer_index or violates_clues(word, [turn.turn for turn in turns])
                 thinking = narration(turns, word, remaining, classes, probe=probe)
-            turns.append(TurnRecord(word, decode_marks(code, words.word_length), taught, remaining, thinking))
+            turns.append(
+                TurnRecord(word, decode_marks(code, words.word_length), taught, thinking, notes=TurnNotes(remaining))
+            )
         if secret not in words.guess_index and spare > 0:
             turns += _slips(secret, turns, words, _REFUSED_RATE, spare - 1, 0, rng)
             thinking = narration(turns, secret, 0, 0) if settings.narrate else ""
             turns.append(TurnRecord(secret, "G" * words.word_length, thinking=thinking))
-        yield GameRecord(secret, tuple(turns), "solver", seed)
+        yield GameRecord(secret, tuple(turns), notes=GameNotes("solver", seed))
 
 
 def _slips(
@@ -231,7 +233,7 @@ def _slips(
         slip = misspelt(word, [turn.turn for turn in (*turns, *slips)], words, rng)
         if slip is None:
             break
-        slips.append(TurnRecord(slip, None, taught=False, remaining=remaining, outcome=Outcome.UNLISTED))
+        slips.append(TurnRecord(slip, None, taught=False, outcome=Outcome.UNLISTED, notes=TurnNotes(remaining)))
     return slips
 
 
@@ -283,7 +285,7 @@ def own_teacher_traces(
     ended = None if on_finished is None else lambda _place, _game: on_finished()
     for trajectory in play(starts, words, teacher.prompter, teacher, on_finished=ended):
         found = trajectory.transcript
-        yield GameRecord(found.secret, tuple(map(_turn_of, found.turns)), teacher.path, seed)
+        yield GameRecord(found.secret, tuple(map(_turn_of, found.turns)), notes=GameNotes(teacher.path, seed))
 
 
 def write_own_teacher_traces(

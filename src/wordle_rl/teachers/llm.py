@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -18,7 +18,7 @@ from rich.console import Console
 
 from wordle_rl.config.base import ConfigError, seed_after
 from wordle_rl.config.teachers import LLMTeacherSettings, served_name
-from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.policy.base import run_async
@@ -140,7 +140,7 @@ class LLMTeacher:
             top_p=settings.top_p,
             timeout_s=settings.timeout_s,
             max_retries=settings.max_retries,
-            wait=self._wait,
+            before=self._check_budget,
         ) as client:
             workers = min(settings.max_concurrent, len(jobs))
             await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
@@ -193,18 +193,17 @@ class LLMTeacher:
         return GameRecord(
             secret=job.secret,
             turns=_turns_of(env, replies),
-            teacher=served_name(self.settings.model).alias,
-            seed=job.seed,
             error=error,
-            prompt_tokens=spent.prompt_tokens if spent.known else 0,
-            completion_tokens=spent.completion_tokens if spent.known else 0,
+            notes=GameNotes(
+                teacher=served_name(self.settings.model).alias,
+                seed=job.seed,
+                prompt_tokens=spent.prompt_tokens if spent.known else 0,
+                completion_tokens=spent.completion_tokens if spent.known else 0,
+            ),
         )
 
-    async def _wait(self, seconds: float) -> None:
-        # The client calls this before every request: pause, but wake up at once if the run stops.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stop.wait()
+    def _check_budget(self) -> None:
+        # Before every request.
         settings, tallies = self.settings, (self.before, self.tally)
         tokens, cost = sum(each.tokens for each in tallies), sum(each.cost(settings) or 0.0 for each in tallies)
         if 0 < settings.budget_tokens <= tokens or 0 < settings.budget_money <= cost:
@@ -252,7 +251,7 @@ def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ..
                 taught=not played.turn.outcome.broke_rules,
                 thinking="\n\n".join(part for part in (separate, thought) if part),
                 reply=said.text,
-                finish="" if said.finish == "stop" else said.finish,
+                notes=TurnNotes(finish="" if said.finish == "stop" else said.finish),
             )
         )
     return tuple(turns)
@@ -315,8 +314,8 @@ def collect(
             if trace.error is None:
                 finished.add(trace.key)
             if trace.key in jobs:
-                before.prompt_tokens += trace.prompt_tokens
-                before.completion_tokens += trace.completion_tokens
+                before.prompt_tokens += trace.notes.prompt_tokens
+                before.completion_tokens += trace.notes.completion_tokens
         # Games in the file count only if they were played with the same settings.
         drawing = settings.model_dump(mode="json", include={"temperature", "top_p", "max_completion_tokens"})
         rules = {f"game.{name}": value for name, value in settings.game.model_dump(mode="json").items()}

@@ -1,12 +1,7 @@
 """Initial states, or secrets, from the rows of a file.
 
-A row is one of these:
-
-- a board, `{"secret", "turns": [{"guess"}, …]}`: from `wordle-rl dataset --rows grpo`, `_rl_start_states.jsonl` of
-  `wordle-rl dataset`, traces or sample games;
-- a prompt, `{"prompt", "answer"}`: from its `_rl_train.jsonl`; for verl `{"prompt", "reward_model": {"ground_truth"}}`;
-- a history, `{"secret", "past_guess_history"}`;
-- a word: a plain list, or `{"word"}`.
+A row is a board or a secret in one of the shapes of `data.readers`: from `wordle-rl dataset`, traces, sample games,
+verl, predibase/wordle-grpo, or a plain list of words.
 
 Only secret and guesses are read. Marks are computed by our rules and prompts are those of the run. A finished game
 counts as a secret, to be played from the empty board.
@@ -16,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,9 +20,9 @@ from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
-from wordle_rl.data.external import OddRowError, guesses_of_history
-from wordle_rl.data.game_record import board_row, in_our_names
-from wordle_rl.data.row_files import read_rows
+from wordle_rl.data.game_record import board_row
+from wordle_rl.data.readers import OddRowError, read_row
+from wordle_rl.data.row_files import Row, read_rows
 from wordle_rl.game import Game, Rules, score_guess
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, RunError
 from wordle_rl.words import WordList
@@ -123,7 +119,7 @@ def read_start_boards(
     first_fault = ""
     for number, row in enumerate(read_rows(path), start=1):
         read = _start_of(row, f"{path}:{number}")
-        start = InitialState(read.secret) if _is_over(read, rules) else read
+        start = InitialState(read.secret) if _is_over(read, rules) else read  # nothing is left to play there
         fault = _fault_of(start, words, split, rules, outside=outside)
         if fault is None:
             starts.append(start)
@@ -132,7 +128,7 @@ def read_start_boards(
             if opening is not None and (row or {}).get("prompt", opening) != opening:
                 notes["have their own prompt, which is ignored (game.system_prompt sets that of the run)"] += 1
             continue
-        if not rejected:
+        if not rejected:  # the first line shows what kind of file this is
             first_fault = f"line {number} is left out because of {fault}"
         rejected[fault] += 1
     if not starts:
@@ -144,6 +140,7 @@ def read_start_boards(
 def validation_secrets_of(config: RunConfig, context: GameContext, path: Path, setting: str) -> StartBoards:
     """Read the secrets of the validation file of a setting: answers from any part of the split but the test secrets."""
     split = context.split
+    # Validation secrets count as training secrets here: a validation file may name both.
     open_split = Split((*split.train, *split.val), (), split.test, split.seed, split.fingerprint, split.strict)
     found = read_start_boards(path, context.words, open_split, config.game.rules, outside=False, setting=setting)
     starts = tuple(InitialState(secret) for secret in found.secrets)
@@ -170,6 +167,7 @@ class ValidationFile:
         setting, path = next(named, ("", None))  # all stages name the same
         if path is None:
             return cls(context)
+        # A resumed run selects by the secrets that it began with, whatever became of the file.
         kept = directory / VALIDATION_SECRETS_FILE if directory is not None else None
         found = validation_secrets_of(config, context, kept if kept is not None and kept.is_file() else path, setting)
         return cls(context.validating(found.secrets), found)
@@ -179,29 +177,16 @@ def _listed(rejected: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
 
 
-def _start_of(row: Mapping[str, Any] | None, where: str) -> InitialState:
-    named = in_our_names(row or {})
-    graded = named.get("reward_model")
-    truth = graded.get("ground_truth") if isinstance(graded, dict) else None
-    secret = next((word for word in (named.get("secret"), named.get("answer"), truth) if isinstance(word, str)), None)
-    guesses: tuple[str, ...] | None = None
-    turns = named.get("turns", [])
-    if secret is not None and "past_guess_history" in named:
-        try:
-            guesses = guesses_of_history(named["past_guess_history"])
-        except OddRowError:
-            guesses = None
-    elif isinstance(turns, list):
-        said = [turn.get("guess") if isinstance(turn, dict) else None for turn in turns]
-        guesses = tuple(guess.lower() for guess in said if isinstance(guess, str))
-        guesses = guesses if len(guesses) == len(turns) else None
-    if secret is None or guesses is None:
-        raise RunError(
-            f'{where} is neither a board ({{"secret": …, "turns": [{{"guess": …}}, …]}}) nor a secret ({{"answer": …}} '
-            "or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use the "
-            "_rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
-        )
-    return InitialState(secret.strip().lower(), guesses)
+def _start_of(row: Row | None, where: str) -> InitialState:
+    with suppress(OddRowError):
+        said = read_row(row)
+        if said.secret is not None and not said.messages:
+            return InitialState(said.secret, said.guesses)
+    raise RunError(
+        f'{where} is neither a board ({{"secret": …, "turns": [{{"guess": …}}, …]}}) nor a secret ({{"answer": …}} '
+        "or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use the "
+        "_rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
+    )
 
 
 def _is_over(start: InitialState, rules: Rules) -> bool:
@@ -226,6 +211,7 @@ def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, 
         return "too_many_turns"
     if split.strict_words_in(*start.prefix_guesses):
         return "strict_word"
+    # Play the prefix by the rules of the run: they say which guesses could stand on the board.
     game = Game(start.secret, words, rules)
     for guess in start.prefix_guesses:
         if not (guess.isascii() and guess.isalpha()):

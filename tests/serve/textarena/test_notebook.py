@@ -117,10 +117,12 @@ def test_log_probabilities_are_the_models_at_the_temperature_of_sampling(trainer
 
 
 def test_the_sampled_tokens_and_log_probabilities_of_vllm_are_handed_on() -> None:
-    def answer(prompt_ids, images, multimodal_fields, num_generations):
-        assert (prompt_ids, num_generations) == ([[5], [6, 7]], 1)
-        return [[9, 10] for _ in prompt_ids], [[-0.5, -0.25] for _ in prompt_ids]
+    def answer(prompts, images, num_generations):
+        assert (prompts, images, num_generations) == ([[5], [6, 7]], None, 1)
+        best = [[[-0.5], [-0.25, -3.0]] for _ in prompts]
+        return prompts, [[9, 10] for _ in prompts], best, [[[9], [10, 4]] for _ in prompts]
 
-    trainer = SimpleNamespace(processing_class=make_tokenizer(), _generate_single_turn=answer)
+    vllm = SimpleNamespace(generate=answer)
+    trainer = SimpleNamespace(processing_class=make_tokenizer(), use_vllm=True, vllm_generation=vllm)
     outputs = generate_rollout_completions(trainer, [[5], [6, 7]])
     assert [(output["completion_ids"], output["logprobs"]) for output in outputs] == [([9, 10], [-0.5, -0.25])] * 2

@@ -17,7 +17,7 @@ from wordle_rl.config.refusals import VERL
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import IMPORTANCE_CAP, GRPOSettings
 from wordle_rl.config.training import check_vllm_temperature
-from wordle_rl.runs.trackers import Tracking
+from wordle_rl.runs.run import Tracking
 
 
 class VerlSettings(Section):

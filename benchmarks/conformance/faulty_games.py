@@ -32,21 +32,21 @@ class RightGame:
 
     def reset(self, seed: int) -> str:
         self.secret = self.secret_of(seed)
-        self.seed, self.turns_used, self.over, self.board = seed, 0, False, []
+        self.board: list[tuple[str | None, str | None]] = []
+        self.seed, self.turns_used, self.over = seed, 0, False
         return self.opening()
 
     def step(self, reply: str) -> tuple[Any, ...]:
         if self.over:
             return self.after_end(reply)
         guess = self.parse(reply)
-        bad = guess is None or guess not in WORDS
-        self.turns_used += self.cost(reply) if bad else 1
-        marks = None if bad else self.marks(guess)
+        marks = self.marks(guess) if guess is not None and guess in WORDS else None
+        self.turns_used += self.cost(reply) if marks is None else 1
         self.board.append((guess, marks))
-        won = not bad and self.wins(guess)
+        won = guess == self.secret
         self.over = won or self.turns_used >= self.max_turns
-        text = self.refusal(reply) if bad else f"{guess} {marks}"
-        return self.text(text), self.reward(won), self.over, self.info()
+        text = self.refusal(reply) if marks is None else f"{guess} {marks}"
+        return self.text(text), self.reward(won), self.over, {}
 
     def secret_of(self, seed: int) -> str:
         number = int(hashlib.sha256(str(seed).encode()).hexdigest(), 16)
@@ -68,9 +68,6 @@ class RightGame:
             marks += "G" if s == g else "Y" if yellow else "X"
         return marks
 
-    def wins(self, guess: str) -> bool:
-        return guess == self.secret
-
     def cost(self, reply: str) -> int:
         return 1
 
@@ -82,9 +79,6 @@ class RightGame:
 
     def text(self, text: str) -> Any:
         return text
-
-    def info(self) -> dict[str, Any]:
-        return {}
 
     def after_end(self, reply: str) -> tuple[Any, ...]:
         raise RuntimeError("the game is over; reset for another")

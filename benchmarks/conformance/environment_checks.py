@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from typing import Literal, NamedTuple
 
-from wordle_rl.conformance import examiner as play
-from wordle_rl.conformance.examiner import MAX_TURNS, PAIRS, Examiner, Game, Player, Reply, naive_marks
-from wordle_rl.conformance.targets import Dialect, SessionLostError, TargetError, read_marks
+from conformance import examiner as play
+from conformance.examiner import MAX_TURNS, PAIRS, Examiner, Game, Player, Reply, naive_marks
+from conformance.targets import Dialect, SessionLostError, TargetError, read_marks
 from wordle_rl.game import score_guess
 
 _EPSILON = 1e-9

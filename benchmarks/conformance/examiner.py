@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wordle_rl.conformance.targets import Dialect, Session, SessionLostError, Step, Target, read_marks
+from conformance.targets import Dialect, Session, SessionLostError, Step, Target, read_marks
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver
 

@@ -1,6 +1,7 @@
 """Laws of files made elsewhere: any bytes are rows or one line, and what is written replaces no other file."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from training_fixtures import rows
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.data import trace_files
-from wordle_rl.data.external import chat_traces
+from wordle_rl.data.readers import OddRowError, game_of, read_row
+from wordle_rl.data.row_files import read_rows
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter
@@ -90,9 +92,14 @@ SUFFIXES = st.sampled_from([".csv", ".jsonl", ".parquet"])
 def test_any_bytes_are_rows_or_one_line(content: bytes, suffix: str, form: str, small_words, tmp_path: Path) -> None:
     path, split = tmp_path / f"data{suffix}", split_secrets(small_words)
     path.write_bytes(content)
+
+    def game(row: dict | None) -> None:
+        with suppress(OddRowError):
+            game_of(read_row(row), small_words, Prompter())
+
     read = {
         "grpo": lambda: read_start_boards(path, small_words, split, Rules(), outside=True),
-        "instruction": lambda: list(chat_traces(path, small_words, Prompter())),
+        "instruction": lambda: [game(row) for row in read_rows(path)],
     }
     if told := refusal(read[form], ConfigError, RunError):
         assert len(told.splitlines()) == 1

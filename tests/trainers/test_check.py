@@ -1,5 +1,7 @@
 """Laws of the checks of trainers: ours passes, and each planted fault fails the check for it."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ torch = pytest.importorskip("torch")
 from faulty_trainers import FOUND, right
 from recorded_games import record
 
-from wordle_rl.conformance.trainer_checks import CHECKS, GROUP_SIZE, Case, examine_trainer
+from wordle_rl.trainers.check import CHECKS, GROUP_SIZE, Case, examine_trainer
 
 
 @pytest.fixture(scope="module")
@@ -54,3 +56,11 @@ def test_advantages_may_be_scaled_by_group(case: Case) -> None:
         return {"advantages": [[value * (2 + place // GROUP_SIZE) for value in row] for place, row in rows]}
 
     assert with_status(scaled, case, "pass") == {"trainer.advantages"}
+
+
+def test_the_command_gives_1_after_a_fault_and_writes_a_report(tmp_path: Path, cli) -> None:
+    code, out, _ = cli("conformance", "--trainer", "faulty_trainers:right", "--json", "--out", tmp_path)
+    assert (code, json.loads(out)["counts"]) == (0, {"pass": 5})
+    assert json.loads((tmp_path / "conformance.json").read_text())["conforms"] is True
+    assert cli("conformance", "--trainer", "faulty_trainers:shifted")[0] == 1
+    assert cli("conformance", "--trainer", "faulty_trainers:nothing")[0] == 2

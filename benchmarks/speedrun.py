@@ -1,38 +1,57 @@
-"""The speedrun: processor seconds until a model plays well, as one row per commit; and the curves to compare with.
+"""The speedrun: processor seconds until a model plays well, as one row per commit.
+
+    for seed in 0 1 2; do wordle-rl run quickstart --seed $seed --out runs/speed-$seed; done
+    python benchmarks/speedrun.py runs/speed-0 runs/speed-1 runs/speed-2 --changed "what you changed"
 
     play       80 % of all secrets, greedily, from at most 2,000 teacher games; nobody asks a solver
     imitation  99 % of the words whose decisive board was shown, greedily; the solver teaches
 
 Seconds are those of all threads from the first teacher game to the last step. Three seeds must reach the goal.
+README.md has the rules and the rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
-
-from wordle_rl.config.files import PRESETS_DIRECTORY, load_config, stored_config
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import kind_of
 from wordle_rl.errors import UserError
-from wordle_rl.runs import is_run, read_jsonl, read_object
+from wordle_rl.report.reference import config_of, curve_of, games_per_point
+from wordle_rl.runs import read_object, write_json
 from wordle_rl.runs.lineage import audit
 
 Goal = Literal["play", "imitation"]
 TARGETS: dict[Goal, tuple[str, float]] = {"play": ("all", 0.80), "imitation": ("board_shown", 0.99)}
 """Goal -> part of the secrets, and the win rate to reach."""
 SEEDS, MOST_TEACHER_GAMES = 3, 2_000
-BAND = 3.0
-"""Half the width of the band of reference curves, in standard deviations."""
 
 
 class SpeedrunError(UserError):
-    """Runs that are no speedrun, or have no reference."""
+    """Runs that are no speedrun."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print the row of finished runs, or what is wrong with them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "runs", type=Path, nargs="+", help="finished runs of one recipe that differ in their seed alone"
+    )
+    parser.add_argument("--changed", default="", help="what you changed, for the last column")
+    parser.add_argument("--out", type=Path, help="also write seconds, wins and curves to this file (JSON)")
+    asked = parser.parse_args(arguments)
+    try:
+        goal, attempts = check_speedrun(asked.runs)
+        print(row_of(goal, attempts, asked.changed))
+    except UserError as error:
+        parser.error(str(error))
+    if asked.out is not None:
+        write_json(asked.out, record_of(goal, attempts))
 
 
 @dataclass(frozen=True)
@@ -46,13 +65,6 @@ class Attempt:
     games_per_point: int
     wins: float
     curve: tuple[float, ...]
-
-
-def config_of(run: Path) -> RunConfig:
-    """Return the settings of a finished run."""
-    if not is_run(run) or not (run / "results.json").is_file():
-        raise SpeedrunError(f"{run} is no finished run; name the directory that `wordle-rl run` wrote")
-    return stored_config(run / "config.json")
 
 
 def goal_of(config: RunConfig) -> Goal:
@@ -97,23 +109,6 @@ def attempt(run: Path, goal: Goal) -> Attempt:
     )
 
 
-def games_per_point(config: RunConfig) -> int:
-    """Return the number of games behind each point of a run's curve."""
-    stage, settings = _last_play(config)
-    return settings.groups_to_play * settings.group_size if stage else 0
-
-
-def curve_of(run: Path, config: RunConfig) -> tuple[float, ...]:
-    """Return the win rate of each step or round of a run's play."""
-    rows, (stage, _) = read_jsonl(run / "metrics.jsonl"), _last_play(config)
-    return tuple(round(row["win_rate"], 4) for row in rows if row["stage"] == stage and "win_rate" in row)
-
-
-def _last_play(config: RunConfig) -> tuple[str, Any]:
-    played: list[tuple[str, Any]] = [*config.stages_of()]
-    return played[-1] if played else ("", None)
-
-
 def check_speedrun(runs: Sequence[Path]) -> tuple[Goal, list[Attempt]]:
     """Read finished runs of one recipe, which differ in their seed alone, and check that each reached the goal."""
     configs = [config_of(run) for run in runs]
@@ -128,7 +123,7 @@ def check_speedrun(runs: Sequence[Path]) -> tuple[Goal, list[Attempt]]:
 
 
 def row_of(goal: Goal, attempts: Sequence[Attempt], changed: str) -> str:
-    """Write the row of docs/speedrun.md."""
+    """Write the row of README.md."""
     commits = {each.commit for each in attempts}
     if len(commits) > 1:
         raise SpeedrunError("the runs were made by different commits; a row is one commit")
@@ -147,43 +142,5 @@ def record_of(goal: Goal, attempts: Sequence[Attempt]) -> dict[str, Any]:
     return {"goal": goal, "attempts": [asdict(each) for each in attempts]}
 
 
-def reference_for(run: Path) -> Path:
-    """Return the record of a run's preset; the records of presets travel with the package."""
-    own, places = config_of(run), sorted(PRESETS_DIRECTORY.glob("reference/*.json"))
-    for place in places:
-        preset = load_config(place.stem)
-        if preset.model_copy(update={"seed": own.seed}).stored() == own.stored():
-            return place
-    known = ", ".join(place.stem for place in places)
-    raise SpeedrunError(f"{run} is no run of a preset with a reference ({known}) with that preset's own settings")
-
-
-@dataclass(frozen=True)
-class BandPoint:
-    """Win rate of a step or round of play, counted from 1, and the band of the reference's seeds."""
-
-    number: int
-    own: float
-    low: float
-    high: float
-
-    @property
-    def inside(self) -> bool:
-        """True if the win rate is in the band."""
-        return self.low <= self.own <= self.high
-
-
-def against_reference(run: Path, record: Mapping[str, Any]) -> list[BandPoint]:
-    """Compare a run's curve with those of a record.
-
-    The band is the mean of the record's seeds, and three standard deviations to both sides: those between seeds, pooled
-    over the whole curve since three seeds say little about one place of it, and those of a win rate of so many games.
-    """
-    attempts = record["attempts"]
-    curves = np.array([each["curve"] for each in attempts])  # (seeds, points)
-    means = curves.mean(axis=0)
-    clipped = means.clip(0.01, 0.99)
-    variance = curves.var(axis=0, ddof=1).mean() + clipped * (1 - clipped) / attempts[0]["games_per_point"]
-    low, high = (means - BAND * variance**0.5).clip(0, 1), (means + BAND * variance**0.5).clip(0, 1)
-    points = zip(curve_of(run, config_of(run)), low.tolist(), high.tolist(), strict=False)
-    return [BandPoint(number, *point) for number, point in enumerate(points, start=1)]
+if __name__ == "__main__":
+    main()

@@ -10,7 +10,7 @@ import httpx
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import connect
 
-from wordle_rl.conformance.targets import Session, SessionLostError, Step, Target, TargetError, text_of
+from conformance.targets import Session, SessionLostError, Step, Target, TargetError, text_of
 
 _LOST = (OSError, TimeoutError, WebSocketException)
 _TIMEOUT_S = 30.0

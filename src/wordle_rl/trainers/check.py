@@ -1,4 +1,4 @@
-"""Checks of a trainer: recorded games pass through its batch builder, model call and loss, and are compared with ours.
+"""`conformance --trainer`: recorded games pass through a trainer's batch builder, model call and loss, beside ours.
 
 An adapter is a function from a `Case` to a dict of what the trainer computes for its games. Missing keys are skipped:
 
@@ -16,19 +16,26 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
+from rich.table import Table
+from rich.text import Text
 from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.conformance.environment_checks import CheckResult, Status
+from wordle_rl.cli import console
+from wordle_rl.cli.arguments import Json
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.dataset import Example
+from wordle_rl.import_paths import resolve
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
+from wordle_rl.runs import write_json
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 from wordle_rl.train.micro_batches import Batch
 
@@ -84,12 +91,14 @@ def expected(case: Case) -> Made:
     learnt = [value for row, values in zip(rows, logprobs, strict=True) for value in compress(values, row.loss_mask)]
     counts, losses = [sum(row.loss_mask) for row in rows], {}
     for name in ("dapo", "grpo", "dr_grpo"):
+        # One micro-batch of all rows: what a trainer divides by must not depend on how it cuts them.
         weights = PolicyLoss(name, LONGEST).token_weights(counts, Totals(sum(counts), len(rows)))
         batch = Batch.of(rows, weights, case.codec.pad_id)
         assert batch.sampler_logprobs is not None
         assert batch.advantages is not None
         loss, _ = policy_loss(torch.tensor(learnt), batch.sampler_logprobs, batch.advantages, batch.weights, **CLIP)
         losses[name] = loss.item()
+    # Adapters answer in the words of their field; these are ours.
     columns = {"ids": "token_ids", "mask": "loss_mask", "advantages": "advantages"}
     made: Made = {key: [list(getattr(row, name)) for row in rows] for key, name in columns.items()}
     return {**made, "logprobs": logprobs, "loss": losses}
@@ -104,16 +113,27 @@ CHECKS = {  # key of an adapter's dict -> its requirement
 }
 
 
+@dataclass(frozen=True)
+class CheckResult:
+    """Result of a check: its requirement, and the evidence in at most three sentences."""
+
+    check_id: str
+    requirement: str
+    status: Literal["pass", "fail", "skip"]
+    evidence: tuple[str, ...]
+
+
 def examine_trainer(adapter: Callable[[Case], Made], case: Case | None = None) -> Iterator[CheckResult]:
     """Run every check on an adapter."""
     case = case or Case.recorded()
     ours, made = expected(case), adapter(case)
     for key, requirement in CHECKS.items():
-        found: tuple[Status, list[str]] = ("skip", [f"the adapter returns no {key!r}"])
-        if key in made:
-            faults = [*(_losses(made[key], ours[key]) if key == "loss" else _columns(key, made[key], ours))]
-            found = ("fail", faults) if faults else ("pass", [f"{len(case.games)} games as ours"])
-        yield CheckResult(f"trainer.{key}", requirement, found[0], tuple(found[1][:3]))
+        if key not in made:
+            yield CheckResult(f"trainer.{key}", requirement, "skip", (f"the adapter returns no {key!r}",))
+            continue
+        faults = [*(_losses(made[key], ours[key]) if key == "loss" else _columns(key, made[key], ours))]
+        evidence = tuple(faults[:3]) or (f"{len(case.games)} games as ours",)
+        yield CheckResult(f"trainer.{key}", requirement, "fail" if faults else "pass", evidence)
 
 
 def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[str]:
@@ -121,10 +141,11 @@ def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[
     scales: dict[int, float] = {}
     for place, wanted in enumerate(ours[key]):
         theirs = list(made[place]) if place < len(made) else []
-        if len(theirs) != len(wanted):
+        if len(theirs) != len(wanted):  # nothing else of this game can be compared
             yield f"game {place}: {len(theirs)} values for {len(wanted)} tokens"
             continue
         counted = ours["mask"][place] if key == "logprobs" else [1] * len(wanted)
+        # The largest value sets the scale, since dividing by a small one would magnify rounding.
         largest = wanted.index(max(wanted, key=abs))
         # The scale of a group's advantages is free, as long as it is one and positive.
         free = key == "advantages" and wanted[largest]
@@ -137,5 +158,32 @@ def _columns(key: str, made: Sequence[Sequence[float]], ours: Made) -> Iterator[
 
 def _losses(made: Mapping[str, float], ours: Mapping[str, float]) -> Iterator[str]:
     for name, value in made.items():
+        # Written so that nan and a name that we do not know fail.
         if not abs(float(value) - ours.get(name, math.nan)) <= TOLERANCE:
             yield f"{name}: {float(value):.5f}, ours {ours.get(name, math.nan):.5f}"
+
+
+def conformance(trainer: str, out: Path | None = None, as_json: Json = False) -> int:
+    """Check a trainer on recorded games: its tokens, masks, log-probabilities, advantages and loss beside ours.
+
+    The exit code is 1 if a check fails.
+
+    Args:
+        trainer: package.module:adapter of the trainer.
+        out: Directory to write conformance.json to.
+    """
+    results = list(examine_trainer(resolve(trainer, "--trainer", ConfigError, takes="case")))
+    counts = dict(Counter(result.status for result in results))
+    conforms = "fail" not in counts
+    report = {"target": trainer, "conforms": conforms, "counts": counts, "results": [*map(asdict, results)]}
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / "conformance.json", report)
+    table = Table("check", "finding", "evidence", show_lines=True)
+    for result in results:
+        seen = [result.requirement, *result.evidence] if result.status == "fail" else result.evidence
+        style = {"pass": "green", "skip": "yellow", "fail": "bold red"}[result.status]
+        table.add_row(result.check_id, Text(result.status, style), Text("\n".join(seen)))
+    verdict = f"{trainer} {'conforms' if conforms else 'does not conform'}: {counts}"
+    console.show(report, [table, verdict], as_json)
+    return 0 if conforms else 1
