@@ -217,8 +217,8 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
         "strict_xml": Rubric({"win": 1.0, "speed": 0.5, "format": 0.2, "consistency": 0.2, "length": 0.1}),
         # The trainer notebook on a TextArena game: four rewards of the last guess with equal weights.
         "notebook": Rubric({"win": 1.0, "greens": 1.0, "yellows": 1.0, "variety": 1.0}),
-        # The Wordle environment of verifiers, on which prime-rl trains: 1 for a win, another 1 / guesses, otherwise 0.2 a
-        # green and 0.1 a yellow letter of the last guess, and 0.2 for the form. The last guess of a win is five greens.
+        # The Wordle environment of verifiers, on which prime-rl trains: 1 for a win, another 1 / guesses, otherwise 0.2
+        # a green and 0.1 a yellow letter of the last guess, and 0.2 for the form. A win's last guess is five greens.
         "verifiers": Rubric({"greens": 1.0, "yellows": 0.5, "win_per_guess": 1.0, "format": 0.2}),
         # Shaping of single guesses: form, use of clues, value of the guess, and -1.0 per repeated guess of a six-turn
         # game. That penalty was proposed after a policy had repeated one word.
