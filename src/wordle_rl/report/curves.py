@@ -135,6 +135,17 @@ CHARTS = (
         {"entropy": "policy", "teacher_entropy": "teacher"},
     ),
     Chart(
+        "Do two halves of a step agree?",
+        "Cosine between the gradients of two halves of a step's groups. Near 0 the gradient is noise, and only low rates "
+        "or many games carry; near 1 a smaller step would do.",
+        {"gradient/cosine": "cosine"},
+    ),
+    Chart(
+        "Noise scale",
+        "Games at which signal and noise of the gradient are equally long. Steps of far fewer games are mostly noise.",
+        {"gradient/noise_scale": "games"},
+    ),
+    Chart(
         "Loss",
         "What training makes smaller. For GRPO it says little: watch the wins.",
         {"loss": "training", f"{VALIDATED}loss": "validation"},
