@@ -19,7 +19,6 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import stage_title
 from wordle_rl.data.dataset import Example
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.journal import num_kept
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
 from wordle_rl.evaluate.strata import strata_of_run
@@ -92,7 +91,7 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
     def refuse(*_args: object, **_kwargs: object) -> None:
         raise AssertionError("a finished stage was worked on again")
 
-    for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate")):
+    for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate_to_file")):
         monkeypatch.setattr(room, name, refuse)
     before, results = tree(finished_run), read_object(finished_run / "results.json")
     again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()
@@ -380,12 +379,12 @@ def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished
 
 def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampled_run, monkeypatch) -> None:
     seeds, finished = [], []
-    make_sampler, make_counter = evaluation.model_sampler, evaluation.game_counter
+    open_player, make_counter = evaluation.open_player, evaluation.game_counter
 
-    def noting_sampler(model, words, prompter, sampling, seed, engine, **more):
-        if sampling.temperature:
+    def noting(asked, seed):
+        if asked.player.is_sampled:
             seeds.append(seed)
-        return make_sampler(model, words, prompter, sampling, seed, engine, **more)
+        return open_player(asked, seed)
 
     def stopping_counter(*arguments):
         count = make_counter(*arguments)
@@ -398,14 +397,14 @@ def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampl
 
         return stop
 
-    monkeypatch.setattr(evaluation, "model_sampler", noting_sampler)
+    monkeypatch.setattr(evaluation, "open_player", noting)
     monkeypatch.setattr(evaluation, "game_counter", stopping_counter)
     with pytest.raises(KeyboardInterrupt):
         evaluated(sampled_run)
     path = sampled_run / "eval" / "sft-sampled.json"
     journal = evaluation.journal_path(path)
-    assert num_kept(journal) == 20
     kept = [row for row in rows(journal)[1:] if row.pop("occurrence") == 0]
+    assert len(kept) == 20
     evaluated(sampled_run)
     assert seeds == [0, 20, 0]
     stored = read_object(path)["records"]
