@@ -12,9 +12,10 @@ from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, FlakySampler, play_sc
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
+from wordle_rl.evaluate.figures import Figures, figures_by_split, measure, reward_figures
 from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, record_of
-from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, measure, reward_figures
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.policy.scripted import SolverSampler

@@ -19,8 +19,9 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import stage_title
 from wordle_rl.data.dataset import Example
 from wordle_rl.errors import UserError
+from wordle_rl.evaluate.figures import Figures, figures_by_split, is_sampled_part, sampled_part
 from wordle_rl.evaluate.players import open_model
-from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.pipeline.stages import load_learner
@@ -69,7 +70,7 @@ def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
     (directory / "results.json").unlink()
     read = read_run(directory).results
     for name in ("sft", "grpo"):
-        assert read[name]["held_out_constrained"] == results[name]["held_out_constrained"]
+        assert asdict(read[name]["held_out_constrained"]) == results[name]["held_out_constrained"]
         assert set(read[name]) == {*before[name], "held_out_constrained"}
         limited = results[name].pop("held_out_constrained")
         assert results[name] == before[name]
@@ -374,7 +375,7 @@ def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished
     (sampled_run / "results.json").unlink()
     read = read_run(sampled_run).results
     assert {name: set(parts) for name, parts in read.items()} == {name: set(results[name]) for name in ("sft", "grpo")}
-    assert read["sft"]["all_sampled"] == results["sft"]["all_sampled"]
+    assert asdict(read["sft"]["all_sampled"]) == results["sft"]["all_sampled"]
 
 
 def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampled_run, monkeypatch) -> None:

@@ -22,6 +22,7 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.entropy import match_models
 from wordle_rl.evaluate.eval_secrets import named_secrets, prefix_boards, split_secrets_of
+from wordle_rl.evaluate.figures import results_table
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import check_replaced, evaluate_to_file, open_journal
 from wordle_rl.evaluate.players import (
@@ -211,7 +212,7 @@ def _evaluate_checkpoints(asked: EvalOptions) -> None:
         what = one.asked()
         found[name] = figures_by_part(_evaluated(one, what)[0], what.context.split, one.secrets or one.split)
     told = {name: {part: asdict(each) for part, each in parts.items()} for name, parts in found.items()}
-    table = terminal.checkpoints_table(found, title=f"Checkpoints of {asked.player}")
+    table = terminal.figures_table(results_table(found), f"Checkpoints of {asked.player}")
     console.show({"stage": asked.player, "checkpoints": told}, [table], asked.as_json)
 
 

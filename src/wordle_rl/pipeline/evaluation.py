@@ -10,10 +10,11 @@ from wordle_rl.boards import InitialState
 from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.evaluate.figures import Figures, figures_by_split, sampled_part
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, journal_path, open_journal
 from wordle_rl.evaluate.players import open_player
-from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, sampled_part
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import store_strata
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.report import write_report

@@ -9,11 +9,12 @@ from typing import Any
 from rich.console import RenderableType
 
 from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked
+from wordle_rl.evaluate.figures import Figures, RewardFigures, measure, results_table, reward_figures
 from wordle_rl.evaluate.forgetting import English
-from wordle_rl.evaluate.records import Evaluation, Figures, RewardFigures, measure, reward_figures
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import smallest_difference
 from wordle_rl.game import Rules
-from wordle_rl.report.terminal import results_table, reward_table
+from wordle_rl.report.terminal import figures_table, reward_table
 from wordle_rl.words.split import Split
 
 
@@ -43,11 +44,14 @@ class Results:
     def lines(self) -> Iterator[RenderableType]:
         """Yield tables and lines for a terminal."""
         label = self.evaluation.label
-        yield results_table({label: self._figures}, title=self._title)
+        yield figures_table(results_table({label: self._figures}), f"{label}{self._unusual}")
         if self._by_turns:
-            yield results_table({label: self._by_turns}, title="By earlier turns on the board: 0, 1, …")
+            yield ""
+            yield figures_table(results_table({label: self._by_turns}), "By earlier turns on the board: 0, 1, …")
         if self._rewards:
+            yield ""
             yield reward_table(self._rewards)
+        yield ""
         if self.english is not None:
             yield f"English: {self.english}"
         if line := power_line(self._figures):
@@ -77,14 +81,14 @@ class Results:
         return {name: figures for name, figures in found.items() if figures is not None}
 
     @property
-    def _title(self) -> str | None:
+    def _unusual(self) -> str:
         # Rules and boards that differ from those of other tables, so that their figures are not compared.
         rules, usual = self.evaluation.rules, Rules()
         unusual = [f"{rules.dictionary} dictionary"] if rules.dictionary is not usual.dictionary else []
         unusual += ["hard mode"] if rules.hard_mode else []
         unusual += [f"{rules.max_turns} turns"] if rules.max_turns != usual.max_turns else []
         unusual += [f"boards with {self.evaluation.conditions.boards}"] if self.evaluation.conditions.boards else []
-        return f"Not the usual rules: {', '.join(unusual)}" if unusual else None
+        return f", not the usual rules: {', '.join(unusual)}" if unusual else ""
 
 
 def figures_by_part(evaluation: Evaluation, split: Split, part: str) -> dict[str, Figures]:
@@ -96,7 +100,7 @@ def figures_by_part(evaluation: Evaluation, split: Split, part: str) -> dict[str
     if not evaluation.parts:
         marks = marked([record.secret for record in evaluation.records], split)
         of_parts = {name: evaluation.figures(words) for name, words in marks.items()}
-        return of_parts if [*of_parts] == [part] else of_parts | {part: evaluation.figures()}
+        return of_parts if [*of_parts] == [part] else {part: evaluation.figures()} | of_parts
     if evaluation.parts == (part,):
         return {part: evaluation.figures()}
     return {each: evaluation.figures(split.named(each)) for each in evaluation.parts}
