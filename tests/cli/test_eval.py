@@ -120,7 +120,7 @@ def test_a_reward_is_measured_in_every_game(cli, word_directory: Path, tmp_path:
     for player, name in (("solver", "sparse"), ("random", "shaped")):
         code, out, _ = cli(*command, player, "--reward", name, "--out", tmp_path / f"{player}.json")
         told, kept = json.loads(out), Evaluation.load(tmp_path / f"{player}.json")
-        found = told["reward"]["all games"]
+        found = told["reward"]["held_out"]
         assert (code, found["preset"], found["num_games"]) == (0, name, told["num_games"])
         assert kept.reward_preset == name
         assert found["mean"] == pytest.approx(sum(game.reward for game in kept.records) / len(kept.records))

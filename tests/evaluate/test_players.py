@@ -167,7 +167,7 @@ def test_games_scored_by_one_reward_are_not_shown_under_another(cli, command, tm
     _, asked = command("--out", tmp_path / "m.json", "--no-regret", "--json")
     code, out, _ = cli(*asked, "--reward", "sparse")
     found = json.loads(out)
-    rewards = found["reward"]["all games"]
+    rewards = found["reward"]["test"]
     assert (code, rewards["mean"]) == (0, pytest.approx(rewards["highest"] * found["win_rate"])), "one game is won"
     assert cli(*asked, "--reward", "sparse")[1] == out, "all of them are kept"
     for other in (["--reward", "shaped"], []):

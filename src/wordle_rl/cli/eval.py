@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -20,11 +19,11 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.evaluation import Constrain, EngineName, PatienceSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
-from wordle_rl.evaluate.entropy import match_models
+from wordle_rl.evaluate.entropy import at_equal_entropy
 from wordle_rl.evaluate.eval_secrets import named_secrets, prefix_boards, split_secrets_of
 from wordle_rl.evaluate.figures import results_table
 from wordle_rl.evaluate.forgetting import English, english_of
-from wordle_rl.evaluate.journal import check_replaced, evaluate_to_file, open_journal
+from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
 from wordle_rl.evaluate.players import (
     find_player,
     game_for,
@@ -35,15 +34,14 @@ from wordle_rl.evaluate.players import (
     shown_name,
     words_of,
 )
-from wordle_rl.evaluate.records import GAME_COLUMNS, ControlFacts, Evaluation, check_table, save_csv
+from wordle_rl.evaluate.records import GAME_COLUMNS, Evaluation, check_table, save_csv
 from wordle_rl.game import Dictionary
 from wordle_rl.policy.base import Sampler
-from wordle_rl.policy.directory import is_model
 from wordle_rl.policy.scripted import RANDOM_PLAYERS
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import terminal
-from wordle_rl.report.results import Results, figures_by_part
+from wordle_rl.report.results import Results
 from wordle_rl.reward import named_schedule
 from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoints import models_of_stage
@@ -128,7 +126,7 @@ class EvalOptions(Section):
     seed: Seed = 0
     as_json: Json = False
 
-    def asked(self, control: ControlFacts | None = None) -> Asked:
+    def asked(self) -> Asked:
         """Return what is asked. Options that do not go together are refused, before any game may cost money."""
         known = words_of(self.player, self.words)
         if self.split_seed is not None:
@@ -186,7 +184,6 @@ class EvalOptions(Section):
             regret=not self.no_regret and (self.sampled_regret or not player.is_sampled),
             name=self.name or shown_name(self.player),
             parts=chosen.parts,
-            control=control,
         )
 
 
@@ -195,11 +192,16 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     if asked.checkpoints:
         _evaluate_checkpoints(asked)
         return
-    options, control = (asked, None) if asked.match_entropy_of is None else _matched(asked, asked.match_entropy_of)
-    what = options.asked(control)
-    evaluation, english = _evaluated(options, what)
-    shown = Results(evaluation, what.context.split, options.secrets or options.split, english)
-    console.show(shown.to_json(), shown.lines(), options.as_json)
+    if asked.match_entropy_of is None:
+        what = asked.asked()
+    else:
+        own = asked.model_copy(update={"temperature": asked.temperature or 1.0})
+        other = own.model_copy(update={"player": str(asked.match_entropy_of)})
+        with console.messages.status("finding the temperature of equal entropy…"):
+            what = at_equal_entropy(own.asked(), other.asked(), _say)
+    evaluation, english = _evaluated(asked, what)
+    shown = Results.of(evaluation, what.context.split, asked.secrets or asked.split, english)
+    console.show(shown.to_json(), shown.lines(), asked.as_json)
 
 
 def _evaluate_checkpoints(asked: EvalOptions) -> None:
@@ -210,42 +212,19 @@ def _evaluate_checkpoints(asked: EvalOptions) -> None:
         out = None if asked.out is None else asked.out / f"{name}.json"
         one = asked.model_copy(update={"player": str(model), "name": name, "out": out})
         what = one.asked()
-        found[name] = figures_by_part(_evaluated(one, what)[0], what.context.split, one.secrets or one.split)
+        found[name] = Results.of(_evaluated(one, what)[0], what.context.split, one.secrets or one.split).figures
     told = {name: {part: asdict(each) for part, each in parts.items()} for name, parts in found.items()}
     table = terminal.figures_table(results_table(found), f"Checkpoints of {asked.player}")
     console.show({"stage": asked.player, "checkpoints": told}, [table], asked.as_json)
 
 
-def _matched(asked: EvalOptions, other: Path) -> tuple[EvalOptions, ControlFacts]:
-    if asked.engine != "transformers" or asked.constrain != "none" or not is_model(asked.player):
-        raise ConfigError(
-            "--match-entropy-of needs a model on this machine, sampled by transformers without --constrain; give its "
-            "directory, and drop --engine and --constrain"
-        )
-    own = asked.model_copy(update={"temperature": asked.temperature or 1.0})
-    with console.messages.status("finding the temperature of equal entropy…"):
-        match = match_models(
-            own.asked(),
-            own.model_copy(update={"player": str(other)}).asked(),
-            lambda name, at, nats: _say(f"{name} at temperature {at:.3g}: {nats:.2f} nats a game"),
-        )
-    _say(
-        f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, {other} {match.target:.2f} at "
-        f"{own.temperature:g}"
-    )
-    control = ControlFacts("equal_entropy", str(other), None, match.nats, match.target, own.temperature)
-    return asked.model_copy(update={"temperature": match.temperature}), control
-
-
 def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English | None]:
-    out, prompter, english = options.out, asked.context.prompter, list[English | None]()
-    if out is not None and not options.overwrite:
-        check_replaced(out, asked)
-    notes = [*notes_on(options.player, prompter, asked=options.style is not None)]
+    notes = [*notes_on(options.player, asked.context.prompter, asked=options.style is not None)]
     if options.system_prompt is not None:  # a model's own prompt was checked before its training
-        notes += [f"{finding.level}: {finding.message}" for finding in check_wording(prompter)]
+        notes += [f"{finding.level}: {finding.message}" for finding in check_wording(asked.context.prompter)]
     for note in notes:
         _say(note)
+    english: list[English | None] = []
 
     @contextmanager
     def opened(seed: int) -> Iterator[tuple[Sampler, int | None]]:
@@ -255,19 +234,12 @@ def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English 
             yield sampler, max_prompt_tokens
             english.append(None if options.checkpoints else english_of(sampler))
 
-    with open_journal(out, asked, _say, overwrite=options.overwrite) as journal:
+    with open_journal(options.out, asked, _say, overwrite=options.overwrite) as journal:
         kept = [] if journal is None else journal.kept(asked)
-        if kept:
-            _say(f"{len(kept):,} of {len(asked.starts):,} games are stored already")
-        title = f"{asked.player.name} plays"
-        with terminal.game_progress(console.messages, title, len(asked.starts), kept) as tell:
-            evaluation = evaluate_to_file(asked, opened, out, journal, tell)
+        with terminal.game_progress(console.messages, f"{asked.player.name} plays", len(asked.starts), kept) as count:
+            evaluation = evaluate_to_file(asked, opened, options.out, journal, count, _say)
     if options.csv is not None:
         save_csv(evaluation, asked.context.split, options.csv)
-    for reason, count in Counter(game.error for game in evaluation.records if game.failed).most_common(1):
-        failed = sum(game.failed for game in evaluation.records)
-        again = "" if out is None else "; the same command plays them again"
-        _say(f"{failed:,} games could not be played and are not counted ({count:,}: {reason}){again}")
     return evaluation, english[0] if english else None
 
 

@@ -61,6 +61,10 @@ class PlayerSpec:
             return self.endpoint_default_sampling or self.sampling.temperature > 0
         return self.name in RANDOM_PLAYERS
 
+    def at(self, temperature: float) -> PlayerSpec:
+        """Return a copy that samples at a temperature."""
+        return replace(self, sampling=self.sampling.model_copy(update={"temperature": temperature}))
+
     @property
     def draws(self) -> bool:
         """True if the player may play the same secret differently the next time."""

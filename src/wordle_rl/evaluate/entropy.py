@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 from itertools import cycle, islice
 
 from wordle_rl.boards import InitialState
+from wordle_rl.config.base import ConfigError
 from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.players import open_player
-from wordle_rl.evaluate.records import EvaluationError
+from wordle_rl.evaluate.records import ControlFacts, EvaluationError
 from wordle_rl.rollout import Trajectory
 
 _GAMES = 1024  # games per estimate
@@ -49,21 +50,32 @@ def nats_of(game: Trajectory) -> float | None:
     return -sum(sum(segment.sampler_logprobs) for segment in game.segments) if game.segments else None
 
 
-def match_models(
-    asked: Asked, other: Asked, tell: Callable[[str, float, float], None] = lambda *_: None
-) -> EntropyMatch:
-    """Find the temperature at which one model is as random as another, on games of validation secrets.
+def at_equal_entropy(asked: Asked, other: Asked, tell: Callable[[str], None]) -> Asked:
+    """Ask a model to play at the temperature at which it is as random as another on games of validation secrets.
 
     Args:
-        asked: The model to sample.
-        other: The model to match, at its temperature above 0. Both are models on this machine.
-        tell: Called after each estimate with the model's name, the temperature and the nats per game.
+        asked: The model that becomes a control.
+        other: The model to match, at its temperature above 0.
+        tell: Called with a line for each estimate.
+
+    Raises:
+        ConfigError: If one of them is not sampled by transformers, without a limit on its guesses.
     """
-    target = _entropy_of(other, tell)(other.player.sampling.temperature)
-    return match_temperature(_entropy_of(asked, tell), target)
+    for player in (asked.player, other.player):
+        if player.model is None or player.engine != "transformers" or player.constrain != "none":
+            raise ConfigError(
+                "--match-entropy-of needs models on this machine, sampled by transformers without --constrain; give "
+                "their directories, and drop --engine and --constrain"
+            )
+    temperature = other.player.sampling.temperature
+    target = _entropy_of(other, tell)(temperature)
+    match = match_temperature(_entropy_of(asked, tell), target)
+    control = ControlFacts("equal_entropy", other.player.name, None, match.nats, match.target, temperature)
+    tell(f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, to match {match.target:.2f}")
+    return replace(asked, player=asked.player.at(match.temperature), control=control)
 
 
-def _entropy_of(asked: Asked, tell: Callable[[str, float, float], None]) -> Callable[[float], float]:
+def _entropy_of(asked: Asked, tell: Callable[[str], None]) -> Callable[[float], float]:
     # The model is loaded once, and forgotten with the function that is returned: one model in memory at a time.
     from wordle_rl.policy.transformers import TransformersSampler  # brings torch
 
@@ -73,12 +85,12 @@ def _entropy_of(asked: Asked, tell: Callable[[str, float, float], None]) -> Call
         assert isinstance(own, TransformersSampler)  # names are those of models
 
     def entropy(temperature: float) -> float:
-        at = asked.player.sampling.model_copy(update={"temperature": temperature})
-        sampler = TransformersSampler(own.model, own.codec, at, asked.player.seed)
+        player = asked.player.at(temperature)
+        sampler = TransformersSampler(own.model, own.codec, player.sampling, player.seed)
         # A batch size would let the memory that is free decide what is drawn.
-        games = replace(asked, player=replace(asked.player, sampling=at), starts=starts, batch_size=None)
+        games = replace(asked, player=player, starts=starts, batch_size=None)
         nats = nats_per_game(evaluate(games, lambda _: nullcontext((sampler, None)), nats_of))
-        tell(asked.player.name, temperature, nats)
+        tell(f"{player.name} at temperature {temperature:.3g}: {nats:.2f} nats a game")
         return nats
 
     return entropy

@@ -75,9 +75,11 @@ def open_journal(
 ) -> Iterator[Journal | None]:
     """Open the journal beside `out`; None if games are not kept.
 
-    Games of another evaluation are refused, since they may have cost money. In a run they are discarded: only weights
-    that are gone can have played them, and nobody could name another file.
+    Games of another evaluation, in the journal or in `out`, are refused, since they may have cost money. In a run they
+    are discarded: only weights that are gone can have played them, and nobody could name another file.
     """
+    if out is not None and not overwrite:
+        _check_replaced(out, asked)
     if out is None or asked.player.name in RANDOM_PLAYERS:  # whose draws depend on all earlier draws
         yield None
         return
@@ -91,13 +93,52 @@ def open_journal(
     try:
         if journal.num_bytes_cut:
             tell(f"{repaired(path, journal.num_bytes_cut)}; that game is played again")
+        if kept := journal.kept(asked):
+            tell(f"{len(kept):,} of {len(asked.starts):,} games are stored already")
         yield journal
     finally:
         journal.close()
 
 
-def check_replaced(out: Path, asked: Asked) -> None:
-    """Check that a file may be replaced: it is missing, or holds an evaluation of the same kind and no other games."""
+def evaluate_to_file(
+    asked: Asked,
+    open_player: OpenPlayer,
+    out: Path | None,
+    journal: Journal | None,
+    progress: Callable[[GameRecord], None] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Evaluation:
+    """Play what is missing, score and measure the games, and write them to `out`.
+
+    `progress` is called with each game that is played, `tell` with lines for the user.
+    """
+    if not asked.starts:
+        raise EvaluationError("no secrets to play; give at least one")
+    rubric = None if asked.reward is None else named_schedule(asked.reward).rubric()
+    measure = partial(record_of, rubric=rubric, solver=asked.context.solver)
+    records = evaluate(asked, open_player, measure, journal, progress)
+    errors = Counter(record.error for record in records if record.failed)
+    for reason, count in errors.most_common(1):
+        if errors.total() == len(records):
+            raise EvaluationError(f"no game could be played: {reason}")
+        again = "" if journal is None else "; the same command plays them again"
+        tell(f"{errors.total():,} games could not be played and are not counted ({count:,}: {reason}){again}")
+    if asked.regret:
+        records = with_regret(records, asked.context)
+    evaluation = asked.evaluation(records)
+    if out is None:
+        return evaluation
+    evaluation.save(out)
+    # What could be played again for nothing need not be kept, if every game of the journal is in the file. Games of an
+    # endpoint stay for a later call that asks for more of them.
+    replayable = not asked.player.is_served and not errors
+    if journal is not None and replayable and journal.games.keys() <= set(occurrences(asked.secrets)):
+        journal.discard()
+    return evaluation
+
+
+def _check_replaced(out: Path, asked: Asked) -> None:
+    # A file may be replaced by an evaluation of the same kind that has all of its games.
     if not out.exists():
         return
     fix = "name another --out, or pass --overwrite"
@@ -114,33 +155,3 @@ def check_replaced(out: Path, asked: Asked) -> None:
         told.append(f"{len(missing):,} of its games missing")
     if told:
         raise EvaluationError(f"{out} holds another evaluation, this one has {', '.join(told)}; {fix}")
-
-
-def evaluate_to_file(
-    asked: Asked,
-    open_player: OpenPlayer,
-    out: Path | None,
-    journal: Journal | None,
-    progress: Callable[[GameRecord], None] | None = None,
-) -> Evaluation:
-    """Play what is missing, score and measure the games, and write them to `out`."""
-    if not asked.starts:
-        raise EvaluationError("no secrets to play; give at least one")
-    rubric = None if asked.reward is None else named_schedule(asked.reward).rubric()
-    measure = partial(record_of, rubric=rubric, solver=asked.context.solver)
-    records = evaluate(asked, open_player, measure, journal, progress)
-    errors = Counter(record.error for record in records if record.failed)
-    if errors.total() == len(records):
-        raise EvaluationError(f"no game could be played: {errors.most_common(1)[0][0]}")
-    if asked.regret:
-        records = with_regret(records, asked.context)
-    evaluation = asked.evaluation(records)
-    if out is None:
-        return evaluation
-    evaluation.save(out)
-    # What could be played again for nothing need not be kept, if every game of the journal is in the file. Games of an
-    # endpoint stay for a later call that asks for more of them.
-    replayable = not asked.player.is_served and not errors
-    if journal is not None and replayable and journal.games.keys() <= set(occurrences(asked.secrets)):
-        journal.discard()
-    return evaluation

@@ -6,7 +6,7 @@ sampled at the temperature at which its games have the same entropy as those of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import get_args
@@ -15,7 +15,7 @@ from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.controls import controlled
-from wordle_rl.evaluate.figures import MISSING, PART_TITLES, PARTS, STRATA, quoted_parts
+from wordle_rl.evaluate.figures import MISSING, PART_TITLES
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.run_record import RunRecord
@@ -62,10 +62,7 @@ def control_table(run: RunRecord) -> ControlTable | None:
     model, title = run.evaluations[name], stage_title(name)
     before = run.before(name)
     start = run.evaluations.get(before) if before is not None else None
-    quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
-    parts = [part for part in PARTS if (part in quoted or part in STRATA) and (part == "all" or run.secrets_of(part))]
-    if "strict" in parts and run.secrets_of("never_said") == run.strict:
-        parts.remove("never_said")
+    parts = {part: words for part, words in run.quoted(model.secrets).items() if words is None or words}
     # Constrained games, and games at temperature 1, stand beside controls that were played in the same way.
     stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
     found = controlled(model, [*run.controls.values(), *(run.evaluations[s] for s in stems if s in run.evaluations)])
@@ -104,11 +101,14 @@ def _label(run: RunRecord, control: Evaluation) -> str:
 
 
 def _row(
-    run: RunRecord, label: str, player: Evaluation, against: Evaluation | None, parts: Sequence[str]
+    run: RunRecord,
+    label: str,
+    player: Evaluation,
+    against: Evaluation | None,
+    parts: Mapping[str, frozenset[str] | None],
 ) -> tuple[str, ...]:
     rates, tests = [], []
-    for part in parts:
-        secrets = None if part == "all" else run.secrets_of(part)
+    for part, secrets in parts.items():
         rate, p_value = player.figures(secrets).win_rate, "" if against is None else MISSING
         if part == "all" and not player.secrets.issuperset(run.split_of):
             rate = None  # a figure for all secrets is quoted only if all of them were played

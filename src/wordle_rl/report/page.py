@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -20,19 +21,15 @@ from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.figures import (
-    ALL_FIGURES,
     MISSING,
     PART_NAMES,
     PART_TITLES,
-    PARTS,
-    STRATA,
     WINS,
     Figures,
     Table,
     interval_text,
     number_text,
     percent_text,
-    quoted_parts,
     results_table,
     sampled_part,
 )
@@ -93,7 +90,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
     start = run.before(last) if last is not None else None
     players = [name for name in (start, last) if name is not None]
     played = [name for name in players if name in run.evaluations]
-    comparison = _comparison(run, *played) if len(played) == 2 else None
+    results, notes = _results(run, played)
     return from_template(
         _asset("page.html"),
         run=run,
@@ -107,9 +104,9 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         boards=_boards(run, played),
         wins=_wins_chart(run),
         stories=_stories(run),
-        results=_wins_table(run, comparison) if run.results else None,
-        everything=results_table(run.results, ALL_FIGURES, _parts(run)),
-        comparison=comparison,
+        results=results if run.results else None,
+        notes=notes,
+        everything=results_table(run.results),
         controls=control_table(run),
         guesses=_guesses(run),
         stages=[stage_curves(run.metrics, stage) for stage in in_order(run.metrics, run.stages)[::-1]],
@@ -262,49 +259,31 @@ def _stories(run: RunRecord) -> list[dict[str, str]]:
     return stories
 
 
-def _parts(run: RunRecord) -> list[str]:
-    # If the stratum `never_said` equals the strict secrets, show only one of them.
-    is_twice = bool(run.strict) and run.secrets_of("never_said") == run.strict
-    return [part for part in PARTS if not (is_twice and part == "never_said")]
-
-
-def _wins_table(run: RunRecord, comparison: Mapping[str, Any] | None) -> Table:
-    """Wins of all players, and below them what the trained model gained on its start."""
-    table = results_table(run.results, WINS, _parts(run))
-    if comparison is None:
-        return table
-    cells = {PART_TITLES.get(part, part): row for part, row in comparison["rows"].items()}
-    rows = [
-        (label, *(cells[column][key] if column in cells else MISSING for column in table.columns))
-        for label, key in ((f"{comparison['minus']}, points", "points"), ("  95 %", "interval"), ("  p", "p"))
-    ]
-    return Table(table.columns, (*table.rows, *rows))
-
-
-def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
-    # Wins of the trained model minus those of its start, and their p-value, by part.
+def _results(run: RunRecord, players: Sequence[str]) -> tuple[Table, list[tuple[str, str]]]:
+    # Wins of all players, and below them what the trained model gained on its start; notes, and what they hold for.
+    table = results_table(run.results, WINS)
+    if len(players) < 2:
+        return table, []
+    start, last = players
     before, after = run.evaluations[start], run.evaluations[last]
-    quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
-    rows: dict[str, dict[str, Any]] = {}
-    notes: dict[str, list[str]] = {}  # and the parts they hold for
-    for part in (part for part in _parts(run) if part in quoted):
-        wanted = None if part == "all" else run.secrets_of(part)
-        a, b = before.only(wanted), after.only(wanted)
-        if not (a.records and b.records):
-            continue
-        try:
-            found = compare(a, b)
-        except EvaluationError:  # no secret that both finished
-            continue
-        for note in found.notes:
-            notes.setdefault(note, []).append(PART_NAMES[part])
-        points, low, high = (f"{100 * value:+.1f}" for value in found.win_rate_difference)
-        interval = f"{low} to {high}" if found.win_rate_difference.has_width else MISSING
-        rows[part] = {"points": points, "interval": interval, "p": p_text(found.p_value)}
-    if not rows:
-        return None
-    by_note = [(", ".join(parts), note) for note, parts in notes.items()]
-    return {"minus": f"{_title(last)} minus {_title(start)}", "rows": rows, "notes": by_note}
+    gains: dict[str, tuple[str, str, str]] = {}
+    notes: dict[str, list[str]] = {}
+    for part, wanted in run.quoted(before.secrets & after.secrets).items():
+        with suppress(EvaluationError):  # no secret that both finished
+            found = compare(before.only(wanted), after.only(wanted))
+            points, low, high = (f"{100 * value:+.1f}" for value in found.win_rate_difference)
+            interval = f"{low} to {high}" if found.win_rate_difference.has_width else MISSING
+            gains[PART_TITLES.get(part, part)] = (points, interval, p_text(found.p_value))
+            for note in found.notes:
+                notes.setdefault(note, []).append(PART_NAMES[part])
+    if gains:
+        labels = (f"{_title(last)} minus {_title(start)}, points", "  95 %", "  p")
+        rows = [
+            (label, *(gains[column][place] if column in gains else MISSING for column in table.columns))
+            for place, label in enumerate(labels)
+        ]
+        table = Table(table.columns, (*table.rows, *rows))
+    return table, [(", ".join(parts), note) for note, parts in notes.items()]
 
 
 def _guesses(run: RunRecord) -> list[tuple[str, str]]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.console import RenderableType
 
-from wordle_rl.evaluate.eval_secrets import OUTSIDE, by_earlier_turns, marked
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.evaluate.eval_secrets import by_earlier_turns, marked
 from wordle_rl.evaluate.figures import Figures, RewardFigures, measure, results_table, reward_figures
 from wordle_rl.evaluate.forgetting import English
 from wordle_rl.evaluate.records import Evaluation
@@ -20,20 +21,44 @@ from wordle_rl.words.split import Split
 
 @dataclass(frozen=True)
 class Results:
-    """An evaluation of the secrets called `part`: a part of the split, or a name of other secrets."""
+    """Figures of an evaluation; empty where there is nothing to show.
+
+    Attributes:
+        part: The secrets that were asked for: a part of the split, or the name of others.
+        figures: By part of the secrets, `part` first.
+        by_turns: By number of earlier turns on the board.
+        rewards: By part of the secrets, if games were scored.
+    """
 
     evaluation: Evaluation
-    split: Split
     part: str
+    figures: Mapping[str, Figures]
+    by_turns: Mapping[str, Figures]
+    rewards: Mapping[str, RewardFigures]
     english: English | None = None
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, split: Split, part: str, english: English | None = None) -> Results:
+        """Compute the figures of an evaluation of secrets called `part`."""
+        turns, preset, groups = evaluation.rules.max_turns, evaluation.reward_preset, _by_part(evaluation, split, part)
+        boards = {} if evaluation.conditions.boards is None else by_earlier_turns(evaluation.records)
+        scored = {} if preset is None else {name: reward_figures(games, preset) for name, games in groups.items()}
+        return cls(
+            evaluation,
+            part,
+            {name: measure(games, turns) for name, games in groups.items()},
+            {str(count): measure(games, turns) for count, games in boards.items()},
+            {name: figures for name, figures in scored.items() if figures is not None},
+            english,
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return every figure as a JSON object: those of `part` at its top, those of all parts under `parts`."""
-        shown = {part: asdict(found) for part, found in self._figures.items()}
+        shown = {part: asdict(found) for part, found in self.figures.items()}
         told: dict[str, Any] = shown.get(self.part, {})
         if len(shown) > 1 or not told:
             told = {**told, "parts": shown}
-        for name, found in (("by_earlier_turns", self._by_turns), ("reward", self._rewards)):
+        for name, found in (("by_earlier_turns", self.by_turns), ("reward", self.rewards)):
             if found:
                 told[name] = {key: asdict(figures) for key, figures in found.items()}
         if self.english is not None:
@@ -44,66 +69,40 @@ class Results:
     def lines(self) -> Iterator[RenderableType]:
         """Yield tables and lines for a terminal."""
         label = self.evaluation.label
-        yield figures_table(results_table({label: self._figures}), f"{label}{self._unusual}")
-        if self._by_turns:
-            yield ""
-            yield figures_table(results_table({label: self._by_turns}), "By earlier turns on the board: 0, 1, …")
-        if self._rewards:
-            yield ""
-            yield reward_table(self._rewards)
+        yield figures_table(results_table({label: self.figures}), f"{label}{_unusual(self.evaluation)}")
         yield ""
+        if self.by_turns:
+            yield figures_table(results_table({label: self.by_turns}), "By earlier turns on the board: 0, 1, …")
+            yield ""
+        if self.rewards:
+            yield reward_table(self.rewards)
+            yield ""
         if self.english is not None:
             yield f"English: {self.english}"
-        if line := power_line(self._figures):
+        if line := power_line(self.figures):
             yield line
 
-    @property
-    def _figures(self) -> dict[str, Figures]:
-        return figures_by_part(self.evaluation, self.split, self.part)
 
-    @property
-    def _by_turns(self) -> dict[str, Figures]:
-        if self.evaluation.conditions.boards is None:
-            return {}
-        turns = self.evaluation.rules.max_turns
-        return {f"{n}": measure(found, turns) for n, found in by_earlier_turns(self.evaluation.records).items()}
-
-    @property
-    def _rewards(self) -> dict[str, RewardFigures]:
-        preset, records = self.evaluation.reward_preset, self.evaluation.records
-        if preset is None:
-            return {}
-        groups = {"all games": records}
-        if not self.evaluation.parts and self.part != OUTSIDE:
-            parts = marked([record.secret for record in records], self.split)
-            groups |= {part: self.evaluation.only(words).records for part, words in parts.items()}
-        found = {name: reward_figures(games, preset) for name, games in groups.items()}
-        return {name: figures for name, figures in found.items() if figures is not None}
-
-    @property
-    def _unusual(self) -> str:
-        # Rules and boards that differ from those of other tables, so that their figures are not compared.
-        rules, usual = self.evaluation.rules, Rules()
-        unusual = [f"{rules.dictionary} dictionary"] if rules.dictionary is not usual.dictionary else []
-        unusual += ["hard mode"] if rules.hard_mode else []
-        unusual += [f"{rules.max_turns} turns"] if rules.max_turns != usual.max_turns else []
-        unusual += [f"boards with {self.evaluation.conditions.boards}"] if self.evaluation.conditions.boards else []
-        return f", not the usual rules: {', '.join(unusual)}" if unusual else ""
-
-
-def figures_by_part(evaluation: Evaluation, split: Split, part: str) -> dict[str, Figures]:
-    """Return the figures of secrets called `part`.
-
-    Other secrets than those of the split give one entry for each part they belong to, and one for all of them. A cut
-    `all` gives one for each part.
-    """
-    if not evaluation.parts:
-        marks = marked([record.secret for record in evaluation.records], split)
-        of_parts = {name: evaluation.figures(words) for name, words in marks.items()}
-        return of_parts if [*of_parts] == [part] else {part: evaluation.figures()} | of_parts
+def _by_part(evaluation: Evaluation, split: Split, part: str) -> dict[str, Sequence[GameRecord]]:
+    # All games first, unless some of every part were played: that would skew figures of all. Other secrets than those
+    # of the split are grouped by what training knew of them.
+    whole = {part: evaluation.records}
     if evaluation.parts == (part,):
-        return {part: evaluation.figures()}
-    return {each: evaluation.figures(split.named(each)) for each in evaluation.parts}
+        return whole
+    if evaluation.parts:
+        return {each: evaluation.only(split.named(each)).records for each in evaluation.parts}
+    groups = marked(list(evaluation.secrets), split)
+    return whole | {name: evaluation.only(words).records for name, words in groups.items()}
+
+
+def _unusual(evaluation: Evaluation) -> str:
+    # Rules and boards that differ from those of other tables, so that their figures are not compared.
+    rules, usual = evaluation.rules, Rules()
+    unusual = [f"{rules.dictionary} dictionary"] if rules.dictionary is not usual.dictionary else []
+    unusual += ["hard mode"] if rules.hard_mode else []
+    unusual += [f"{rules.max_turns} turns"] if rules.max_turns != usual.max_turns else []
+    unusual += [f"boards with {evaluation.conditions.boards}"] if evaluation.conditions.boards else []
+    return f", not the usual rules: {', '.join(unusual)}" if unusual else ""
 
 
 def power_line(figures: Mapping[str, Figures]) -> str:

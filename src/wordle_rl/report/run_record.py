@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -87,6 +87,16 @@ class RunRecord:
             return self.strata.named()[part] if self.strata is not None else frozenset()
         wanted = "test" if part == "held_out" else part
         return frozenset(word for word, name in self.split_of.items() if name == wanted)
+
+    def quoted(self, played: Collection[str]) -> dict[str, frozenset[str] | None]:
+        """Return the parts for which figures of these secrets may be quoted, with their secrets; None: all secrets."""
+        if not self.split_of:
+            return {"all": None}
+        parts = [*quoted_parts(played, self.split_of, self.strict), *(STRATA if self.strata is not None else ())]
+        found = {part: None if part == "all" else self.secrets_of(part) for part in parts}
+        if self.strict and found.get("never_said") == self.strict:
+            del found["never_said"]  # the same words under another name
+        return found
 
 
 def read_run(run_dir: Path) -> RunRecord:
@@ -183,10 +193,7 @@ def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, Figures]:
-    if not run.split_of:
-        return {"all": games.figures()}
-    parts = [*quoted_parts(games.secrets, run.split_of, run.strict), *(STRATA if run.strata is not None else ())]
-    chosen = {part: games.only(None if part == "all" else run.secrets_of(part)) for part in parts}
+    chosen = {part: games.only(secrets) for part, secrets in run.quoted(games.secrets).items()}
     return {part: some.figures() for part, some in chosen.items() if some.records}
 
 
