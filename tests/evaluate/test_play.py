@@ -12,7 +12,7 @@ from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, FlakySampler, play_sc
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.figures import Figures, figures_by_split, measure, reward_figures
+from wordle_rl.evaluate.figures import Figures, measure, reward_figures
 from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, record_of
 from wordle_rl.evaluate.records import Evaluation
@@ -22,7 +22,6 @@ from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.solver import Solver
-from wordle_rl.words.split import split_secrets
 
 SOLVER = Solver(WORDS)
 PROMPTER = Prompter()
@@ -123,14 +122,6 @@ def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
     assert Evaluation.load(path) == evaluation
     assert list(path.parent.iterdir()) == [path]
     assert json.loads(path.read_text())["records"][0]["turns"][0]["marks"] == "GGGGG"
-
-
-def test_split_figures_are_of_their_own_secrets() -> None:
-    split = split_secrets(WORDS, val_size=2, test_size=4)
-    games = [(secret, ["fuzzy"] * 6 if secret in split.test else [secret]) for secret in ANSWERS]
-    figures = figures_by_split(play_script(games), split)
-    found = {part: (f.num_games, f.win_rate) for part, f in figures.items()}
-    assert found == {"all": (12, 8 / 12), "train": (6, 1.0), "held_out": (4, 0.0)}
 
 
 REWARDED = {

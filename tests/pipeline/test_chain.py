@@ -19,7 +19,7 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import stage_title
 from wordle_rl.data.dataset import Example
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.figures import Figures, figures_by_split, is_sampled_part, sampled_part
+from wordle_rl.evaluate.figures import Figures, is_sampled_part, sampled_part
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
@@ -370,8 +370,8 @@ def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished
         greedy = {part: figures for part, figures in results[name].items() if not is_sampled_part(part)}
         assert greedy == before[name]
         assert results[name].keys() == {*greedy, *map(sampled_part, greedy)}
-        for part, figures in figures_by_split(stored, split).items():
-            assert results[name][sampled_part(part)] == asdict(figures)
+        for part in ("all", "train", "held_out"):
+            assert results[name][sampled_part(part)] == asdict(stored.figures(split.named(part)))
     (sampled_run / "results.json").unlink()
     read = read_run(sampled_run).results
     assert {name: set(parts) for name, parts in read.items()} == {name: set(results[name]) for name in ("sft", "grpo")}

@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import tyro
 from pydantic import Field
 
-from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, Json, PlayersWords, Seed
 from wordle_rl.config.base import ConfigError, Section
@@ -20,7 +19,7 @@ from wordle_rl.config.evaluation import Constrain, EngineName, PatienceSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.entropy import at_equal_entropy
-from wordle_rl.evaluate.eval_secrets import named_secrets, prefix_boards, split_secrets_of
+from wordle_rl.evaluate.eval_secrets import named_secrets, split_secrets, starts_of
 from wordle_rl.evaluate.figures import results_table
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
@@ -152,10 +151,6 @@ class EvalOptions(Section):
                 f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
                 "sample with --temperature above 0"
             )
-        if self.patience.max_minutes and not player.is_served:
-            raise ConfigError(
-                "--max-minutes limits the games of an endpoint; for a player on this machine use --max-games"
-            )
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
         if self.reward is not None:
@@ -163,19 +158,17 @@ class EvalOptions(Section):
         wording = {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt", "dictionary")}
         game = game_for(self.player, {**wording, "hard_mode": self.hard_mode or None})
         words = load_words(known.source)
-        split, prompter, solver = known.split_of(words), prompter_of(player, words.word_length, game), Solver(words)
-        if self.prefix_turns >= prompter.rules.max_turns:
-            raise ConfigError(f"--prefix-turns {self.prefix_turns} leaves no turn of {prompter.rules.max_turns}")
+        prompter = prompter_of(player, words.word_length, game)
+        context = GameContext(words, known.split_of(words), prompter, Solver(words))
         if self.secrets is None:
-            chosen = split_secrets_of(self.split, split, self.max_games)
+            chosen = split_secrets(self.split, context.split, self.max_games)
         else:
-            chosen = named_secrets(self.secrets, words, self.max_games, split.seed)
+            chosen = named_secrets(self.secrets, words, self.max_games, context.split.seed)
         if chosen.left_out:
             _say(f"{self.secrets}: left out {chosen.left_out}")
-        secrets = chosen.words * self.games_per_secret
         return Asked(
-            GameContext(words, split, prompter, solver),
-            [*map(InitialState, secrets, prefix_boards(secrets, solver, self.prefix_turns, self.seed))],
+            context,
+            starts_of(chosen.words * self.games_per_secret, context, self.prefix_turns, self.seed),
             player,
             # What a random player draws depends on which games are in play.
             batch_size=None if player.name in RANDOM_PLAYERS else self.max_batch_size,

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
@@ -31,7 +33,7 @@ class ChosenSecrets:
     left_out: str = ""
 
 
-def split_secrets_of(part: SplitName, split: Split, max_games: int) -> ChosenSecrets:
+def split_secrets(part: SplitName, split: Split, max_games: int) -> ChosenSecrets:
     """Return the secrets of a part of the split, at most `max_games` of each part; 0: all.
 
     A limit cuts every part to the same count, which would skew a figure of `all`. So `all` then names three parts.
@@ -84,6 +86,14 @@ def marked(secrets: Sequence[str], split: Split) -> dict[str, list[str]]:
     for secret in dict.fromkeys(secrets):
         found[names.get(split.part_of(secret), OUTSIDE)].append(secret)
     return {name: words for name, words in found.items() if words}
+
+
+def starts_of(secrets: Sequence[str], context: GameContext, prefix_turns: int, seed: int) -> list[InitialState]:
+    """Return where games of these secrets begin: on boards with 0 to `prefix_turns` earlier turns."""
+    max_turns = context.prompter.rules.max_turns
+    if prefix_turns >= max_turns:
+        raise ConfigError(f"--prefix-turns {prefix_turns} leaves no turn of {max_turns}; lower it")
+    return [*map(InitialState, secrets, prefix_boards(secrets, context.solver, prefix_turns, seed))]
 
 
 def prefix_boards(secrets: Sequence[str], solver: Solver, max_turns: int, seed: int) -> list[tuple[str, ...]]:

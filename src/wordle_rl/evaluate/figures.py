@@ -7,8 +7,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,14 +16,11 @@ from wordle_rl.evaluate.stats import clustered_wilson_interval, wilson_interval
 from wordle_rl.game import Outcome
 from wordle_rl.rollout import pass_at, powers_of_two
 from wordle_rl.runs.progress import in_percent
-from wordle_rl.words.split import Split, SplitName
-
-if TYPE_CHECKING:
-    from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.words.split import SplitName
 
 RESULT_SPLITS: tuple[SplitName, ...] = ("all", "train", "held_out", "strict")
 STRATA = ("board_shown", "board_not_shown", "never_said")
-PARTS = (*RESULT_SPLITS, *STRATA)
+PARTS = ("all", "train", "val", "held_out", "strict", *STRATA, "outside")
 """Parts of the secrets, in the order of all tables."""
 _SAMPLED, _CONSTRAINED = "_sampled", "_constrained"
 CONSTRAINED_PART = f"held_out{_CONSTRAINED}"
@@ -149,22 +145,6 @@ def quoted_parts(played: Collection[str], answers: Iterable[str], strict: Collec
     """
     quotable = {"all": frozenset(played).issuperset(answers), "strict": bool(strict)}
     return [part for part in RESULT_SPLITS if quotable.get(part, True)]
-
-
-def figures_by_split(
-    evaluation: Evaluation, split: Split, strata: Mapping[str, Collection[str]] = MappingProxyType({})
-) -> dict[str, Figures]:
-    """Compute the figures that are quoted: of the parts in `quoted_parts`, and of the strata that are not empty.
-
-    A constrained evaluation has its own parts, `held_out_constrained` and `strict_constrained`, so it cannot be
-    mistaken for a free one.
-    """
-    if evaluation.constrain != "none":
-        strict = {STRICT_CONSTRAINED_PART: evaluation.figures(split.strict)} if split.strict else {}
-        return {CONSTRAINED_PART: evaluation.figures(split.test)} | strict
-    parts = quoted_parts(evaluation.secrets, split.named("all"), split.strict)
-    further = {name: evaluation.figures(words) for name, words in strata.items() if words}
-    return {part: evaluation.figures(split.named(part)) for part in parts} | further
 
 
 def is_invalid(turn: TurnRecord) -> bool:
@@ -293,15 +273,13 @@ def results_table(
         Table(columns=('training',), rows=(('games', '1'), ('wins, %', '0.0'), ('  95 %', '0.0–79.3')))
     """
     players = {
-        player if not way else f"{player}, {way}": found
-        for player, figures in results.items()
-        for way, found in _ways_of_play(figures).items()
+        f"{player}, {way}" if way else player: figures
+        for player, its in results.items()
+        for way, figures in _ways_of_play(its).items()
     }
-    columns = [
-        part
-        for part in dict.fromkeys(part for found in players.values() for part in found)
-        if parts is None or part in parts
-    ]
+    found = dict.fromkeys(part for figures in players.values() for part in figures if parts is None or part in parts)
+    # Secrets with a name of their own come first: they are all that were played.
+    columns = sorted(found, key=lambda part: PARTS.index(part) if part in PARTS else -1)
     rows: list[tuple[str, ...]] = []
     for figure in (*shown, *_pass_figures(players)):
         rows += _rows_of(figure, players, columns)

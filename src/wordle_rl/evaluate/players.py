@@ -111,6 +111,8 @@ def find_player(player: PlayerSpec, dtype: Literal["auto", "float32", "bfloat16"
         raise ConfigError(f"--dtype {dtype} is for a model that transformers plays; leave it out")
     if player.endpoint_default_sampling and not player.is_served:
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
+    if player.patience.max_minutes and not player.is_served:
+        raise ConfigError("--max-minutes limits the games of an endpoint; for a player on this machine use --max-games")
     if is_own_player(name):
         resolve(name, "player", ConfigError)
     if not here:

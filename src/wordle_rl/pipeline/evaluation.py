@@ -10,14 +10,12 @@ from wordle_rl.boards import InitialState
 from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
-from wordle_rl.evaluate.figures import Figures, figures_by_split, sampled_part
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, journal_path, open_journal
 from wordle_rl.evaluate.players import open_player
-from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import store_strata
 from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.report import write_report
+from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.terminal import game_counter
 from wordle_rl.runs import RunError, read_json, write_json
@@ -25,15 +23,14 @@ from wordle_rl.runs import RunError, read_json, write_json
 
 def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     """Evaluate all models that are not evaluated yet, write results, report and cards, and return the results."""
-    results: dict[str, Any] = {}
-    stored = store_strata(work.directory)
-    strata = stored.named() if stored.complete else {}  # unknown if some training data is missing here
+    store_strata(work.directory)
     for name in work.config.evaluated:
-        results[name] = {
-            part: asdict(figures)
-            for variant in work.config.eval.variants
-            for part, figures in _figures(work, _evaluate(work, name, variant), variant, strata).items()
-        }
+        for variant in work.config.eval.variants:
+            _evaluate(work, name, variant)
+    found = read_run(work.directory).results
+    results: dict[str, Any] = {
+        name: {part: asdict(figures) for part, figures in found[name].items()} for name in work.config.evaluated
+    }
     results["seconds"] = {stage: round(seconds, 1) for stage, seconds in work.run.seconds.items()}
     results["seconds"]["total"] = round(sum(work.run.seconds.values()), 1)
     results["peak_memory_gib"] = round(work.peak_memory_gib, 2)
@@ -47,25 +44,17 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     return results
 
 
-def _figures(
-    work: RunWork, evaluation: Evaluation, variant: Variant, strata: dict[str, frozenset[str]]
-) -> dict[str, Figures]:
-    found = figures_by_split(evaluation, work.context.split, strata)
-    return {sampled_part(part): figures for part, figures in found.items()} if variant == "sampled" else found
-
-
-def _evaluate(work: RunWork, name: str, variant: Variant) -> Evaluation:
+def _evaluate(work: RunWork, name: str, variant: Variant) -> None:
     asked = _asked(work, name, variant)
     path = work.directory / "eval" / f"{evaluation_name(name, variant)}.json"
     if path.is_file():
         journal_path(path).unlink(missing_ok=True)  # left by a kill after the evaluation was stored
-        return Evaluation.load(path)
+        return
     with open_journal(path, asked, work.tell, in_run=True) as journal:
         before, total = [] if journal is None else journal.kept(asked), len(asked.starts)
         with work.stage("eval", f"Evaluating {path.stem}", total, len(before)) as tell:
-            return evaluate_to_file(
-                asked, partial(open_player, asked), path, journal, game_counter(tell, total, before)
-            )
+            count = game_counter(tell, total, before)
+            evaluate_to_file(asked, partial(open_player, asked), path, journal, count, work.tell)
 
 
 def _asked(work: RunWork, name: str, variant: Variant) -> Asked:

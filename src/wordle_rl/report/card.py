@@ -85,7 +85,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         game=run.config.get("game", {}),
         model=run.config.get("model", {}),
         base=base,
-        results=results_table({stage_title(name): figures}, MAIN_FIGURES) if figures else None,
+        results=results_table({stage_title(name): figures}, MAIN_FIGURES, run.shown_parts) if figures else None,
         controls=control_table(run) if name == run.last else None,
         taught=_taught(run, teachers or {}),
         word_list=word_list,

@@ -62,7 +62,8 @@ def control_table(run: RunRecord) -> ControlTable | None:
     model, title = run.evaluations[name], stage_title(name)
     before = run.before(name)
     start = run.evaluations.get(before) if before is not None else None
-    parts = {part: words for part, words in run.quoted(model.secrets).items() if words is None or words}
+    quoted = run.quoted(model.secrets)
+    parts = {part: quoted[part] for part in run.shown_parts if part in quoted and quoted[part] != frozenset()}
     # Constrained games, and games at temperature 1, stand beside controls that were played in the same way.
     stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
     found = controlled(model, [*run.controls.values(), *(run.evaluations[s] for s in stems if s in run.evaluations)])

@@ -106,7 +106,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         stories=_stories(run),
         results=results if run.results else None,
         notes=notes,
-        everything=results_table(run.results),
+        everything=results_table(run.results, parts=run.shown_parts),
         controls=control_table(run),
         guesses=_guesses(run),
         stages=[stage_curves(run.metrics, stage) for stage in in_order(run.metrics, run.stages)[::-1]],
@@ -261,7 +261,7 @@ def _stories(run: RunRecord) -> list[dict[str, str]]:
 
 def _results(run: RunRecord, players: Sequence[str]) -> tuple[Table, list[tuple[str, str]]]:
     # Wins of all players, and below them what the trained model gained on its start; notes, and what they hold for.
-    table = results_table(run.results, WINS)
+    table = results_table(run.results, WINS, run.shown_parts)
     if len(players) < 2:
         return table, []
     start, last = players

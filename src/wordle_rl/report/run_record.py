@@ -16,6 +16,7 @@ from wordle_rl.errors import UserError
 from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.figures import (
     CONSTRAINED_PART,
+    PARTS,
     STRATA,
     STRICT_CONSTRAINED_PART,
     Figures,
@@ -93,10 +94,13 @@ class RunRecord:
         if not self.split_of:
             return {"all": None}
         parts = [*quoted_parts(played, self.split_of, self.strict), *(STRATA if self.strata is not None else ())]
-        found = {part: None if part == "all" else self.secrets_of(part) for part in parts}
-        if self.strict and found.get("never_said") == self.strict:
-            del found["never_said"]  # the same words under another name
-        return found
+        return {part: None if part == "all" else self.secrets_of(part) for part in parts}
+
+    @property
+    def shown_parts(self) -> list[str]:
+        """The parts that tables show: not twice the same words, as those never named and the strict ones may be."""
+        is_twice = bool(self.strict) and self.secrets_of("never_said") == self.strict
+        return [part for part in PARTS if not (is_twice and part == "never_said")]
 
 
 def read_run(run_dir: Path) -> RunRecord:
