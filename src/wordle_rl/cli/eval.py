@@ -127,6 +127,7 @@ class EvalOptions(Section):
 
     def asked(self) -> Asked:
         """Return what is asked. Options that do not go together are refused, before any game may cost money."""
+        # Held-out words mean something only under the split of the player's own training.
         known = words_of(self.player, self.words)
         if self.split_seed is not None:
             known = known.model_copy(update={"split_seed": self.split_seed})
@@ -151,6 +152,7 @@ class EvalOptions(Section):
                 f"{self.player} plays the same game again because nothing is sampled; drop --games-per-secret, or "
                 "sample with --temperature above 0"
             )
+        # What comes after hours of play is checked before them.
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
         if self.reward is not None:
@@ -188,6 +190,7 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     if asked.match_entropy_of is None:
         what = asked.asked()
     else:
+        # Greedy play has no entropy to match, so the default is the temperature of training.
         own = asked.model_copy(update={"temperature": asked.temperature or 1.0})
         other = own.model_copy(update={"player": str(asked.match_entropy_of)})
         with console.messages.status("finding the temperature of equal entropy…"):
@@ -217,7 +220,7 @@ def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English 
         notes += [f"{finding.level}: {finding.message}" for finding in check_wording(asked.context.prompter)]
     for note in notes:
         _say(note)
-    english: list[English | None] = []
+    english: list[English | None] = []  # measured before the model is gone
 
     @contextmanager
     def opened(seed: int) -> Iterator[tuple[Sampler, int | None]]:

@@ -68,6 +68,7 @@ class PlayerSpec:
     @property
     def draws(self) -> bool:
         """True if the player may play the same secret differently the next time."""
+        # Your own player may draw or not; nobody but you knows.
         return self.is_sampled or is_own_player(self.name)
 
 
@@ -106,6 +107,7 @@ class Asked:
     def conditions(self) -> EvalConditions:
         """Prompting and sampling, as the evaluation records them."""
         player = self.player
+        # A seed that decides nothing would make games look different that are the same.
         asked = replace(
             EvalConditions.of(self.context.prompter), boards=self.boards, seed=player.seed if player.draws else None
         )
@@ -131,6 +133,7 @@ class Asked:
         if player.is_served:  # an address loses its user and query, which may be secret
             where = {"base_url": bare_address(player.base_url) if player.base_url else None}
         elif player.model is not None:
+            # 16 bits can round two tokens to a tie, so the type of the weights decides games, too.
             where = {"weights": weights_mark(Path(player.model.path)), "dtype": player.model.dtype}
         else:
             where = {"weights": source_mark(player.name) if is_own_player(player.name) else None}

@@ -67,6 +67,8 @@ def at_equal_entropy(asked: Asked, other: Asked, tell: Callable[[str], None]) ->
                 "--match-entropy-of needs models on this machine, sampled by transformers without --constrain; give "
                 "their directories, and drop --engine and --constrain"
             )
+    # The same secrets for both, whatever words the other one was trained on.
+    other = replace(other, context=replace(asked.context, prompter=other.context.prompter))
     temperature = other.player.sampling.temperature
     target = _entropy_of(other, tell)(temperature)
     match = match_temperature(_entropy_of(asked, tell), target)

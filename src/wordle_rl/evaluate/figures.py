@@ -287,6 +287,8 @@ def results_table(
 
 
 def _ways_of_play(figures: Mapping[str, Figures]) -> dict[str, dict[str, Figures]]:
+    # Files call the same secrets played otherwise parts of their own, so that nobody takes them for the greedy, free
+    # ones. In a table they belong into the same column.
     found: dict[str, dict[str, Figures]] = {"": {}, "T = 1": {}, "listed words": {}}
     for part, its in figures.items():
         way = "T = 1" if part.endswith(_SAMPLED) else "listed words" if part.endswith(_CONSTRAINED) else ""
@@ -308,6 +310,7 @@ def _rows_of(
     if figure.label == "games" and all(len(cells) < 2 for cells in known):  # all players have played the same number
         yield (figure.label, *(next(iter(cells), MISSING) for cells in known))
         return
+    # A single player needs no name: its figures stand beside their labels.
     alone = len(players) == 1
     if not alone:
         yield (figure.label, *[""] * len(columns))

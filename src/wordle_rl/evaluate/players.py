@@ -121,6 +121,7 @@ def find_player(player: PlayerSpec, dtype: Literal["auto", "float32", "bfloat16"
     model = settings_of(directory)
     if dtype is not None:
         model = model.model_copy(update={"dtype": dtype})
+    # The name of a hub model or a file says more than the directory that it was brought to.
     return replace(player, name=name if is_hub_name(name) or is_converted(name) else str(directory), model=model)
 
 

@@ -266,6 +266,7 @@ def _results(run: RunRecord, players: Sequence[str]) -> tuple[Table, list[tuple[
         return table, []
     start, last = players
     before, after = run.evaluations[start], run.evaluations[last]
+    # By title of the column, since the table knows no other name of a part.
     gains: dict[str, tuple[str, str, str]] = {}
     notes: dict[str, list[str]] = {}
     for part, wanted in run.quoted(before.secrets & after.secrets).items():

@@ -55,6 +55,7 @@ class Results:
     def to_json(self) -> dict[str, Any]:
         """Return every figure as a JSON object: those of `part` at its top, those of all parts under `parts`."""
         shown = {part: asdict(found) for part, found in self.figures.items()}
+        # Scripts read the figures of what was asked for at the top, however many parts it falls into.
         told: dict[str, Any] = shown.get(self.part, {})
         if len(shown) > 1 or not told:
             told = {**told, "parts": shown}
@@ -86,7 +87,7 @@ class Results:
 def _by_part(evaluation: Evaluation, split: Split, part: str) -> dict[str, Sequence[GameRecord]]:
     # All games first, unless some of every part were played: that would skew figures of all. Other secrets than those
     # of the split are grouped by what training knew of them.
-    whole = {part: evaluation.records}
+    whole: dict[str, Sequence[GameRecord]] = {part: evaluation.records}
     if evaluation.parts == (part,):
         return whole
     if evaluation.parts:
