@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 import warnings
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -30,15 +31,15 @@ from measure import hardware, take_turns
 from rich.console import Console
 from rich.table import Table
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import RewardSettings, RLOptimizerSettings, SamplingSettings
-from wordle_rl.evaluate.conditions import EvalConditions
+from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.play import evaluate
-from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import clustered_wilson_interval
 from wordle_rl.policy.loading import load_model
 from wordle_rl.policy.transformers import TransformersSampler
@@ -161,11 +162,9 @@ def timed(plan: Plan, sizes: tuple[int, ...], repeats: int, path: Path) -> dict[
 
 def greedy_wins(sampler: TransformersSampler, context: GameContext, secrets: tuple[str, ...]) -> dict[str, int]:
     """Each secret and whether greedy play finds it."""
-    conditions = EvalConditions.of(context.prompter, sampler)
-    rules, fingerprint = context.prompter.rules, context.words.fingerprint
-    planned = Evaluation("greedy", "model", (), rules, fingerprint, (), conditions)
-    played = evaluate(planned, secrets, context.words, context.prompter, sampler)
-    return {record.secret: int(record.won) for record in played.records}
+    asked = Asked(context, [*map(InitialState, secrets)])
+    games = evaluate(asked, lambda _seed: nullcontext((sampler, None)), lambda game: game.transcript)
+    return {game.secret: int(game.won) for game in games}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 
 ORDER = (
     "errors", "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs",
-    "policy", "boards", "rollout", "data", "teachers", "train", "evaluate", "preflight", "report", "pipeline", "cli",
+    "policy", "boards", "rollout", "data", "teachers", "evaluate", "train", "preflight", "report", "pipeline", "cli",
 )  # fmt: skip
 """Rooms; each may import from those before it. A package is one room."""
 
@@ -17,7 +17,7 @@ HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safe
 TENSOR_ROOMS = {"policy", "train"}
 LIGHT_MODULES = {
     "policy", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
-    "policy.numbers", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm_server",
+    "policy.sizes", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm_server",
     "train", "train.advantages", "train.checkpoints", "train.grpo_rollouts",
     "train.scored_games", "train.starts", "train.starts_file", "train.turn_candidates",
 }  # fmt: skip

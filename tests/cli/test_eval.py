@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from scripted_evaluations import play_script
 
-from wordle_rl.cli.eval import power_line
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
+from wordle_rl.report.results import power_line
 from wordle_rl.train.checkpoints import complete_checkpoint
 
 
@@ -113,6 +113,33 @@ def test_a_player_that_draws_by_chance_plays_every_secret_anew(cli, finished_run
     assert found["a"][:third] != found["a"][third : 2 * third]
     code, out, _ = cli("compare", tmp_path / "a.json", tmp_path / "b.json", "--json")
     assert (code, json.loads(out)["num_games"]) == (0, len(secrets))
+
+
+def test_a_reward_is_measured_in_every_game(cli, word_directory: Path, tmp_path: Path) -> None:
+    command = ("eval", "--words", word_directory, "--no-regret", "--json", "--player")
+    for player, name in (("solver", "sparse"), ("random", "shaped")):
+        code, out, _ = cli(*command, player, "--reward", name, "--out", tmp_path / f"{player}.json")
+        told, kept = json.loads(out), Evaluation.load(tmp_path / f"{player}.json")
+        found = told["reward"]["held_out"]
+        assert (code, found["preset"], found["num_games"]) == (0, name, told["num_games"])
+        assert kept.reward_preset == name
+        assert found["mean"] == pytest.approx(sum(game.reward for game in kept.records) / len(kept.records))
+        assert (found["lowest"] >= 1.0) == (player == "solver"), "which wins every game"
+    assert cli(*command, "solver", "--reward", "nosuch")[0] == 2
+
+
+def test_sampled_games_have_a_regret_if_asked_for(cli, word_directory: Path) -> None:
+    command = ("eval", "--words", word_directory, "--max-games", 3, "--json", "--player")
+
+    def regret(*more: object) -> float | None:
+        code, out, err = cli(*command, *more)
+        assert code == 0, err
+        return json.loads(out)["mean_regret"]
+
+    assert regret("solver") == 0.0
+    assert regret("solver", "--no-regret") is None
+    assert regret("random") is None
+    assert regret("random", "--sampled-regret") > 0
 
 
 def test_two_rates_are_compared_and_an_evaluation_says_what_its_largest_part_can_show(cli) -> None:

@@ -13,7 +13,7 @@ from wordle_rl.chat.masks import Segment
 from wordle_rl.config.files import load_config
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
-from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_per_game
+from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_of, nats_per_game
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.game import Rules
 from wordle_rl.pipeline import Pipeline
@@ -105,10 +105,12 @@ def trajectory(*segments: tuple[float, ...]) -> Trajectory:
 
 def test_nats_of_a_game_are_those_of_all_its_tokens() -> None:
     half = math.log(0.5)
-    assert nats_per_game([trajectory((half, 0.0, half))]) == pytest.approx(2 * math.log(2))
-    assert nats_per_game([trajectory((half,), (half,)), trajectory((0.0,))]) == pytest.approx(math.log(2))
+    assert nats_per_game([nats_of(trajectory((half, 0.0, half)))]) == pytest.approx(2 * math.log(2))
+    assert nats_per_game([*map(nats_of, (trajectory((half,), (half,)), trajectory((0.0,))))]) == pytest.approx(
+        math.log(2)
+    )
     with pytest.raises(EvaluationError):
-        nats_per_game([trajectory()])
+        nats_per_game([nats_of(trajectory())])
 
 
 def coin_entropy(temperature: float) -> float:

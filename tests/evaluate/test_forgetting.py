@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from wordle_rl.evaluate.forgetting import QUESTIONS, measure_english, speaks_english
+from wordle_rl.evaluate.forgetting import QUESTIONS, english_of, measure_english
 
 
 class Model:
@@ -46,4 +46,4 @@ def test_a_model_that_knows_nothing_needs_the_bits_of_its_vocabulary_and_goes_on
     model = Model(codec, [])
     assert measure_english(model, codec).bits_per_token == pytest.approx(math.log2(len(codec.tokenizer)))
     assert model.training
-    assert not speaks_english(codec), "so the embedded model is not asked"
+    assert english_of(SimpleNamespace(model=model, codec=codec)) is None, "so the embedded model is not asked"

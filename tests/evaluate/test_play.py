@@ -2,28 +2,29 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted import planned
+from scripted import asked_of, opened
 from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, FlakySampler, play_script, tag
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.play import WASTED_TURN_REGRET, Scorer, evaluate
-from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, measure, reward_figures
+from wordle_rl.evaluate.figures import Figures, measure, reward_figures
+from wordle_rl.evaluate.journal import evaluate_to_file
+from wordle_rl.evaluate.play import WASTED_TURN_REGRET, evaluate, record_of
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.policy.scripted import SolverSampler
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.solver import Solver
-from wordle_rl.words.split import split_secrets
 
 SOLVER = Solver(WORDS)
 PROMPTER = Prompter()
-PLANNED = planned(WORDS, PROMPTER)
 
 
 GAMES = [
@@ -80,7 +81,7 @@ def test_a_failed_request_is_an_error_and_a_spent_token_budget_a_loss() -> None:
 
 
 def test_regret_is_what_the_solver_says_of_the_answers_then_left() -> None:
-    evaluation = play_script([("speed", ["lymph", "what?", "eerie", "fuzzy", "geese", "speed"])], solver=SOLVER)
+    evaluation = play_script([("speed", ["lymph", "what?", "eerie", "fuzzy", "geese", "speed"])], regret=True)
     left, expected = np.arange(len(ANSWERS)), []
     for place, turn in enumerate(evaluation.records[0].turns):
         if turn.marks is None:
@@ -93,41 +94,34 @@ def test_regret_is_what_the_solver_says_of_the_answers_then_left() -> None:
 
 
 def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None:
-    figures = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, SolverSampler(SOLVER, PROMPTER), solver=SOLVER).figures()
+    asked = asked_of(WORDS, ANSWERS, regret=True)
+    figures = evaluate_to_file(asked, opened(SolverSampler(SOLVER, PROMPTER)), None, None).figures()
     assert (figures.win_rate, figures.mean_regret) == (1.0, 0.0)
     assert figures.mean_guesses_on_wins == pytest.approx(SOLVER.value(np.arange(len(ANSWERS)), turns_left=6))
 
 
 def test_a_free_refusal_gives_nothing_away() -> None:
     rules = Rules(dictionary=Dictionary.APP, max_refusals=1)
-    evaluation = play_script([("crane", ["zzzzz", "zzzzz", "crane"])], solver=SOLVER, rules=rules)
+    evaluation = play_script([("crane", ["zzzzz", "zzzzz", "crane"])], regret=True, rules=rules)
     assert [turn.regret for turn in evaluation.records[0].turns[:2]] == [0.0, WASTED_TURN_REGRET]
     assert evaluation.records[0].turns_used == 2
 
 
 @pytest.mark.parametrize("batch_size", [1, 5, 12, 100])
 def test_batches_change_nothing(batch_size: int) -> None:
-    sampler = SolverSampler(SOLVER, PROMPTER)
-    whole = evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler)
-    assert evaluate(PLANNED, ANSWERS, WORDS, PROMPTER, sampler, batch_size=batch_size) == whole
-    assert [record.secret for record in whole.records] == list(ANSWERS)
+    player = opened(SolverSampler(SOLVER, PROMPTER))
+    whole = evaluate(asked_of(WORDS, ANSWERS), player, record_of)
+    assert evaluate(asked_of(WORDS, ANSWERS, batch_size=batch_size), player, record_of) == whole
+    assert [record.secret for record in whole] == list(ANSWERS)
 
 
 def test_an_evaluation_survives_its_file(tmp_path: Path) -> None:
-    evaluation = play_script(GAMES, solver=SOLVER, name="sft", player="runs/a/sft", parts=("train", "held_out"))
+    evaluation = play_script(GAMES, regret=True, name="sft", player="runs/a/sft", parts=("train", "held_out"))
     path = tmp_path / "eval" / "sft.json"
     evaluation.save(path)
     assert Evaluation.load(path) == evaluation
     assert list(path.parent.iterdir()) == [path]
     assert json.loads(path.read_text())["records"][0]["turns"][0]["marks"] == "GGGGG"
-
-
-def test_split_figures_are_of_their_own_secrets() -> None:
-    split = split_secrets(WORDS, val_size=2, test_size=4)
-    games = [(secret, ["fuzzy"] * 6 if secret in split.test else [secret]) for secret in ANSWERS]
-    figures = figures_by_split(play_script(games), split)
-    found = {part: (f.num_games, f.win_rate) for part, f in figures.items()}
-    assert found == {"all": (12, 8 / 12), "train": (6, 1.0), "held_out": (4, 0.0)}
 
 
 REWARDED = {
@@ -141,10 +135,9 @@ REWARDED = {
 @pytest.fixture
 def records():
     script = {number: [tag(reply) for reply in replies] for number, (_, replies) in REWARDED.items()}
-    scorer = Scorer(Rubric({"win": 1.0, "rule_break": -0.5}, keep_order=False), Solver(WORDS))
-    secrets = [secret for secret, _ in REWARDED.values()]
-    header = planned(WORDS, Prompter())
-    return evaluate(header, secrets, WORDS, Prompter(), FlakySampler(script), scorer=scorer).records
+    rubric = Rubric({"win": 1.0, "rule_break": -0.5}, keep_order=False)
+    asked = asked_of(WORDS, [secret for secret, _ in REWARDED.values()])
+    return evaluate(asked, opened(FlakySampler(script)), partial(record_of, rubric=rubric, solver=SOLVER))
 
 
 def test_the_distribution_adds_up(records) -> None:

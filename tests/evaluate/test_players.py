@@ -17,12 +17,13 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.players import make_player, reply_bound
+from wordle_rl.evaluate.asked import PlayerSpec
+from wordle_rl.evaluate.players import find_player, make_player, make_sampler, reply_bound
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.directory import settings_of
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.providers import PROVIDERS, Endpoint
-from wordle_rl.prompt import Shape, Style, Thinking
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.rollout import play
 from wordle_rl.runs import write_json
 from wordle_rl.runs.lineage import Lineage, lesson_of, save_lineage
@@ -48,19 +49,19 @@ def stores(run: Path, config: RunConfig) -> None:
 
 
 def test_a_model_plays_with_the_prompts_it_was_trained_with(run_directory, sixty, solver) -> None:
-    player = make_player(str(run_directory), sixty, None, SAMPLING, solver=solver)
+    player = make_player(PlayerSpec(str(run_directory), SAMPLING), sixty, solver)
     assert player.label == str(run_directory / "sft")
     assert (player.prompter.style, player.prompter.shape) == (Style.COMPACT, Shape.STATE)
     [game] = play([InitialState(sixty.answers[0])], sixty, player.prompter, player.sampler)
     assert game.transcript.own_turns
-    asked = make_player(str(run_directory), sixty, GameSettings(style=Style.SYMBOLS), SAMPLING, solver=solver)
+    asked = make_player(PlayerSpec(str(run_directory), SAMPLING), sixty, solver, GameSettings(style=Style.SYMBOLS))
     assert asked.prompter.style is Style.SYMBOLS
 
 
 def test_a_model_is_held_as_its_run_held_it_or_in_the_type_asked_for(run_directory, sixty, solver) -> None:
     def dtype(asked: str | None) -> torch.dtype:
-        player = make_player(str(run_directory), sixty, None, SAMPLING, solver=solver, dtype=asked)
-        return player.sampler.model.dtype
+        player = find_player(PlayerSpec(str(run_directory), SAMPLING), asked)
+        return make_sampler(player, sixty, Prompter(), solver, 0).model.dtype
 
     assert (dtype(None), dtype("bfloat16")) == (torch.float32, torch.bfloat16)
     assert settings_of(run_directory / "sft") == ModelSettings(path=str(run_directory / "sft"))
@@ -73,7 +74,7 @@ def test_a_model_is_held_as_its_run_held_it_or_in_the_type_asked_for(run_directo
 def test_a_missing_extra_is_named(module, player, extra, sixty, solver, run_directory, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, f"wordle_rl.policy.{module}", None)
     with pytest.raises(ConfigError, match=rf"wordle-rl\[{extra}\]"):
-        make_player(player or str(run_directory), sixty, None, SAMPLING, solver=solver)
+        make_player(PlayerSpec(player or str(run_directory), SAMPLING), sixty, solver)
 
 
 def test_replies_are_bounded_as_in_the_run_unless_asked_otherwise(run_directory) -> None:
@@ -160,6 +161,18 @@ def test_each_seed_of_a_sampled_endpoint_is_a_replication(cli, command, tmp_path
     assert {path.name for path in tmp_path.glob("*.jsonl")} == {"rep.1.games.jsonl", "rep.2.games.jsonl"}
     (tmp_path / "rep.1").unlink()
     assert cli(*asked, "--seed", 2, "--out", tmp_path / "rep.1")[0] == 2
+
+
+def test_games_scored_by_one_reward_are_not_shown_under_another(cli, command, tmp_path: Path) -> None:
+    _, asked = command("--out", tmp_path / "m.json", "--no-regret", "--json")
+    code, out, _ = cli(*asked, "--reward", "sparse")
+    found = json.loads(out)
+    rewards = found["reward"]["test"]
+    assert (code, rewards["mean"]) == (0, pytest.approx(rewards["highest"] * found["win_rate"])), "one game is won"
+    assert cli(*asked, "--reward", "sparse")[1] == out, "all of them are kept"
+    for other in (["--reward", "shaped"], []):
+        code, out, err = cli(*asked, *other)
+        assert (code, out, "reward" in err) == (2, "", True)
 
 
 @pytest.mark.slow

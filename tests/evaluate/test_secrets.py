@@ -1,14 +1,17 @@
 """Laws of `eval --secrets`, and of boards with earlier turns, which never hold the secret."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted_evaluations import ANSWERS, WORDS, play_script
+from scripted import asked_of, opened
+from scripted_evaluations import ANSWERS, WORDS
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
 from wordle_rl.evaluate.eval_secrets import by_earlier_turns, marked, named_secrets, prefix_boards
-from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import score_guess
 from wordle_rl.policy.scripted import SolverSampler
@@ -93,10 +96,8 @@ def test_a_board_depends_on_seed_secret_and_occurrence_alone() -> None:
 
 
 def test_earlier_turns_are_on_the_board_and_in_no_rate_of_the_player() -> None:
-    header = play_script([("crane", ["crane"])])
-    prompter = Prompter()
-    sampler = SolverSampler(SOLVER, prompter, 0)
-    played = evaluate(header, ["crane"], WORDS, prompter, sampler, prefixes=[("lymph", "lymph")], solver=SOLVER)
+    asked = replace(asked_of(WORDS, ["crane"]), starts=[InitialState("crane", ("lymph", "lymph"))])
+    played = evaluate_to_file(asked, opened(SolverSampler(SOLVER, Prompter(), 0)), None, None)
     [record] = played.records
     assert (record.num_prefix, [turn.guess for turn in record.turns[:2]]) == (2, ["lymph", "lymph"])
     assert record.turns_used == len(record.turns) > 2

@@ -10,14 +10,15 @@ import pytest
 pytest.importorskip("openai")
 
 from faulty_endpoint import FAULTS, OK, FaultyEndpoint, guesses_in_turn, mixed
-from scripted import planned
+from scripted import asked_of, opened
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import PatienceSettings
 from wordle_rl.config.teachers import LLMTeacherSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.play import evaluate_concurrently
+from wordle_rl.evaluate.asked import PlayerSpec
+from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.policy.openai import OpenAISampler, check_endpoint
 from wordle_rl.policy.providers import Endpoint
@@ -55,8 +56,8 @@ def sampler(server: FaultyEndpoint, patience: PatienceSettings) -> OpenAISampler
 
 def evaluated(server: FaultyEndpoint, words: WordList, **limits: float) -> Evaluation:
     patience = PatienceSettings(**{"timeout_s": TRY_S, "game_timeout_s": GAME_S, "max_failures": 0, **limits})
-    player = sampler(server, patience)
-    return evaluate_concurrently(planned(words, Prompter()), words.answers, words, Prompter(), player, patience)
+    asked = asked_of(words, words.answers, player=PlayerSpec(patience=patience))
+    return evaluate_to_file(asked, opened(sampler(server, patience)), None, None)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

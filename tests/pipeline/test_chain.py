@@ -19,9 +19,9 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import stage_title
 from wordle_rl.data.dataset import Example
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.journal import num_kept
+from wordle_rl.evaluate.figures import Figures, is_sampled_part, sampled_part
 from wordle_rl.evaluate.players import open_model
-from wordle_rl.evaluate.records import Evaluation, Figures, figures_by_split, is_sampled_part, sampled_part
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
 from wordle_rl.pipeline import Pipeline, evaluation, stages
 from wordle_rl.pipeline.stages import load_learner
@@ -70,7 +70,7 @@ def test_constrained_play_is_shown_apart(finished_run, tmp_path: Path) -> None:
     (directory / "results.json").unlink()
     read = read_run(directory).results
     for name in ("sft", "grpo"):
-        assert read[name]["held_out_constrained"] == results[name]["held_out_constrained"]
+        assert asdict(read[name]["held_out_constrained"]) == results[name]["held_out_constrained"]
         assert set(read[name]) == {*before[name], "held_out_constrained"}
         limited = results[name].pop("held_out_constrained")
         assert results[name] == before[name]
@@ -92,7 +92,7 @@ def test_the_same_run_again_does_no_work(finished_run, monkeypatch) -> None:
     def refuse(*_args: object, **_kwargs: object) -> None:
         raise AssertionError("a finished stage was worked on again")
 
-    for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate")):
+    for room, name in ((stages, "write_solver_traces"), (stages, "encode_traces"), (evaluation, "evaluate_to_file")):
         monkeypatch.setattr(room, name, refuse)
     before, results = tree(finished_run), read_object(finished_run / "results.json")
     again = Pipeline(load_config(finished_run / "config.json"), finished_run, QUIET)()
@@ -370,22 +370,22 @@ def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished
         greedy = {part: figures for part, figures in results[name].items() if not is_sampled_part(part)}
         assert greedy == before[name]
         assert results[name].keys() == {*greedy, *map(sampled_part, greedy)}
-        for part, figures in figures_by_split(stored, split).items():
-            assert results[name][sampled_part(part)] == asdict(figures)
+        for part in ("all", "train", "held_out"):
+            assert results[name][sampled_part(part)] == asdict(stored.figures(split.named(part)))
     (sampled_run / "results.json").unlink()
     read = read_run(sampled_run).results
     assert {name: set(parts) for name, parts in read.items()} == {name: set(results[name]) for name in ("sft", "grpo")}
-    assert read["sft"]["all_sampled"] == results["sft"]["all_sampled"]
+    assert asdict(read["sft"]["all_sampled"]) == results["sft"]["all_sampled"]
 
 
 def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampled_run, monkeypatch) -> None:
     seeds, finished = [], []
-    make_sampler, make_counter = evaluation.model_sampler, evaluation.game_counter
+    open_player, make_counter = evaluation.open_player, evaluation.game_counter
 
-    def noting_sampler(model, words, prompter, sampling, seed, engine, **more):
-        if sampling.temperature:
+    def noting(asked, seed):
+        if asked.player.is_sampled:
             seeds.append(seed)
-        return make_sampler(model, words, prompter, sampling, seed, engine, **more)
+        return open_player(asked, seed)
 
     def stopping_counter(*arguments):
         count = make_counter(*arguments)
@@ -398,14 +398,14 @@ def test_stopped_sampled_play_resumes_after_whole_batches_with_fresh_draws(sampl
 
         return stop
 
-    monkeypatch.setattr(evaluation, "model_sampler", noting_sampler)
+    monkeypatch.setattr(evaluation, "open_player", noting)
     monkeypatch.setattr(evaluation, "game_counter", stopping_counter)
     with pytest.raises(KeyboardInterrupt):
         evaluated(sampled_run)
     path = sampled_run / "eval" / "sft-sampled.json"
     journal = evaluation.journal_path(path)
-    assert num_kept(journal) == 20
     kept = [row for row in rows(journal)[1:] if row.pop("occurrence") == 0]
+    assert len(kept) == 20
     evaluated(sampled_run)
     assert seeds == [0, 20, 0]
     stored = read_object(path)["records"]

@@ -7,6 +7,7 @@ import torch
 from hybrid_models import HYBRID, hybrid_model
 from round_training import token_logprobs
 from sampled_games import TOLERANCE, check_against_plain_forward
+from scripted import asked_of, opened
 from small_models import SLIDING, small_config
 from transformers import (
     AutoModelForCausalLM,
@@ -23,9 +24,8 @@ import wordle_rl.policy.transformers as sampler_module
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.play import evaluate
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.asked import PlayerSpec
+from wordle_rl.evaluate.play import evaluate, record_of
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
@@ -318,7 +318,7 @@ def test_an_evaluation_plays_as_many_games_at_once_as_memory_has_room_for(
     sample = sampler.sample
     monkeypatch.setattr(sampler, "sample", lambda requests: at_once.append(len(requests)) or sample(requests))
     monkeypatch.setattr(sampler_module, "free_memory", lambda _device: free)
-    conditions = EvalConditions.of(COMPACT, sampler)
-    planned = Evaluation("x", "x", (), COMPACT.rules, small_words.fingerprint, (), conditions)
-    evaluate(planned, [start.secret for start in STARTS], small_words, COMPACT, sampler)
+    player = PlayerSpec(sampling=sampler.settings)
+    asked = asked_of(small_words, [start.secret for start in STARTS], COMPACT, player=player, batch_size=len(STARTS))
+    evaluate(asked, opened(sampler), record_of)
     assert max(at_once) == most

@@ -17,6 +17,7 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.config.training import SamplingSettings
+from wordle_rl.evaluate.asked import PlayerSpec
 from wordle_rl.evaluate.players import make_player
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import ReplyProcessor, make_constraint
@@ -128,7 +129,7 @@ def started(vllm, tokenizer, monkeypatch) -> list[FakeLLM]:
 
 
 def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory, sixty, solver) -> None:
-    player = make_player(str(directory), sixty, None, GREEDY, solver=solver, seed=3, engine="vllm")
+    player = make_player(PlayerSpec(str(directory), GREEDY, 3, engine="vllm"), sixty, solver)
     [engine] = started
     assert engine.given["model"] == str(directory)
     assert engine.given["logprobs_mode"] == "processed_logprobs", "else temperature is left out of them"
@@ -142,7 +143,7 @@ def test_a_model_directory_is_played_by_an_engine_of_its_own(started, directory,
 def test_a_temperature_that_vllm_would_raise_is_refused(started, directory, sixty, solver) -> None:
     low = GREEDY.model_copy(update={"temperature": 0.009})
     with pytest.raises(ConfigError, match="temperature"):
-        make_player(str(directory), sixty, None, low, solver=solver, engine="vllm")
+        make_player(PlayerSpec(str(directory), low, engine="vllm"), sixty, solver)
     assert not started
 
 
@@ -158,7 +159,7 @@ def test_an_adapter_is_merged_for_the_engine_that_plays_it(
         return start(**given)
 
     monkeypatch.setattr(vllm, "LLM", looked_at, raising=False)
-    make_player(str(tmp_path / "adapter"), sixty, None, GREEDY, solver=solver, engine="vllm")
+    make_player(PlayerSpec(str(tmp_path / "adapter"), GREEDY, engine="vllm"), sixty, solver)
     assert "model.safetensors" in files
     assert "adapter_config.json" not in files
     assert not Path(str(started[0].given["model"])).exists(), "nothing is left behind"

@@ -117,13 +117,16 @@ def results_of(text: str) -> dict[str, dict]:
 def test_the_figures_of_the_card_are_those_of_results_json(finished_run, record) -> None:
     text = (finished_run / "grpo" / "README.md").read_text()
     assert (front_matter(text)["license"], front_matter(text)["library_name"]) == ("mit", "transformers")
-    found = results_of(text)
-    for part in ("all", "held_out", "train"):
-        figures = record.results["grpo"][part]
-        rate = {"type": "win_rate", "value": round(figures["win_rate"], 4), "name": "Win rate"}
+    found, parts = results_of(text), [record.results["grpo"][part] for part in ("all", "train", "held_out")]
+    for part, figures in zip(("all", "train", "held_out"), parts, strict=True):
+        rate = {"type": "win_rate", "value": round(figures.win_rate, 4), "name": "Win rate"}
         assert rate in found[part]["metrics"]
-        low, high = (f"{100 * figures[f'win_rate_{end}']:.1f}" for end in ("low", "high"))
-        assert f"| {figures['num_games']} | {100 * figures['win_rate']:.1f} % ({low} to {high}) |" in text
+    lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:1] == "|")
+    rows = {label: cells for label, *cells in reversed([*lines])}
+    assert rows["Secrets"][:3] == ["all", "training", "held out"]
+    assert rows["games"][:3] == [str(figures.num_games) for figures in parts]
+    assert rows["wins, %"][:3] == [f"{100 * figures.win_rate:.1f}" for figures in parts]
+    assert rows["95 %"][:3] == [f"{100 * f.win_rate_low:.1f}–{100 * f.win_rate_high:.1f}" for f in parts]
 
 
 def test_limited_guesses_are_never_shown_as_free_ones(record) -> None:

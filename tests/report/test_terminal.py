@@ -9,13 +9,12 @@ from scripted import ScriptedSampler
 from scripted_evaluations import WORDS, tag
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.compare import compare, compare_all
 from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.records import measure
+from wordle_rl.evaluate.figures import measure, results_table
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
-from wordle_rl.report.terminal import board, comparison_table, game_panel, results_table, tiles, verbose_lines
+from wordle_rl.report.terminal import board, comparison_table, figures_table, game_panel, tiles, verbose_lines
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
@@ -53,15 +52,45 @@ def test_a_free_refusal_takes_no_row_of_the_game() -> None:
 
 
 def test_names_are_text_and_never_markup() -> None:
-    assert "[b]x" in rendered(results_table({"[b]x": {"all": FIGURES}}, title="[red]t"))
+    assert "[b]x" in rendered(
+        figures_table(results_table({name: {"all": FIGURES} for name in ("[b]x", "y")}), "[red]t")
+    )
     a = evaluation("[i]a", [game("crane", "crane")])
     assert "[i]a" in rendered(comparison_table(compare_all([a, replace(a, name="b")])))
 
 
+PARTS = ("all", "train", "held_out", "strict")
+
+
+def test_the_table_of_a_run_fits_into_80_columns_with_all_secrets_first() -> None:
+    ways = ("", "_sampled", "_constrained")
+    names = ("base", "sft", "expert_iteration")
+    results = {name: {f"{part}{way}": FIGURES for part in PARTS for way in ways} for name in names}
+    head, _, *lines = rendered(figures_table(results_table(results))).splitlines()
+    assert head.split("  ")[-1].strip() == "strict"
+    assert head.split() == ["all", "training", "held", "out", "strict"]
+    assert "…" not in "".join(lines)
+    wins = [line.strip().split("  ")[0] for line in lines[2:20:2]]
+    assert wins == [f"{name}{way}" for name in names for way in ("", ", T = 1", ", listed words")]
+    assert lines[0].split() == ["games", *["2"] * 4], "the same for all"
+
+
+def test_figures_of_one_player_stand_without_its_name_and_what_nobody_measured_is_left_out() -> None:
+    unmeasured = replace(FIGURES, mean_regret=None)
+    found = results_table({"a": {"all": FIGURES, "train": unmeasured}})
+    assert found.columns == ("all", "training")
+    rows = {label: cells for label, *cells in found.rows}
+    assert rows["wins, %"] == ["50.0", "50.0"]
+    assert rows["regret per turn"] == ["0.250", "–"]
+    assert "regret per turn" not in {label for label, *_ in results_table({"a": {"all": unmeasured}}).rows}
+    repeated = replace(FIGURES, pass_at={"2": (0.5, 0.25, 0.75)})
+    assert results_table({"a": {"all": repeated}}).rows[-2:] == (("pass@2, %", "50.0"), ("  95 %", "25.0–75.0"))
+
+
 WORDED = EvalConditions(Style.ENGLISH, Shape.STATE, Thinking.OFF)
-GREEDY = WORDED.drawing(SamplingSettings(temperature=0.0), engine="transformers")
-SAMPLED = WORDED.drawing(SamplingSettings(temperature=1.0), engine="transformers", seed=3)
-SERVED = WORDED.drawing(SamplingSettings(temperature=0.0), endpoint_default_sampling=True)
+GREEDY = replace(WORDED, temperature=0.0, max_completion_tokens=512, engine="transformers")
+SAMPLED = replace(GREEDY, temperature=1.0, seed=3)
+SERVED = replace(WORDED, max_completion_tokens=512)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,18 @@
 """Policies that say what a test wrote down, in the tokens of a real codec or in words alone."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
-from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.boards import InitialState
+from wordle_rl.config.context import GameContext
+from wordle_rl.evaluate.asked import Asked
+from wordle_rl.evaluate.play import OpenPlayer
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
+from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
+from wordle_rl.words.split import split_secrets
 
 Script = Callable[[int, tuple], str | None]
 """(game id, turns so far) -> the reply; None: one that is cut at its token limit."""
@@ -36,11 +41,15 @@ def scripted(script: Script):
     return Scripted
 
 
-def planned(words: WordList, prompter: Prompter, sampler: object = None, **about: Any) -> Evaluation:
-    """An evaluation without its games, of a player about whom nothing need be known."""
-    asked = EvalConditions.of(prompter, sampler)
-    header = {"name": "player", "player": "", "parts": (), "conditions": asked, **about}
-    return Evaluation(rules=prompter.rules, fingerprint=words.fingerprint, records=(), **header)
+def asked_of(words: WordList, secrets: Sequence[str], prompter: Prompter | None = None, **more: Any) -> Asked:
+    """What is asked of a player about whom nothing need be known."""
+    context = GameContext(words, split_secrets(words), prompter or Prompter(), Solver(words))
+    return Asked(context, [*map(InitialState, secrets)], **{"name": "player", **more})
+
+
+def opened(sampler: object, max_prompt_tokens: int | None = None) -> OpenPlayer:
+    """A player that is open already, whatever its seed."""
+    return lambda _seed: nullcontext((sampler, max_prompt_tokens))
 
 
 def say(word: str) -> str:

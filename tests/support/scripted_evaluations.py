@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 
-from scripted import ScriptedSampler, planned
+from scripted import ScriptedSampler, asked_of, opened
 
-from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.asked import PlayerSpec
+from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
-from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
 
 ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
@@ -36,13 +36,11 @@ def tag(word: str) -> str:
 
 
 def play_script(
-    games: Sequence[tuple[str, Sequence[str]]], *, solver: Solver | None = None, **more: object
+    games: Sequence[tuple[str, Sequence[str]]], *, rules: Rules | None = None, player: str = "", **more: object
 ) -> Evaluation:
     """Play each (secret, replies); bare words are put into tags."""
     script = {index: [tag(reply) for reply in replies] for index, (_, replies) in enumerate(games)}
-    rules = more.pop("rules", Rules())
-    assert isinstance(rules, Rules)
-    prompter = Prompter(rules=rules)
-    sampler = FlakySampler(script)
-    header = planned(WORDS, prompter, **more)
-    return evaluate(header, [secret for secret, _ in games], WORDS, prompter, sampler, solver=solver)
+    asked = asked_of(
+        WORDS, [secret for secret, _ in games], Prompter(rules=rules or Rules()), player=PlayerSpec(player), **more
+    )
+    return evaluate_to_file(asked, opened(FlakySampler(script)), None, None)

@@ -13,12 +13,12 @@ from rich.table import Table
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, PlayersWords
-from wordle_rl.cli.eval import game_for
 from wordle_rl.config.base import LARGEST_SEED, ConfigError
 from wordle_rl.config.evaluation import Constrain
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
-from wordle_rl.evaluate.players import Player, make_player, notes_on, reply_bound, words_of
+from wordle_rl.evaluate.asked import PlayerSpec
+from wordle_rl.evaluate.players import Player, game_for, make_player, notes_on, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules, Turn
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report import terminal
@@ -78,17 +78,15 @@ def play(
     # None leaves a model the dictionary and the mode of its training.
     game = game_for(player, {"dictionary": dictionary, "hard_mode": hard_mode or None})
     with console.messages.status(f"{player} gets ready…"):
-        who = make_player(
+        asked = PlayerSpec(
             player,
-            found,
-            game,
             sampling,
-            solver=Solver(found),
+            seed,
+            constrain=constrain,
             base_url=base_url,
             endpoint_default_sampling=temperature is None,
-            seed=seed,
-            constrained=constrain == "words",
         )
+        who = make_player(asked, found, Solver(found), game)
     for note in notes_on(player, who.prompter):
         console.messages.print(note, soft_wrap=True)
     rubric = named_schedule(reward).rubric() if verbose else None

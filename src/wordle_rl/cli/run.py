@@ -83,30 +83,22 @@ def run_chain(
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
+    from wordle_rl.evaluate.figures import MAIN_FIGURES, RESULT_SPLITS, results_table
     from wordle_rl.evaluate.forgetting import English
-    from wordle_rl.evaluate.records import CONSTRAINED_PART, STRICT_CONSTRAINED_PART, Evaluation, Figures, sampled_part
+    from wordle_rl.evaluate.records import Evaluation
     from wordle_rl.report import read_run, terminal
     from wordle_rl.report.claims import control_table
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words
 
-    config = stored_config(directory / "config.json")
+    config, run = stored_config(directory / "config.json"), read_run(directory)
     split = config.words.split_of(load_words(config.words.source))
     names = [name for name in config.evaluated if name in results]
-    figures = {name: {part: Figures(**values) for part, values in results[name].items()} for name in names}
     last = Evaluation.load(directory / "eval" / f"{names[-1]}.json")
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
-    limited = (CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-    # A terminal has room for three parts, greedy and sampled.
-    greedy = ("strict", "held_out", "all") if split.strict else ("held_out", "train", "all")
-    shown = (*greedy, *map(sampled_part, greedy))
-    apart = {name: {p: f for p, f in parts.items() if p in limited} for name, parts in figures.items()}
-    plain = {name: {p: f for p, f in parts.items() if p in shown} for name, parts in figures.items()}
-    sampled = "; T = 1: the same again, sampled at temperature 1" if "sampled" in config.eval.also else ""
-    console.out.print(terminal.results_table(plain, title=f"Greedy decoding, one game per secret, {rules}{sampled}"))
-    if any(apart.values()):
-        console.out.print(terminal.results_table(apart, title="The same, every guess limited to listed words"))
-    controls = control_table(read_run(directory))
+    table = results_table({name: run.results[name] for name in names}, MAIN_FIGURES, RESULT_SPLITS)
+    console.out.print(terminal.figures_table(table, f"Greedy unless it says T = 1, one game per secret, {rules}"))
+    controls = control_table(run)
     if controls is not None and controls.verdict:
         console.messages.print(controls.verdict)
     for row in results.get("english", ()):

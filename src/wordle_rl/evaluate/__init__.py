@@ -1,10 +1,11 @@
 """Play secrets, keep every game, measure, and compare players on the same words.
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
+    asked.py         Asked: what an evaluation asks, as one value; its key is that of the journal
     conditions.py    EvalConditions: prompting and sampling of a player
     records.py       Evaluation (every game, saved as JSON or CSV), Figures, the distribution of rewards
-    play.py          evaluate(): secrets -> Evaluation; evaluate_concurrently(): the same with an endpoint
-    journal.py       Journal: finished games on disk, so that a stopped evaluation can resume
+    play.py          evaluate(): plays what is asked, and returns what is measured of each game
+    journal.py       an evaluation, its file and its journal, from which a stopped one resumes
     eval_secrets.py  secrets outside the split, and boards with earlier turns
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another

@@ -10,7 +10,8 @@ import numpy as np
 
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.conditions import unlike
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, Figures, occurrences
+from wordle_rl.evaluate.figures import Figures
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, occurrences
 from wordle_rl.evaluate.stats import Estimate, paired_bootstrap, paired_score_interval, sign_flip_exact
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from wordle_rl.config.evaluation import EngineName
-from wordle_rl.config.training import SamplingSettings
-from wordle_rl.policy.base import TokenSampler, word_beam
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
 
 
@@ -38,32 +36,9 @@ class EvalConditions:
     word_beam: int | None = None
 
     @classmethod
-    def of(cls, prompter: Prompter, sampler: object = None, *, constrained: bool = False) -> EvalConditions:
-        """Return the conditions that prompter and sampler know, all but the seed."""
-        worded = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
-        if not isinstance(sampler, TokenSampler):
-            return worded
-        return worded.drawing(sampler.settings, engine=sampler.sampled_by, constrained=constrained)
-
-    def drawing(
-        self,
-        sampling: SamplingSettings,
-        *,
-        endpoint_default_sampling: bool = False,
-        engine: EngineName | None = None,
-        seed: int | None = None,
-        constrained: bool = False,
-    ) -> EvalConditions:
-        """Return a copy with these sampling settings. With `endpoint_default_sampling` the endpoint chooses its own."""
-        temperature = None if endpoint_default_sampling else sampling.temperature
-        return replace(
-            self,
-            temperature=temperature,
-            max_completion_tokens=sampling.max_completion_tokens,
-            engine=engine,
-            seed=seed,
-            word_beam=word_beam(engine, temperature, constrained=constrained),
-        )
+    def of(cls, prompter: Prompter) -> EvalConditions:
+        """Return the conditions of a player that samples no tokens."""
+        return cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
 
 
 _UNSET = {"boards": "the empty board", "word_beam": "token by token"}

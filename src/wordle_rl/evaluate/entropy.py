@@ -11,16 +11,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from itertools import cycle, islice
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config.model import GameSettings, WordSettings
-from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.players import Player, make_player
-from wordle_rl.evaluate.records import EvaluationError
-from wordle_rl.rollout import Trajectory, play
-from wordle_rl.solver import Solver
-from wordle_rl.words import load_words
+from wordle_rl.config.base import ConfigError
+from wordle_rl.evaluate.asked import Asked
+from wordle_rl.evaluate.play import evaluate
+from wordle_rl.evaluate.players import open_player
+from wordle_rl.evaluate.records import ControlFacts, EvaluationError
+from wordle_rl.rollout import Trajectory
 
 _GAMES = 1024  # games per estimate
 MAX_TEMPERATURE = 4.0
@@ -36,55 +37,65 @@ class EntropyMatch:
     target: float
 
 
-def nats_per_game(games: Sequence[Trajectory]) -> float:
-    """Estimate the entropy of a game in nats."""
-    sampled = [sum(sum(segment.sampler_logprobs) for segment in game.segments) for game in games if game.segments]
+def nats_per_game(games: Sequence[float | None]) -> float:
+    """Estimate the entropy of a game in nats from `nats_of` each game."""
+    sampled = [nats for nats in games if nats is not None]
     if not sampled:
         raise EvaluationError("no tokens were sampled, so games have no entropy; give a model directory")
-    return -math.fsum(sampled) / len(sampled)
+    return math.fsum(sampled) / len(sampled)
 
 
-def match_models(
-    names: tuple[str, str],
-    games: tuple[GameSettings | None, GameSettings | None],
-    sampling: SamplingSettings,
-    words: WordSettings,
-    seed: int,
-    tell: Callable[[str, float, float], None] = lambda *_: None,
-) -> EntropyMatch:
-    """Find the temperature at which one model is as random as another, on games of validation secrets.
+def nats_of(game: Trajectory) -> float | None:
+    """Return minus the log-probability of a game's sampled tokens; None if it has none."""
+    return -sum(sum(segment.sampler_logprobs) for segment in game.segments) if game.segments else None
+
+
+def at_equal_entropy(asked: Asked, other: Asked, tell: Callable[[str], None]) -> Asked:
+    """Ask a model to play at the temperature at which it is as random as another on games of validation secrets.
 
     Args:
-        names: The model to sample, and the model to match; directories of models or runs.
-        games: Their rules and wording; None: their own.
-        sampling: Sampling of the second model, at a temperature above 0.
-        words: Word list and split.
-        seed: Random seed, the same for both.
-        tell: Called after each estimate with the model's name, the temperature and the nats per game.
+        asked: The model that becomes a control.
+        other: The model to match, at its temperature above 0.
+        tell: Called with a line for each estimate.
+
+    Raises:
+        ConfigError: If one of them is not sampled by transformers, without a limit on its guesses.
     """
+    for player in (asked.player, other.player):
+        if player.model is None or player.engine != "transformers" or player.constrain != "none":
+            raise ConfigError(
+                "--match-entropy-of needs models on this machine, sampled by transformers without --constrain; give "
+                "their directories, and drop --engine and --constrain"
+            )
+    # The same secrets for both, whatever words the other one was trained on.
+    other = replace(other, context=replace(asked.context, prompter=other.context.prompter))
+    temperature = other.player.sampling.temperature
+    target = _entropy_of(other, tell)(temperature)
+    match = match_temperature(_entropy_of(asked, tell), target)
+    control = ControlFacts("equal_entropy", other.player.name, None, match.nats, match.target, temperature)
+    tell(f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, to match {match.target:.2f}")
+    return replace(asked, player=asked.player.at(match.temperature), control=control)
+
+
+def _entropy_of(asked: Asked, tell: Callable[[str], None]) -> Callable[[float], float]:
+    # The model is loaded once, and forgotten with the function that is returned: one model in memory at a time.
     from wordle_rl.policy.transformers import TransformersSampler  # brings torch
 
-    listed = load_words(words.source)
-    secrets = words.split_of(listed).val
-    repeated = (secrets * -(-_GAMES // len(secrets)))[:_GAMES]
-    solver = Solver(listed)
-
-    def entropy(name: str, game: GameSettings | None, temperature: float) -> float:
-        if name not in players:
-            players[name] = make_player(name, listed, game, sampling, solver=solver, seed=seed)
-        player = players[name]
-        own = player.sampler
+    secrets = asked.context.split.val
+    starts = tuple(map(InitialState, islice(cycle(secrets), _GAMES)))
+    with open_player(asked, asked.player.seed) as (own, _):
         assert isinstance(own, TransformersSampler)  # names are those of models
-        at = sampling.model_copy(update={"temperature": temperature})
-        sampler = TransformersSampler(own.model, own.codec, at, seed)
-        nats = nats_per_game(play([InitialState(secret) for secret in repeated], listed, player.prompter, sampler))
-        tell(name, temperature, nats)
+
+    def entropy(temperature: float) -> float:
+        player = asked.player.at(temperature)
+        sampler = TransformersSampler(own.model, own.codec, player.sampling, player.seed)
+        # A batch size would let the memory that is free decide what is drawn.
+        games = replace(asked, player=player, starts=starts, batch_size=None)
+        nats = nats_per_game(evaluate(games, lambda _: nullcontext((sampler, None)), nats_of))
+        tell(f"{player.name} at temperature {temperature:.3g}: {nats:.2f} nats a game")
         return nats
 
-    players: dict[str, Player] = {}
-    target = entropy(names[1], games[1], sampling.temperature)
-    players.clear()  # one model in memory at a time
-    return match_temperature(lambda temperature: entropy(names[0], games[0], temperature), target)
+    return entropy
 
 
 def match_temperature(

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.context import GameContext
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.records import occurrences
 from wordle_rl.game import Outcome, Turn, score_guess
@@ -23,14 +25,28 @@ MARKED_PARTS: tuple[SplitName, ...] = ("train", "val", "held_out")
 
 
 @dataclass(frozen=True)
-class NamedSecrets:
-    """Words to play, and how many lines of their file were dropped and why."""
+class ChosenSecrets:
+    """Secrets to play, the parts of the split that they are, and how many lines of a file were left out and why."""
 
     words: tuple[str, ...]
+    parts: tuple[SplitName, ...] = ()
     left_out: str = ""
 
 
-def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> NamedSecrets:
+def split_secrets(part: SplitName, split: Split, max_games: int) -> ChosenSecrets:
+    """Return the secrets of a part of the split, at most `max_games` of each part; 0: all.
+
+    A limit cuts every part to the same count, which would skew a figure of `all`. So `all` then names three parts.
+    """
+    if part == "strict" and not split.strict:
+        raise ConfigError("this split has no strict words; train with words.strict_fraction above 0")
+    if part != "all":
+        return ChosenSecrets(split.named(part)[: max_games or None], (part,))
+    words = tuple(split.of_each_part(max_games))
+    return ChosenSecrets(words, MARKED_PARTS if len(words) < len(split.named("all")) else ("all",))
+
+
+def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> ChosenSecrets:
     """Return the words outside the answers, shuffled, or those of a file. At most `max_games` are taken; 0: all.
 
     A file's first column is read (up to a comma, semicolon or blank), each word once, in order.
@@ -38,7 +54,7 @@ def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> Name
     if name == OUTSIDE:
         outside = sorted(words.outside)
         random.Random(seed).shuffle(outside)
-        return NamedSecrets(_checked(outside, name)[: max_games or None])
+        return ChosenSecrets(_checked(outside, name)[: max_games or None])
     try:
         text = Path(name).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
@@ -54,7 +70,7 @@ def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> Name
         f"{num_other:,} lines that are no word of {words.word_length} letters" if num_other else "",
         f"{num_unlisted:,} words that list {words.name!r} lacks (--words names another)" if num_unlisted else "",
     ]
-    return NamedSecrets(_checked(listed, name)[: max_games or None], "; ".join(filter(None, reasons)))
+    return ChosenSecrets(_checked(listed, name)[: max_games or None], left_out="; ".join(filter(None, reasons)))
 
 
 def _checked(found: Sequence[str], name: str) -> tuple[str, ...]:
@@ -70,6 +86,14 @@ def marked(secrets: Sequence[str], split: Split) -> dict[str, list[str]]:
     for secret in dict.fromkeys(secrets):
         found[names.get(split.part_of(secret), OUTSIDE)].append(secret)
     return {name: words for name, words in found.items() if words}
+
+
+def starts_of(secrets: Sequence[str], context: GameContext, prefix_turns: int, seed: int) -> list[InitialState]:
+    """Return where games of these secrets begin: on boards with 0 to `prefix_turns` earlier turns."""
+    max_turns = context.prompter.rules.max_turns
+    if prefix_turns >= max_turns:
+        raise ConfigError(f"--prefix-turns {prefix_turns} leaves no turn of {max_turns}; lower it")
+    return [*map(InitialState, secrets, prefix_boards(secrets, context.solver, prefix_turns, seed))]
 
 
 def prefix_boards(secrets: Sequence[str], solver: Solver, max_turns: int, seed: int) -> list[tuple[str, ...]]:

@@ -66,9 +66,15 @@ class English:
         return f"{self.bits_per_token:.2f} bits a token, {self.num_right} of {len(QUESTIONS)} questions right"
 
 
-def speaks_english(codec: ChatCodec) -> bool:
-    """Return whether a model of this tokenizer can have read English; the embedded one knows characters alone."""
-    return len(codec.tokenizer) >= SMALLEST_VOCABULARY
+def english_of(player: object) -> English | None:
+    """Measure the model of a sampler; None if it is not in this process, or cannot have read English.
+
+    The embedded model, for one, knows characters alone.
+    """
+    model, codec = getattr(player, "model", None), getattr(player, "codec", None)
+    if model is None or codec is None or len(codec.tokenizer) < SMALLEST_VOCABULARY:
+        return None
+    return measure_english(model, codec)
 
 
 def measure_english(model: Any, codec: ChatCodec) -> English:

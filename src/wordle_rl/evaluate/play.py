@@ -1,204 +1,159 @@
-"""Play secrets with one player, in lockstep or each game at its own pace; measure regret."""
+"""Play what is asked, in lockstep or each game at its own pace; make records of the games; measure regret.
+
+`evaluate` is the one place that plays secrets to measure a player: `wordle-rl eval`, a run's own evaluation, the
+validations and probes of training, preflight and the search for equal entropy differ only in what they ask, in who
+opens the player and in what they keep of a game.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
+from typing import Protocol, TypeVar
 
-from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_game
+from wordle_rl.config.base import seed_after
+from wordle_rl.config.context import GameContext
 from wordle_rl.config.evaluation import PatienceSettings
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.evaluate.journal import Journal
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, not_played, occurrences
-from wordle_rl.game import Game, Rules, Turn, violates_clues
-from wordle_rl.policy.base import (
-    Ask,
-    ConcurrentSampler,
-    Sampler,
-    TokenSampler,
-    run_async,
-)
-from wordle_rl.prompt import Prompter
+from wordle_rl.env import StopReason, Transcript
+from wordle_rl.evaluate.asked import Asked
+from wordle_rl.evaluate.records import occurrences
+from wordle_rl.game import Turn, violates_clues
+from wordle_rl.policy.base import Ask, ConcurrentSampler, Sampler, run_async
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import Trajectory, play, play_alone
 from wordle_rl.solver import Solver, fitting_answers
-from wordle_rl.words import WordList
 
 WASTED_TURN_REGRET = 1.0
 """Regret of a turn without marks. It revealed nothing, so best play needs one more guess."""
 
+G = TypeVar("G")
+"""What is kept of a game: its record, a reward, its entropy."""
+
+OpenPlayer = Callable[[int], AbstractContextManager[tuple[Sampler, int | None]]]
+"""Opens a player for draws of this seed, and yields it with its longest prompt in tokens (None: no limit)."""
+
+
+class KeptGames(Protocol[G]):
+    """Games of an earlier call, by secret and its occurrence, and a place for new ones: `journal.Journal`."""
+
+    games: dict[tuple[str, int], G]
+
+    def store(self, secret: str, occurrence: int, game: G) -> None:
+        """Keep a finished game."""
+
 
 def evaluate(
-    planned: Evaluation,
-    secrets: Sequence[str],
-    words: WordList,
-    prompter: Prompter,
-    sampler: Sampler,
-    *,
-    solver: Solver | None = None,
-    regret_games: int | None = None,
-    batch_size: int | None = None,
-    journal: Journal | None = None,
-    drawn: bool = False,
-    on_finished: Callable[[GameRecord], None] | None = None,
-    prefixes: Sequence[tuple[str, ...]] | None = None,
-    scorer: Scorer | None = None,
-) -> Evaluation:
-    """Play one game per secret and keep all of them.
+    asked: Asked,
+    open_player: OpenPlayer,
+    measure: Callable[[Trajectory], G],
+    journal: KeptGames[G] | None = None,
+    progress: Callable[[G], None] | None = None,
+) -> list[G]:
+    """Play every game that is asked for, and return what `measure` keeps of each, in order.
 
     Args:
-        planned: The evaluation without its games.
-        secrets: The words to find, in any order; repeats are played again.
-        solver: Measures regret, if given. Games that share turns share the work, so thousands of games from one
-            opener take seconds. Every further opener takes about half a second on the default list.
-        regret_games: Measure regret in this many games, evenly spaced in `secrets`. None: in all. For players that
-            rarely repeat an opener, such as the random one.
-        batch_size: Most games in play at once, to limit memory. None: all.
+        open_player: Opened unless a journal holds every game, and closed in the end.
+        measure: Called with each game as it ends, won, lost or an error.
         journal: Stores games as they end. Games it already holds are not played again.
-        drawn: True if the player samples. Its games are then stored by whole batches. Games that end first are mostly
-            quick wins; storing them while the rest is sampled again would bias the figures in the player's favour.
+        progress: Called with each game that was played.
     """
-    if not secrets:
-        raise EvaluationError("no secrets to play; give at least one")
-    meter = None if solver is None else _RegretMeter(solver, prompter.rules)
-    share = len(secrets) if regret_games is None else min(regret_games, len(secrets))
-    keys = occurrences(secrets)
+    keys = occurrences(asked.secrets)
     before = {} if journal is None else journal.games
-    records = {index: before[key] for index, key in enumerate(keys) if key in before}
-    missing = [index for index in range(len(secrets)) if index not in records]
+    games = {index: before[key] for index, key in enumerate(keys) if key in before}
+    missing = [index for index in range(len(keys)) if index not in games]
+
+    def finish(index: int, trajectory: Trajectory) -> None:
+        games[index] = measure(trajectory)
+        if progress is not None:
+            progress(games[index])
 
     def keep(index: int) -> None:
-        if journal is not None and not records[index].failed:
-            journal.store(*keys[index], records[index])
+        if journal is not None:
+            journal.store(*keys[index], games[index])
 
-    def finish(batch: Sequence[int], place: int, trajectory: Trajectory) -> None:
-        index = batch[place]
-        # Spread `share` measured games evenly over all indices.
-        measured = (index + 1) * share // len(secrets) > index * share // len(secrets)
-        records[index] = _record_of(trajectory, meter if measured else None, scorer)
-        if not drawn:
-            keep(index)
-        if on_finished is not None:
-            on_finished(records[index])
+    # In training, processes without secrets of their own open the player too: sending it the weights takes all of them.
+    if missing or journal is None:
+        # With the seed of its first call a player would draw the games that it has kept once more.
+        seed = seed_after(asked.player.seed, len(before)) if asked.player.draws else asked.player.seed
+        with open_player(seed) as (sampler, max_prompt_tokens):
+            if isinstance(sampler, ConcurrentSampler):
+                run_async(_play_apart(asked, missing, sampler, finish, keep))
+            else:
+                _play_together(asked, missing, (sampler, max_prompt_tokens), finish, keep)
+    return [games[index] for index in range(len(keys))]
 
-    size = batch_size or len(secrets)
+
+def _play_together(
+    asked: Asked,
+    missing: Sequence[int],
+    player: tuple[Sampler, int | None],
+    finish: Callable[[int, Trajectory], None],
+    keep: Callable[[int], None],
+) -> None:
+    (sampler, max_prompt_tokens), words, prompter = player, asked.context.words, asked.context.prompter
+    size = asked.batch_size or len(missing)
     room_for = getattr(sampler, "room_for", None)  # of players that keep running games in this machine's memory
-    if room_for is not None and isinstance(sampler, TokenSampler) and sampler.codec is not None:
+    if asked.batch_size and room_for is not None and sampler.codec is not None:
         # The worst case of a game (every reply at its limit) is rare, and so leaves room for everything else.
-        longest = longest_game(words, prompter, sampler.codec, sampler.settings.max_completion_tokens)
-        size = min(size, room_for(longest))
+        size = min(
+            size, room_for(longest_game(words, prompter, sampler.codec, asked.player.sampling.max_completion_tokens))
+        )
+
+    def ended(batch: Sequence[int], place: int, game: Trajectory) -> None:
+        finish(batch[place], game)
+        if not asked.player.is_sampled:
+            keep(batch[place])
+
     # Batches follow the order of the secrets, so a stopped evaluation has finished the first ones.
     for batch in (missing[first : first + size] for first in range(0, len(missing), size)):
-        starts = [InitialState(secrets[index], prefixes[index] if prefixes else ()) for index in batch]
-        play(starts, words, prompter, sampler, on_finished=partial(finish, batch))
-        for index in batch if drawn else ():
+        play(
+            [asked.starts[index] for index in batch],
+            words,
+            prompter,
+            sampler,
+            max_prompt_tokens=max_prompt_tokens,
+            on_finished=partial(ended, batch),
+        )
+        # Sampled games are kept by whole batches. Those that end first are mostly quick wins; keeping them while the
+        # rest is drawn anew would bias the figures in the player's favour.
+        for index in batch if asked.player.is_sampled else ():
             keep(index)
-    return replace(planned, records=tuple(records[index] for index in range(len(secrets))))
 
 
-def with_regret(evaluation: Evaluation, words: WordList, solver: Solver) -> Evaluation:
-    """Add every turn's regret to games that were stored without it."""
-    meter = _RegretMeter(solver, evaluation.rules)
-    records = []
-    for record in evaluation.records:
-        game = Game(record.secret, words, evaluation.rules)
-        board = [game.play(turn.guess) for turn in record.turns]
-        turns = (
-            replace(turn, regret=meter.regret(board[place], board[:place])) for place, turn in enumerate(record.turns)
-        )
-        records.append(replace(record, turns=tuple(turns)))
-    return replace(evaluation, records=tuple(records))
-
-
-class _RegretMeter:
-    # Equal positions are solved once.
-
-    def __init__(self, solver: Solver, rules: Rules) -> None:
-        self._solver = solver
-        self._max_turns = rules.max_turns
-        self._fitting = fitting_answers(solver)
-        self._regrets: dict[tuple[tuple[Turn, ...], str, int], float] = {}
-
-    def regret(self, turn: Turn, earlier: Sequence[Turn]) -> float:
-        if turn.guess is None or turn.marks is None:
-            return WASTED_TURN_REGRET if turn.costs_turn else 0.0
-        scored = tuple(past for past in earlier if past.marks is not None)
-        turns_left = self._max_turns - sum(past.costs_turn for past in earlier)
-        key = (scored, turn.guess, turns_left)
-        if key not in self._regrets:
-            self._regrets[key] = self._solver.regret(turn.guess, self._fitting(scored), turns_left)
-        return self._regrets[key]
-
-
-@dataclass(frozen=True)
-class Scorer:
-    """Score finished games with a rubric. Errors have no reward."""
-
-    rubric: Rubric
-    solver: Solver
-
-    def __call__(self, trajectory: Trajectory) -> float | None:
-        """Return the reward of a game, or None for an error."""
-        return None if trajectory.error else self.rubric.score(trajectory.transcript, self.solver).total
-
-
-def _record_of(trajectory: Trajectory, meter: _RegretMeter | None = None, scorer: Scorer | None = None) -> GameRecord:
-    record = GameRecord.of(trajectory.transcript)
-    board = record.board()
-    turns = []
-    for place, turn in enumerate(record.turns):
-        earlier = board[:place]
-        turns.append(
-            replace(
-                turn,
-                repeated=turn.guess is not None and any(past.guess == turn.guess for past in earlier),
-                violates_clues=turn.guess is not None and violates_clues(turn.guess, earlier),
-                regret=None if meter is None else meter.regret(board[place], earlier),
-            )
-        )
-    reward = None if scorer is None else scorer(trajectory)
-    return replace(record, turns=tuple(turns), error=trajectory.error, reward=reward)
-
-
-def evaluate_concurrently(
-    planned: Evaluation,
-    secrets: Sequence[str],
-    words: WordList,
-    prompter: Prompter,
+async def _play_apart(
+    asked: Asked,
+    missing: Sequence[int],
     sampler: ConcurrentSampler,
-    patience: PatienceSettings,
-    *,
-    journal: Journal | None = None,
-    on_finished: Callable[[GameRecord], None] | None = None,
-    prefixes: Sequence[tuple[str, ...]] | None = None,
-    scorer: Scorer | None = None,
-) -> Evaluation:
-    """Play one game per secret, as `evaluate` does, but each at its own pace. Measure regret later with `with_regret`.
+    finish: Callable[[int, Trajectory], None],
+    keep: Callable[[int], None],
+) -> None:
+    """Play each game at its own pace.
 
     This always ends: requests, games and the whole evaluation have time limits, and too many failed games in a row stop
     it. An unfinished game is an error with its reason, never a loss.
     """
-    keys = occurrences(secrets)
-    records = {key: journal.games[key] for key in keys if journal is not None and key in journal.games}
+    context, patience = asked.context, asked.player.patience
+    done: set[int] = set()
 
-    async def play_one(game_id: int, ask: Ask) -> bool:
-        """Play one game and store it. Return True if it was finished."""
-        secret, occurrence = keys[game_id]
-        start = InitialState(secret, prefixes[game_id] if prefixes else ())
-        game = await play_alone(game_id, start, words, prompter, ask, patience.game_timeout_s)
-        record = records[secret, occurrence] = _record_of(game, scorer=scorer)
-        if journal is not None and not record.failed:
-            journal.store(secret, occurrence, record)
-        if on_finished is not None:
-            on_finished(record)
-        return not record.failed
+    async def play_one(index: int, ask: Ask) -> bool:
+        """Play one game and keep it. Return True if it was finished."""
+        start = asked.starts[index]
+        game = await play_alone(index, start, context.words, context.prompter, ask, patience.game_timeout_s)
+        finish(index, game)
+        keep(index)
+        done.add(index)
+        return game.error is None
 
-    missing = [game_id for game_id, key in enumerate(keys) if key not in records]
-    why = run_async(_play_all(missing, sampler, patience, play_one)) if missing else ""
-    return replace(planned, records=tuple(records.get(key) or not_played(key[0], why) for key in keys))
+    why = await _play_all(missing, sampler, patience, play_one)
+    for index in missing:
+        if index not in done:
+            unplayed = Transcript(asked.starts[index].secret, context.prompter.rules, (), StopReason.REQUEST_FAILED)
+            finish(index, Trajectory(unplayed, error=why))
 
 
 async def _play_all(
@@ -233,3 +188,49 @@ async def _play_all(
 
 def _given_up(failures: int, patience: PatienceSettings) -> bool:
     return 0 < patience.max_failures <= failures
+
+
+def record_of(trajectory: Trajectory, rubric: Rubric | None = None, solver: Solver | None = None) -> GameRecord:
+    """Return the record of a game, with its reward under a rubric. An error has no reward."""
+    record = GameRecord.of(trajectory.transcript)
+    board = record.board()
+    turns = (
+        replace(
+            turn,
+            repeated=turn.guess is not None and any(past.guess == turn.guess for past in board[:place]),
+            violates_clues=turn.guess is not None and violates_clues(turn.guess, board[:place]),
+        )
+        for place, turn in enumerate(record.turns)
+    )
+    reward = None
+    if rubric is not None and solver is not None and trajectory.error is None:
+        reward = rubric.score(trajectory.transcript, solver).total
+    return replace(record, turns=tuple(turns), error=trajectory.error, reward=reward)
+
+
+def with_regret(records: Iterable[GameRecord], context: GameContext) -> list[GameRecord]:
+    """Measure the regret of every turn.
+
+    Games that share turns share the work, so thousands of games from one opener take seconds. Every further opener
+    takes about half a second on the default list.
+    """
+    solver, max_turns = context.solver, context.prompter.rules.max_turns
+    fitting = fitting_answers(solver)
+    known: dict[tuple[tuple[Turn, ...], str, int], float] = {}  # equal positions are solved once
+
+    def regret(turn: Turn, earlier: Sequence[Turn]) -> float:
+        if turn.guess is None or turn.marks is None:
+            return WASTED_TURN_REGRET if turn.costs_turn else 0.0
+        scored = tuple(past for past in earlier if past.marks is not None)
+        turns_left = max_turns - sum(past.costs_turn for past in earlier)
+        key = (scored, turn.guess, turns_left)
+        if key not in known:
+            known[key] = solver.regret(turn.guess, fitting(scored), turns_left)
+        return known[key]
+
+    def measured(record: GameRecord) -> GameRecord:
+        board = record.board()
+        turns = (replace(turn, regret=regret(board[i], board[:i])) for i, turn in enumerate(record.turns))
+        return replace(record, turns=tuple(turns))
+
+    return [measured(record) for record in records]

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from wordle_rl.chat.codec import unwritable
 from wordle_rl.config.base import ConfigError, check_seed
 from wordle_rl.config.context import GameContext
-from wordle_rl.config.evaluation import EngineName, PatienceSettings
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.teachers import served_name
 from wordle_rl.config.training import SamplingSettings, check_vllm_temperature
+from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.import_paths import resolve
 from wordle_rl.policy.base import MakeConstraint, Sampler, check_vllm, find_backend
 from wordle_rl.policy.constrain import WordConstraint, make_constraint
 from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
@@ -48,12 +49,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Player:
-    """A sampler, the prompts it understands, and its name; `note` is a line on how it plays, for people."""
+    """A sampler, the prompts it understands, and its name."""
 
     label: str
     sampler: Sampler
     prompter: Prompter
-    note: str = ""
 
 
 def _find_player(name: str) -> Path:
@@ -92,69 +92,97 @@ def reply_bound(player: str, asked: int | None) -> int:
     return (run if run is not None else RunConfig()).max_completion_tokens
 
 
-def make_player(
-    name: str,
-    words: WordList,
-    game: GameSettings | None,
-    sampling: SamplingSettings,
-    *,
-    solver: Solver,
-    base_url: str | None = None,
-    endpoint_default_sampling: bool = False,
-    patience: PatienceSettings | None = None,
-    seed: int = 0,
-    engine: EngineName = "transformers",
-    constrained: bool = False,
-    dtype: Literal["auto", "float32", "bfloat16"] | None = None,
-) -> Player:
-    """Make a player.
+def find_player(player: PlayerSpec, dtype: Literal["auto", "float32", "bfloat16"] | None = None) -> PlayerSpec:
+    """Return a player with the name it is known by and, for a model here, the settings to load it.
 
     Args:
-        name: `bundled`, `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model or run
-            directory, USER/NAME of the hub, or your own player as `module:attribute` (see `OwnSampler`).
-        game: Rules and wording. None: those stored with the model, else the defaults.
-        base_url: URL of an OpenAI-compatible endpoint, or a provider's name. None: OpenAI.
-        endpoint_default_sampling: Let the endpoint choose temperature and top_p.
-        constrained: Limit a model's guesses to listed words.
+        player: Its name is `bundled`, `solver`, `consistent`, `random`, `openai:MODEL` or `openai:ALIAS=MODEL`, a model
+            or run directory, USER/NAME of the hub, or your own player as `module:attribute` (see `OwnSampler`).
         dtype: Type of a local model's weights. None: see `settings_of`.
+
+    Raises:
+        ConfigError: If nobody has this name, or the player cannot play as asked.
     """
-    check_seed(seed)
-    if constrained:
-        check_constrainable(name)
-    if dtype is not None and (engine != "transformers" or not is_model(name)):
+    check_seed(player.seed)
+    name, here = player.name, is_model(player.name)
+    if player.constrain == "words" and not here:
+        raise ConfigError(f"--constrain words needs a model directory; {name} samples no tokens here")
+    if dtype is not None and (player.engine != "transformers" or not here):
         raise ConfigError(f"--dtype {dtype} is for a model that transformers plays; leave it out")
-    if endpoint_default_sampling and not name.startswith("openai:"):
+    if player.endpoint_default_sampling and not player.is_served:
         raise ConfigError(f"--temperature None is for openai:MODEL; give {name} a number, 0 is greedy")
-    if name in PLAYER_NAMES or name.startswith("openai:") or is_own_player(name):
-        prompter = (game or GameSettings()).prompter(words.word_length)
-        if name == "random":
-            return Player(name, RandomSampler(words, prompter, seed), prompter)
-        if name in PLAYER_NAMES:
-            sampler = (SolverSampler if name == "solver" else ConsistentSampler)(solver, prompter, seed)
-            return Player(name, sampler, prompter)
-        if is_own_player(name):
-            return Player(name, OwnSampler(name, "player", words, prompter, seed), prompter)
-        try:
-            from wordle_rl.policy.openai import OpenAISampler
-        except ModuleNotFoundError:
-            raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
-        asked = OpenAISampler(
-            find_endpoint(base_url or "openai", Path.cwd(), with_user=True),
-            served_name(name.removeprefix("openai:")).model,
-            sampling,
-            patience or PatienceSettings(),
-            prompter.thinking,
-            endpoint_default_sampling=endpoint_default_sampling,
-        )
-        return Player(name, asked, prompter, asked.whose_sampling)
+    if player.patience.max_minutes and not player.is_served:
+        raise ConfigError("--max-minutes limits the games of an endpoint; for a player on this machine use --max-games")
+    if is_own_player(name):
+        resolve(name, "player", ConfigError)
+    if not here:
+        return player
     directory = _find_player(name)
-    prompter = (game or game_of(directory) or GameSettings()).prompter(words.word_length)
     model = settings_of(directory)
     if dtype is not None:
         model = model.model_copy(update={"dtype": dtype})
-    model_player = model_sampler(model, words, prompter, sampling, seed, engine, constrained=constrained)
-    label = name if is_hub_name(name) or is_converted(name) else str(directory)
-    return Player(label, model_player, prompter)
+    # The name of a hub model or a file says more than the directory that it was brought to.
+    return replace(player, name=name if is_hub_name(name) or is_converted(name) else str(directory), model=model)
+
+
+def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
+    """Lay the game settings asked for (not None) over those of the player's model; None if there are none."""
+    update = {name: value for name, value in asked.items() if value is not None}
+    if player == "solver" and update.get("hard_mode"):
+        raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; name a model")
+    if not update:
+        return None
+    own = game_of(find_model(Path(player))) if is_model(player) else None
+    return (own or GameSettings()).model_copy(update=update)
+
+
+def prompter_of(player: PlayerSpec, word_length: int, game: GameSettings | None = None) -> Prompter:
+    """Return rules and wording of a player: `game`, else those stored with its model, else the defaults."""
+    own = game_of(find_model(Path(player.name))) if game is None and player.model is not None else game
+    return (own or GameSettings()).prompter(word_length)
+
+
+def make_player(player: PlayerSpec, words: WordList, solver: Solver, game: GameSettings | None = None) -> Player:
+    """Find a player and make its sampler; `game` replaces the rules and wording of its own."""
+    found = find_player(player)
+    prompter = prompter_of(found, words.word_length, game)
+    return Player(found.name, make_sampler(found, words, prompter, solver, found.seed), prompter)
+
+
+@contextmanager
+def open_player(asked: Asked, seed: int) -> Iterator[tuple[Sampler, int | None]]:
+    """Open the player that is asked, for `evaluate`, with draws of this seed."""
+    context = asked.context
+    sampler = make_sampler(asked.player, context.words, context.prompter, context.solver, seed)
+    try:
+        yield sampler, None
+    finally:
+        if (close := getattr(sampler, "close", None)) is not None:  # it holds something large, such as an engine
+            close()
+
+
+def make_sampler(player: PlayerSpec, words: WordList, prompter: Prompter, solver: Solver, seed: int) -> Sampler:
+    """Make the sampler of a player that was found, with draws of this seed."""
+    if player.model is not None:
+        return _model_sampler(player, words, prompter, seed)
+    if player.name == "random":
+        return RandomSampler(words, prompter, seed)
+    if player.name in PLAYER_NAMES:
+        return (SolverSampler if player.name == "solver" else ConsistentSampler)(solver, prompter, seed)
+    if not player.is_served:
+        return OwnSampler(player.name, "player", words, prompter, seed)
+    try:
+        from wordle_rl.policy.openai import OpenAISampler
+    except ModuleNotFoundError:
+        raise ConfigError('this player needs the openai package: pip install "wordle-rl[openai]"') from None
+    return OpenAISampler(
+        find_endpoint(player.base_url or "openai", Path.cwd(), with_user=True),
+        served_name(player.name.removeprefix("openai:")).model,
+        player.sampling,
+        player.patience,
+        prompter.thinking,
+        endpoint_default_sampling=player.endpoint_default_sampling,
+    )
 
 
 def notes_on(name: str, prompter: Prompter, *, asked: bool = False) -> Iterator[str]:
@@ -174,12 +202,6 @@ def notes_on(name: str, prompter: Prompter, *, asked: bool = False) -> Iterator[
         )
 
 
-def check_constrainable(name: str) -> None:
-    """Check that a player's tokens are sampled here, so that its guesses can be limited."""
-    if not is_model(name):
-        raise ConfigError(f"--constrain words needs a model directory; {name} samples no tokens here")
-
-
 def shown_name(name: str) -> str:
     """Return a player's name for tables: the alias of an endpoint's model, else the last part of its path."""
     if name.startswith("openai:") and "=" in name:
@@ -187,26 +209,19 @@ def shown_name(name: str) -> str:
     return Path(name).name
 
 
-def model_sampler(
-    model: ModelSettings,
-    words: WordList,
-    prompter: Prompter,
-    sampling: SamplingSettings,
-    seed: int,
-    engine: EngineName,
-    *,
-    constrained: bool = False,
-) -> Sampler:
-    """Make a sampler of a local model with transformers, vLLM, or a backend such as MLX."""
+def _model_sampler(player: PlayerSpec, words: WordList, prompter: Prompter, seed: int) -> Sampler:
+    # A local model by transformers, vLLM, or a backend such as MLX.
+    model, sampling, seeds = player.model, player.sampling, (player.seed, seed)
+    assert model is not None
 
     def constraint_of(codec: ChatCodec) -> WordConstraint | None:
         _check_readable(prompter, codec)
-        return make_constraint(words, prompter, codec) if constrained else None
+        return make_constraint(words, prompter, codec) if player.constrain == "words" else None
 
-    if engine == "mlx":
-        return find_backend(engine).make_sampler(model, sampling, seed, constraint_of)
-    if engine == "transformers":
-        return _own_sampler(model, sampling, seed, constraint_of)
+    if player.engine == "mlx":
+        return find_backend("mlx").make_sampler(model, sampling, seeds, constraint_of)
+    if player.engine == "transformers":
+        return _own_sampler(model, sampling, seeds, constraint_of)
     with _needing_torch():
         from wordle_rl.policy.adapters import is_adapter
         from wordle_rl.policy.export import merge
@@ -228,7 +243,7 @@ def model_sampler(
 def _own_sampler(
     model: ModelSettings,
     sampling: SamplingSettings,
-    seed: int,
+    seeds: tuple[int, int],
     constraint_of: MakeConstraint,
 ) -> TransformersSampler:
     with _needing_torch():
@@ -237,8 +252,8 @@ def _own_sampler(
         from wordle_rl.policy.transformers import TransformersSampler
     if model.dtype == "auto" and device_kind() == "cpu" and not autocasts_to_bf16():
         model = model.model_copy(update={"dtype": "float32"})  # these CPUs emulate 16 bits, several times slower
-    loaded, codec = load_model(model, seed)
-    return TransformersSampler(loaded, codec, sampling, seed, constraint_of(codec))
+    loaded, codec = load_model(model, seeds[0])
+    return TransformersSampler(loaded, codec, sampling, seeds[1], constraint_of(codec))
 
 
 def _check_readable(prompter: Prompter, codec: ChatCodec) -> None:
@@ -284,6 +299,7 @@ def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenMo
     directory = find_model(path)
     prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
     sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(str(path), None))
-    sampler = _own_sampler(settings_of(directory), sampling, seed, lambda codec: _check_readable(prompter, codec))
+    model, seeds = settings_of(directory), (seed, seed)
+    sampler = _own_sampler(model, sampling, seeds, lambda codec: _check_readable(prompter, codec))
     context = GameContext(words, known.split_of(words), prompter, Solver(words))
     return OpenModel(sampler.model, sampler.codec, context, sampler)

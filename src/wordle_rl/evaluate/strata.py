@@ -26,7 +26,8 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.teachers import TeacherSettings
-from wordle_rl.evaluate.records import STRATA, Evaluation
+from wordle_rl.evaluate.figures import STRATA
+from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Game
 from wordle_rl.policy.directory import run_directory_around
 from wordle_rl.runs import LABELS_FILE, boards_file, read_jsonl, stages_at, write_json

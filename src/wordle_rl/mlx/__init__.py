@@ -57,13 +57,15 @@ def load_learner(settings: ModelSettings, seed: int, *, temperature: float) -> M
     )
 
 
-def make_sampler(settings: ModelSettings, sampling: SamplingSettings, seed: int, constraint: MakeConstraint) -> Sampler:
-    """Make a sampler of a stored model."""
+def make_sampler(
+    settings: ModelSettings, sampling: SamplingSettings, seeds: tuple[int, int], constraint: MakeConstraint
+) -> Sampler:
+    """Make a sampler of a stored model; `seeds` are those of an untrained model's weights and of the draws."""
     from wordle_rl.mlx.model import load_model
     from wordle_rl.mlx.sampler import MLXSampler
 
-    model, codec = load_model(settings, seed)
-    return MLXSampler(model, codec, sampling, seed, constraint(codec))
+    model, codec = load_model(settings, seeds[0])
+    return MLXSampler(model, codec, sampling, seeds[1], constraint(codec))
 
 
 def export(model: Path, out: Path, dtype: str) -> float:

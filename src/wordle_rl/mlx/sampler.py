@@ -17,7 +17,6 @@ from mlx_lm.generate import BatchGenerator
 from mlx_lm.models.cache import can_trim_prompt_cache, make_prompt_cache, trim_prompt_cache
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config.evaluation import EngineName
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.mlx.model import MLXModel, bar_of, mode_kept
 from wordle_rl.policy.base import Completion, Request
@@ -40,8 +39,6 @@ class MLXSampler:
 
     The random stream of `seed` continues across games. `constraint` limits guesses to listed words.
     """
-
-    sampled_by: EngineName = "mlx"
 
     def __init__(
         self,

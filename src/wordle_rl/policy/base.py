@@ -14,7 +14,6 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import EngineName
-from wordle_rl.config.training import SamplingSettings
 from wordle_rl.game import Turn
 from wordle_rl.policy.constrain import WordConstraint
 from wordle_rl.prompt import Message
@@ -81,19 +80,6 @@ class ConcurrentSampler(Protocol):
 
     def session(self) -> AbstractAsyncContextManager[Ask]:
         """Open connections for as long as the context lasts."""
-
-
-@runtime_checkable
-class TokenSampler(Protocol):
-    """A player whose tokens are drawn on this machine."""
-
-    @property
-    def settings(self) -> SamplingSettings:
-        """Sampling settings."""
-
-    @property
-    def sampled_by(self) -> EngineName:
-        """The engine that draws the tokens."""
 
 
 WORD_BEAM = 16

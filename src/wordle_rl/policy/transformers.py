@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config.evaluation import EngineName
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Completion, Request, word_beam
 from wordle_rl.policy.constrain import State, WordConstraint
@@ -88,8 +87,6 @@ class TransformersSampler:
     likeliest listed word (`WordSearch`).
     """
 
-    sampled_by: EngineName = "transformers"
-
     def __init__(
         self,
         model: PreTrainedModel,
@@ -117,7 +114,7 @@ class TransformersSampler:
         self._batches = Batches(size, most, self.settings.max_completion_tokens, self._window)
         # The beam search needs memory for a second cache.
         self._search_rows = size if model.device.type == "cpu" else size // 4
-        self._word_beam = word_beam(self.sampled_by, self.settings.temperature, constrained=constraint is not None)
+        self._word_beam = word_beam("transformers", self.settings.temperature, constrained=constraint is not None)
 
     def begin(self) -> None:
         """Drop every cached game."""

@@ -12,7 +12,7 @@ import os
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
@@ -39,8 +39,6 @@ class VLLMSampler:
     leaves no room for a reply in `max_length` tokens is an error, never a loss. `constrained` applies the constraint
     that the engine was created with.
     """
-
-    sampled_by: Literal["vllm"] = "vllm"
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPException
-from typing import Any, Literal
+from typing import Any
 from urllib.request import urlopen
 
 from openai import OpenAI, OpenAIError
@@ -102,8 +102,6 @@ class ServerSampler:
     If a request keeps failing, its game is an error, never a loss. `server` gives address and timeout; `max_batch_size`
     of the sampling settings is the number of requests at once. `vocab_size` is that of the model, as served.
     """
-
-    sampled_by: Literal["vllm"] = "vllm"
 
     def __init__(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from wordle_rl.boards import InitialState
@@ -15,6 +16,8 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings, LearningByPlay, kind_of
 from wordle_rl.errors import UserError
+from wordle_rl.evaluate.asked import Asked
+from wordle_rl.evaluate.play import evaluate
 from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
@@ -22,7 +25,7 @@ from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, shares_memory
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
-from wordle_rl.rollout import groups_of, play
+from wordle_rl.rollout import groups_of
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.starts import GameSetup, GroupStarts
@@ -123,7 +126,7 @@ def _play_model(plan: Plan, num_groups: int) -> Played:
     else:
         backend = find_backend(config.backend)
         model = backend.load_learner(config.model, config.seed, temperature=1.0).model
-        sampler = backend.make_sampler(config.model, sampling, config.seed, lambda _: None)
+        sampler = backend.make_sampler(config.model, sampling, (config.seed, config.seed), lambda _: None)
     starts = [start for start in _starts(plan, num_groups) for _ in range(settings.group_size)]
     return play_groups(config, plan.context, sampler, starts, context_budget(model, sampling))
 
@@ -162,7 +165,8 @@ def play_groups(
     `starts` holds the start of each group, repeated `group_size` times.
     """
     settings = first_play(config)
-    trajectories = play(starts, context.words, context.prompter, sampler, max_prompt_tokens=max_prompt_tokens)
+    asked = Asked(context, starts)
+    trajectories = evaluate(asked, lambda _: nullcontext((sampler, max_prompt_tokens)), lambda game: game)
     grpo = settings if isinstance(settings, GRPOSettings) else GRPOSettings(credit="game")
     rubric = grpo.reward.schedule().rubric()
     credit = find_credit(grpo.credit)

@@ -8,25 +8,18 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
-from wordle_rl.evaluate.records import (
-    CONSTRAINED_PART,
-    PART_NAMES,
-    STRICT_CONSTRAINED_PART,
-    is_sampled_part,
-    sampled_part,
-)
+from wordle_rl.evaluate.figures import MAIN_FIGURES, PART_NAMES, results_table
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.claims import control_table
 from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
-from wordle_rl.report.terminal import number_text, percent_text
 from wordle_rl.runs import CARD_FILE, RunError, read_jsonl, stages_at, write_text_atomically
 from wordle_rl.runs.foreign_text import markdown, visible, visible_json
 from wordle_rl.runs.lineage import LINEAGE_FILE, audit
@@ -92,9 +85,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         game=run.config.get("game", {}),
         model=run.config.get("model", {}),
         base=base,
-        results=_results(figures),
-        has_sampled=any(map(is_sampled_part, figures)),
-        has_constrained=bool(figures.get(CONSTRAINED_PART) or figures.get(STRICT_CONSTRAINED_PART)),
+        results=results_table({stage_title(name): figures}, MAIN_FIGURES, run.shown_parts) if figures else None,
         controls=control_table(run) if name == run.last else None,
         taught=_taught(run, teachers or {}),
         word_list=word_list,
@@ -151,7 +142,7 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
         )
         for part, label in PART_NAMES.items()
         for metric, title in metrics
-        if (value := (run.results.get(name, {}).get(part) or {}).get(metric)) is not None
+        if (value := getattr(run.results.get(name, {}).get(part), metric, None)) is not None
     ]
     return ModelCardData(
         language="en" if word_list in _ENGLISH else None,
@@ -164,30 +155,6 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
         license="mit" if base == "tiny" else "other",
         license_name=None if base == "tiny" else "see-base-model",
     )
-
-
-def _results(figures: Mapping[str, Mapping[str, Any]]) -> list[list[str]]:
-    named = [
-        (key, said)
-        for part, label in PART_NAMES.items()
-        for key, said in ((part, label), (sampled_part(part), f"{label}, T = 1"))
-    ]
-    rows = []
-    for key, said in named:
-        if found := figures.get(key):
-            low, high = percent_text(found.get("win_rate_low")), percent_text(found.get("win_rate_high"))
-            rows.append(
-                [
-                    said,
-                    f"{found.get('num_games'):,}",
-                    f"{percent_text(found.get('win_rate'))} % ({low} to {high})",
-                    number_text(found.get("mean_guesses_on_wins"), 2),
-                    number_text(found.get("mean_guesses_with_losses"), 2),
-                    f"{percent_text(found.get('invalid_rate'))} %",
-                    str(found.get("num_errors")),
-                ]
-            )
-    return rows
 
 
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:

@@ -6,7 +6,7 @@ sampled at the temperature at which its games have the same entropy as those of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import get_args
@@ -15,20 +15,18 @@ from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.evaluate.compare import compare
 from wordle_rl.evaluate.controls import controlled
-from wordle_rl.evaluate.records import STRATA, ControlFacts, Evaluation, EvaluationError, quoted_parts
+from wordle_rl.evaluate.figures import MISSING, PART_TITLES
+from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.run_record import RunRecord
 from wordle_rl.runs import is_number
 from wordle_rl.runs.progress import elapsed, in_percent
 
-_PARTS = ("strict", "held_out", *STRATA, "train", "all")
-_TESTED = ("strict", "held_out", "all")
-_SHORT = {"train": "training", "held_out": "held out"}
+_TESTED = ("all", "held_out", "strict")
 _KINDS = {
     "sft_alone": "SFT alone for as long",
     "equal_entropy": "its start, sampled at equal entropy",
 }
-_MISSING = "–"
 
 
 @dataclass(frozen=True)
@@ -64,10 +62,8 @@ def control_table(run: RunRecord) -> ControlTable | None:
     model, title = run.evaluations[name], stage_title(name)
     before = run.before(name)
     start = run.evaluations.get(before) if before is not None else None
-    quoted = quoted_parts(model.secrets, run.split_of, run.strict) if run.split_of else ["all"]
-    parts = [part for part in _PARTS if (part in quoted or part in STRATA) and (part == "all" or run.secrets_of(part))]
-    if "strict" in parts and run.secrets_of("never_said") == run.strict:
-        parts.remove("never_said")
+    quoted = run.quoted(model.secrets)
+    parts = {part: quoted[part] for part in run.shown_parts if part in quoted and quoted[part] != frozenset()}
     # Constrained games, and games at temperature 1, stand beside controls that were played in the same way.
     stems = [evaluation_name(name, variant) for variant in get_args(Variant) if variant != "greedy"]
     found = controlled(model, [*run.controls.values(), *(run.evaluations[s] for s in stems if s in run.evaluations)])
@@ -83,7 +79,7 @@ def control_table(run: RunRecord) -> ControlTable | None:
         rows.append(_row(run, _label(run, control), control, beside, parts))
     kinds = {control.control.kind for control, _ in found if control.control is not None}
     missing = [said for kind, said in _KINDS.items() if kind not in kinds]
-    heads = {part: _SHORT.get(part, part.replace("_", " ")) for part in parts}
+    heads = {part: PART_TITLES.get(part, part) for part in parts}
     columns = (*heads.values(), *(f"p, {heads[part]}" for part in parts if part in _TESTED))
     return ControlTable(title, columns, tuple(rows), tuple(missing))
 
@@ -106,17 +102,20 @@ def _label(run: RunRecord, control: Evaluation) -> str:
 
 
 def _row(
-    run: RunRecord, label: str, player: Evaluation, against: Evaluation | None, parts: Sequence[str]
+    run: RunRecord,
+    label: str,
+    player: Evaluation,
+    against: Evaluation | None,
+    parts: Mapping[str, frozenset[str] | None],
 ) -> tuple[str, ...]:
     rates, tests = [], []
-    for part in parts:
-        secrets = None if part == "all" else run.secrets_of(part)
-        rate, p_value = player.figures(secrets).win_rate, "" if against is None else _MISSING
+    for part, secrets in parts.items():
+        rate, p_value = player.figures(secrets).win_rate, "" if against is None else MISSING
         if part == "all" and not player.secrets.issuperset(run.split_of):
             rate = None  # a figure for all secrets is quoted only if all of them were played
         elif against is not None and part in _TESTED:
             with suppress(EvaluationError):  # no secret of this part that both finished
                 p_value = p_text(compare(player.only(secrets), against.only(secrets)).p_value)
-        rates.append(_MISSING if rate is None else in_percent(rate))
+        rates.append(MISSING if rate is None else in_percent(rate))
         tests += [p_value] if part in _TESTED else []
     return (label, *rates, *tests)

@@ -12,31 +12,35 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from importlib.resources import files
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.compare import compare
-from wordle_rl.evaluate.records import (
-    CONSTRAINED_PART,
+from wordle_rl.evaluate.figures import (
+    MISSING,
     PART_NAMES,
-    STRATA,
-    STRICT_CONSTRAINED_PART,
-    EvaluationError,
-    is_sampled_part,
-    quoted_parts,
+    PART_TITLES,
+    WINS,
+    Figures,
+    Table,
+    interval_text,
+    number_text,
+    percent_text,
+    results_table,
     sampled_part,
 )
+from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.claims import control_table
 from wordle_rl.report.curves import Chart, Drawn, draw, stage_curves, title_of
-from wordle_rl.report.plots import Series, bar_chart, format_value, series_of
+from wordle_rl.report.plots import Series, bar_chart, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.runs import is_number, without_lone_surrogates, write_text_atomically
-from wordle_rl.runs.progress import elapsed, in_percent
+from wordle_rl.runs.progress import elapsed
 
 MAX_SAMPLE_GAMES = 2000
 """Most sample games of training on the page, the newest, and as many of validation."""
@@ -47,8 +51,6 @@ _TURN_FIELDS = ("guess", "marks", "outcome", "given", "regret", "repeated", "vio
 
 WATCH_PAGE = "watch.html"
 """The page of `wordle-rl watch RUN --export RUN/watch.html`; a report beside it links to its games."""
-_PARTS = ("all", "train", "held_out", *STRATA, "strict", CONSTRAINED_PART, STRICT_CONSTRAINED_PART)
-_MISSING = "–"
 
 _STORIES = {
     "sft": "Imitates the teacher's games: every token that the teacher wrote becomes likelier (cross-entropy).",
@@ -88,6 +90,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
     start = run.before(last) if last is not None else None
     players = [name for name in (start, last) if name is not None]
     played = [name for name in players if name in run.evaluations]
+    results, notes = _results(run, played)
     return from_template(
         _asset("page.html"),
         run=run,
@@ -101,9 +104,9 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         boards=_boards(run, played),
         wins=_wins_chart(run),
         stories=_stories(run),
-        results=_results(run),
-        has_sampled=any(map(is_sampled_part, chain.from_iterable(run.results.values()))),
-        comparison=_comparison(run, *played) if len(played) == 2 else None,
+        results=results if run.results else None,
+        notes=notes,
+        everything=results_table(run.results, parts=run.shown_parts),
         controls=control_table(run),
         guesses=_guesses(run),
         stages=[stage_curves(run.metrics, stage) for stage in in_order(run.metrics, run.stages)[::-1]],
@@ -120,8 +123,7 @@ def from_template(text: str, **values: Any) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters: dict[str, Callable[[Any], Any]] = {
         "p_text": p_text,
-        "percent": lambda rate: f"{in_percent(rate)} %" if is_number(rate) else _MISSING,
-        "number": _number,
+        "number": lambda value: number_text(value) if is_number(value) else MISSING,
         "part": lambda part: PART_NAMES.get(part, part),
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
     }
@@ -157,28 +159,28 @@ def _tiles(run: RunRecord, last: str | None, start: str | None) -> list[dict[str
         "strict": ("of strict secrets found", "named nowhere in training"),
     }
     found, before = run.results.get(last or "", {}), run.results.get(start or "", {})
-    shown = [part for part in labels if found.get(part, {}).get("num_games")]
+    shown = [part for part in labels if part in found and found[part].num_games]
     tiles = [
         {
             "label": labels[part][0],
             "note": labels[part][1],
             "value": _rate(found[part]),
-            "interval": _interval(found[part]),
+            "interval": f"{interval_text(found[part].win_rate_low, found[part].win_rate_high)} %",
             "before": _rate(before.get(part)),
             "sampled": _rate(found.get(sampled_part(part))),
         }
         for part in shown
     ]
     for part in shown[:1]:
-        value, earlier = (figures.get(part, {}).get("mean_guesses_with_losses") for figures in (found, before))
-        tile = {
-            "label": "guesses a game",
-            "note": "a loss counted as one more than the last turn",
-            "interval": "",
-            "sampled": "",
-        }
-        tiles.append(tile | {"value": _number(value), "before": _number(earlier) if earlier else ""})
+        earlier = number_text(before[part].mean_guesses_with_losses) if part in before else ""
+        tile = {"label": "guesses a game", "note": "a loss counted as one more than the last turn", "interval": ""}
+        value = number_text(found[part].mean_guesses_with_losses)
+        tiles.append(tile | {"value": value, "before": earlier, "sampled": ""})
     return tiles
+
+
+def _rate(figures: Figures | None) -> str:
+    return f"{percent_text(figures.win_rate)} %" if figures is not None and figures.win_rate is not None else ""
 
 
 def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
@@ -257,60 +259,39 @@ def _stories(run: RunRecord) -> list[dict[str, str]]:
     return stories
 
 
-def _results(run: RunRecord) -> list[dict[str, Any]]:
-    # The figures of every part of the secrets that was played, with those of each player, greedy and sampled.
-    def played(figures: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        return {**figures, "interval": _interval(figures)} if figures and is_number(figures.get("win_rate")) else None
-
-    parts = []
-    for part in _parts(run):
-        players: list[dict[str, Any]] = [
-            {"name": name, "greedy": played(found.get(part)), "sampled": played(found.get(sampled_part(part)))}
-            for name, found in run.results.items()
-        ]
-        games = [player["greedy"].get("num_games", 0) for player in players if player["greedy"]]
-        if games:
-            parts.append({"part": part, "num_games": max(games), "players": players})
-    return parts
-
-
-def _parts(run: RunRecord) -> list[str]:
-    # If the stratum `never_said` equals the strict secrets, show only one of them.
-    is_twice = bool(run.strict) and run.secrets_of("never_said") == run.strict
-    return [part for part in _PARTS if not (is_twice and part == "never_said")]
-
-
-def _comparison(run: RunRecord, start: str, last: str) -> dict[str, Any] | None:
-    # Wins of the trained model minus those of its start, and their p-value, by part.
+def _results(run: RunRecord, players: Sequence[str]) -> tuple[Table, list[tuple[str, str]]]:
+    # Wins of all players, and below them what the trained model gained on its start; notes, and what they hold for.
+    table = results_table(run.results, WINS, run.shown_parts)
+    if len(players) < 2:
+        return table, []
+    start, last = players
     before, after = run.evaluations[start], run.evaluations[last]
-    quoted = [*quoted_parts(before.secrets & after.secrets, run.split_of, run.strict), *STRATA]
-    rows: dict[str, dict[str, Any]] = {}
-    notes: dict[str, list[str]] = {}  # and the parts they hold for
-    for part in (part for part in _parts(run) if part in quoted):
-        wanted = None if part == "all" else run.secrets_of(part)
-        a, b = before.only(wanted), after.only(wanted)
-        if not (a.records and b.records):
-            continue
-        try:
-            found = compare(a, b)
-        except EvaluationError:  # no secret that both finished
-            continue
-        for note in found.notes:
-            notes.setdefault(note, []).append(PART_NAMES[part])
-        points, low, high = (f"{100 * value:+.1f}" for value in found.win_rate_difference)
-        interval = f"{low} to {high}" if found.win_rate_difference.has_width else ""
-        rows[part] = {"points": points, "interval": interval, "p_value": found.p_value}
-    if not rows:
-        return None
-    by_note = [(", ".join(parts), note) for note, parts in notes.items()]
-    return {"minus": f"{_title(last)} minus {_title(start)}", "rows": rows, "notes": by_note}
+    # By title of the column, since the table knows no other name of a part.
+    gains: dict[str, tuple[str, str, str]] = {}
+    notes: dict[str, list[str]] = {}
+    for part, wanted in run.quoted(before.secrets & after.secrets).items():
+        with suppress(EvaluationError):  # no secret that both finished
+            found = compare(before.only(wanted), after.only(wanted))
+            points, low, high = (f"{100 * value:+.1f}" for value in found.win_rate_difference)
+            interval = f"{low} to {high}" if found.win_rate_difference.has_width else MISSING
+            gains[PART_TITLES.get(part, part)] = (points, interval, p_text(found.p_value))
+            for note in found.notes:
+                notes.setdefault(note, []).append(PART_NAMES[part])
+    if gains:
+        labels = (f"{_title(last)} minus {_title(start)}, points", "  95 %", "  p")
+        rows = [
+            (label, *(gains[column][place] if column in gains else MISSING for column in table.columns))
+            for place, label in enumerate(labels)
+        ]
+        table = Table(table.columns, (*table.rows, *rows))
+    return table, [(", ".join(parts), note) for note, parts in notes.items()]
 
 
 def _guesses(run: RunRecord) -> list[tuple[str, str]]:
     charts = []
     for part in ("held_out", "train"):
-        counts = {name: parts.get(part, {}).get("guess_distribution") for name, parts in run.results.items()}
-        shown = {name: found for name, found in counts.items() if isinstance(found, dict) and sum(found.values())}
+        counts = {name: parts[part].guess_distribution for name, parts in run.results.items() if part in parts}
+        shown = {name: found for name, found in counts.items() if sum(found.values())}
         if shown:
             groups = list(next(iter(shown.values())))
             shares = {n: [c.get(key, 0) / sum(c.values()) for key in groups] for n, c in shown.items()}
@@ -323,22 +304,6 @@ def _short(manifest: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(split := shown.get("split"), dict):
         shown["split"] = {k: f"{len(v)} secrets" if isinstance(v, list) else v for k, v in split.items()}
     return shown
-
-
-def _interval(figures: Mapping[str, Any]) -> str:
-    low, high = figures.get("win_rate_low"), figures.get("win_rate_high")
-    return f"{in_percent(low)}–{in_percent(high)} %" if is_number(low) and is_number(high) else ""
-
-
-def _rate(figures: Mapping[str, Any] | None) -> str:
-    rate = (figures or {}).get("win_rate")
-    return f"{in_percent(rate)} %" if is_number(rate) else ""
-
-
-def _number(value: Any) -> str:
-    if not is_number(value):
-        return _MISSING
-    return f"{value:.3f}" if isinstance(value, float) else format_value(value)
 
 
 # --- games for the browser --------------------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.config.stages import is_stage, stage_title
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.controls import evaluations_in
-from wordle_rl.evaluate.records import (
+from wordle_rl.evaluate.figures import (
     CONSTRAINED_PART,
+    PARTS,
     STRATA,
     STRICT_CONSTRAINED_PART,
-    Evaluation,
-    model_and_variant,
+    Figures,
     quoted_parts,
     sampled_part,
 )
+from wordle_rl.evaluate.records import Evaluation, model_and_variant
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
@@ -37,7 +38,7 @@ class RunRecord:
     """All that a report shows.
 
     Attributes:
-        results: Player -> part of the secrets -> figure -> value, computed from `evaluations`.
+        results: Player -> part of the secrets -> figures, computed from `evaluations`.
         facts: What results.json holds besides figures, such as seconds per stage.
         metrics: Stage -> rows of metrics.jsonl in the order of their steps, the last row of each step; SFT's rows of
             training and of validation are not taken for each other.
@@ -50,7 +51,7 @@ class RunRecord:
     """
 
     name: str
-    results: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    results: Mapping[str, Mapping[str, Figures]]
     facts: Mapping[str, Any]
     manifest: Mapping[str, Any]
     config: Mapping[str, Any]
@@ -87,6 +88,19 @@ class RunRecord:
             return self.strata.named()[part] if self.strata is not None else frozenset()
         wanted = "test" if part == "held_out" else part
         return frozenset(word for word, name in self.split_of.items() if name == wanted)
+
+    def quoted(self, played: Collection[str]) -> dict[str, frozenset[str] | None]:
+        """Return the parts for which figures of these secrets may be quoted, with their secrets; None: all secrets."""
+        if not self.split_of:
+            return {"all": None}
+        parts = [*quoted_parts(played, self.split_of, self.strict), *(STRATA if self.strata is not None else ())]
+        return {part: None if part == "all" else self.secrets_of(part) for part in parts}
+
+    @property
+    def shown_parts(self) -> list[str]:
+        """The parts that tables show: not twice the same words, as those never named and the strict ones may be."""
+        is_twice = bool(self.strict) and self.secrets_of("never_said") == self.strict
+        return [part for part in PARTS if not (is_twice and part == "never_said")]
 
 
 def read_run(run_dir: Path) -> RunRecord:
@@ -164,8 +178,8 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
     return read_object(path)
 
 
-def _results(run: RunRecord) -> dict[str, dict[str, Any]]:
-    results: dict[str, dict[str, Any]] = {}
+def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
+    results: dict[str, dict[str, Figures]] = {}
     for name, games in run.evaluations.items():
         model, variant = model_and_variant(name)
         if variant == "sampled":
@@ -175,19 +189,16 @@ def _results(run: RunRecord) -> dict[str, dict[str, Any]]:
         else:
             model = games.name
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
-            found = {CONSTRAINED_PART: asdict(held_out)}
+            found = {CONSTRAINED_PART: held_out}
             if run.strict:
-                found[STRICT_CONSTRAINED_PART] = asdict(games.figures(run.strict))
+                found[STRICT_CONSTRAINED_PART] = games.figures(run.strict)
         results.setdefault(model, {}).update(found)
     return {name: results[name] for name in in_order(results, run.stages)}
 
 
-def _measured(games: Evaluation, run: RunRecord) -> dict[str, dict[str, Any]]:
-    if not run.split_of:
-        return {"all": asdict(games.figures())}
-    parts = [*quoted_parts(games.secrets, run.split_of, run.strict), *(STRATA if run.strata is not None else ())]
-    chosen = {part: games.only(None if part == "all" else run.secrets_of(part)) for part in parts}
-    return {part: asdict(some.figures()) for part, some in chosen.items() if some.records}
+def _measured(games: Evaluation, run: RunRecord) -> dict[str, Figures]:
+    chosen = {part: games.only(secrets) for part, secrets in run.quoted(games.secrets).items()}
+    return {part: some.figures() for part, some in chosen.items() if some.records}
 
 
 def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:

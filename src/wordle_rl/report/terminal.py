@@ -16,21 +16,15 @@ from rich.text import Text
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import Transcript, WordleEnv
+from wordle_rl.evaluate import figures
 from wordle_rl.evaluate.compare import Comparison, MultiComparison, SharedGame
-from wordle_rl.evaluate.records import (
-    CONSTRAINED_PART,
-    STRICT_CONSTRAINED_PART,
-    Figures,
-    RewardFigures,
-    is_sampled_part,
-    sampled_part,
-)
+from wordle_rl.evaluate.figures import MISSING, RewardFigures, number_text, percent_text, results_table
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter
 from wordle_rl.reward import RewardBreakdown
-from wordle_rl.runs.progress import ProgressCallback, in_percent, show_progress
+from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.words import WordList
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
@@ -47,16 +41,7 @@ _NOTES = {
     Outcome.UNLISTED: "not in the word list",
     Outcome.HARD_MODE: "leaves out a hint",
 }
-_PART_NAMES = {
-    "held_out": "held out",
-    CONSTRAINED_PART: "held out, constrained",
-    STRICT_CONSTRAINED_PART: "strict, constrained",
-}
-_SHORT_NAMES = {"expert_iteration": "expert\niter."}
-"""Short names of players whose full names would make tables wider than a terminal."""
-_MISSING = "–"
 _MOST_ROWS = 20  # of games that players played differently
-_MOST_COLUMNS = 5  # that a terminal of 80 characters has room for
 
 
 def tiles(guess: str, marks: str | None) -> Text:
@@ -98,53 +83,22 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     return Group(shown, end)
 
 
-def results_table(results: Mapping[str, Mapping[str, Figures]], *, title: str | None = None) -> RenderableType:
-    """Tabulate figures (player -> part of the words -> figures): a column per part and player, a row per figure.
-
-    If those are many, each part has a table of its own. Where a part was played at temperature 1 as well
-    (`sampled_part`), that win rate stands below the greedy one.
-    """
-    order = ("strict", "held_out", "train", "all", STRICT_CONSTRAINED_PART)
-    parts = [part for part in order if any(part in figures for figures in results.values())]
-    others = {part for figures in results.values() for part in figures if not is_sampled_part(part)} - set(parts)
-    parts += sorted(others)
-    if len(parts) * len(results) <= _MOST_COLUMNS:
-        return _results_of(parts, results, title)
-    return Group(*(_results_of([part], results, None if number else title) for number, part in enumerate(parts)))
-
-
-def _results_of(parts: Sequence[str], results: Mapping[str, Mapping[str, Figures]], title: str | None) -> Table:
+def figures_table(found: figures.Table, title: str | None = None) -> Table:
+    """Draw a table of figures."""
     table = _plain_table(title)
     table.add_column("", no_wrap=True)
-
-    def add_rows(rows: Sequence[_Row], shown: Sequence[Figures | None]) -> None:
-        for label, show in rows:
-            table.add_row(label, *(_MISSING if figures is None else show(figures) for figures in shown))
-
-    columns: list[Figures | None] = []
-    sampled: list[Figures | None] = []
-    for part in parts:
-        for place, (player, figures) in enumerate(results.items()):
-            heading = _PART_NAMES.get(part, part) if place == 0 else ""
-            name = _SHORT_NAMES.get(player, player)
-            table.add_column(Text(f"{heading}\n{name}"), justify="right", no_wrap=True)
-            columns.append(figures.get(part))
-            sampled.append(figures.get(sampled_part(part)))
-    add_rows(_WIN_ROWS, columns)
-    if any(sampled):
-        add_rows(_SAMPLED_ROWS, sampled)
-    add_rows(_TURN_ROWS, columns)
-    for k in sorted({k for figures in columns if figures is not None for k in figures.pass_at}, key=int):
-        known = [figures.pass_at.get(k) if figures is not None else None for figures in columns]
-        shown = [_MISSING if found is None else "{} ({} to {})".format(*map(in_percent, found)) for found in known]
-        table.add_row(f"pass@{k}, %", *shown)
+    for column in found.columns:
+        table.add_column(Text(column), justify="right", no_wrap=True)
+    for label, *cells in found.rows:
+        table.add_row(Text(label), *cells)
     return table
 
 
 def _plain_table(title: str | None = None) -> Table:
     """Make an empty table without lines between its columns."""
     text = Text(title) if title else None
-    return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 1), pad_edge=False)
+    # As narrow as can be: four parts of the secrets fit into 80 columns, beside the longest name of a player.
+    return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False)
 
 
 def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
@@ -171,18 +125,18 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 
 def comparison_table(found: MultiComparison) -> RenderableType:
     """Tabulate players on the same words: their figures, each against the first, and the words that differ most."""
-    figures = results_table({run.name: {"shared games": run.figures} for run in found.runs})
+    shared = results_table({run.name: {"shared games": run.figures} for run in found.runs})
     pairs = [run.against_base for run in found.runs if run.against_base is not None]
     tests = _plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
     tests.add_column("", no_wrap=True)
     for pair in pairs:
-        tests.add_column(Text(_SHORT_NAMES.get(pair.name_b, pair.name_b)), justify="right")
+        tests.add_column(Text(pair.name_b), justify="right")
     for label, show in _COMPARED_ROWS:
         tests.add_row(label, *map(show, pairs))
     used = " or ".join(sorted({pair.wins_test for pair in pairs}))
     notes = [*found.notes, f"p: {used} of wins, sign-flip test of guesses; not corrected for multiple tests"]
     shown = _differing_games([run.name for run in found.runs], found.games)
-    return Group(figures, tests, *(Text(note, "italic") for note in notes), *shown)
+    return Group(figures_table(shared), "", tests, "", *(Text(note, "italic") for note in notes), *shown)
 
 
 _COMPARED_ROWS: tuple[tuple[str, Callable[[Comparison], str]], ...] = (
@@ -193,8 +147,8 @@ _COMPARED_ROWS: tuple[tuple[str, Callable[[Comparison], str]], ...] = (
     ("won by this one alone", lambda c: str(c.only_b)),
     ("p of wins", lambda c: p_text(c.p_value)),
     ("mean guesses", lambda c: f"{c.guesses_difference.mean:+.2f}"),
-    ("  from", lambda c: f"{c.guesses_difference.low:+.2f}" if c.guesses_difference.has_width else _MISSING),
-    ("  to", lambda c: f"{c.guesses_difference.high:+.2f}" if c.guesses_difference.has_width else _MISSING),
+    ("  from", lambda c: f"{c.guesses_difference.low:+.2f}" if c.guesses_difference.has_width else MISSING),
+    ("  to", lambda c: f"{c.guesses_difference.high:+.2f}" if c.guesses_difference.has_width else MISSING),
     ("p of guesses", lambda c: p_text(c.guesses_p_value)),
 )
 
@@ -237,65 +191,6 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[
     for row in rows[:_MOST_ROWS]:
         words.add_row(row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
     return ["", Text(f"{len(rows)} games differ; the {min(_MOST_ROWS, len(rows))} that differ most:"), words]
-
-
-def percent_text(rate: float | None) -> str:
-    """Format a rate of 0 to 1 in percent; a dash for None."""
-    return _MISSING if rate is None else in_percent(rate)
-
-
-def number_text(value: float | None, digits: int = 3) -> str:
-    """Format a number with `digits` decimals; a dash for None."""
-    return _MISSING if value is None else f"{value:.{digits}f}"
-
-
-_Row = tuple[str, Callable[[Figures], str]]
-_INTERVAL_ROWS: tuple[_Row, ...] = (
-    ("  95 % interval from", lambda f: percent_text(f.win_rate_low)),
-    ("  95 % interval to", lambda f: percent_text(f.win_rate_high)),
-)
-_WIN_ROWS: tuple[_Row, ...] = (
-    ("games", lambda f: str(f.num_games)),
-    ("win rate, %", lambda f: percent_text(f.win_rate)),
-    *_INTERVAL_ROWS,
-)
-_SAMPLED_ROWS: tuple[_Row, ...] = (("win rate, T = 1, %", lambda f: percent_text(f.win_rate)), *_INTERVAL_ROWS)
-_TURN_ROWS: tuple[_Row, ...] = (
-    ("guesses on wins", lambda f: number_text(f.mean_guesses_on_wins)),
-    ("  losses as one more", lambda f: number_text(f.mean_guesses_with_losses)),
-    ("regret per turn", lambda f: number_text(f.mean_regret)),
-    ("invalid turns, %", lambda f: percent_text(f.invalid_rate)),
-    ("malformed turns, %", lambda f: percent_text(f.malformed_rate)),
-    ("repeated turns, %", lambda f: percent_text(f.repeated_rate)),
-    ("against clues, %", lambda f: percent_text(f.clue_violating_rate)),
-    ("errors", lambda f: str(f.num_errors)),
-)
-
-
-def checkpoints_table(found: Mapping[str, Mapping[str, Figures]], *, title: str) -> Table:
-    """Tabulate figures by checkpoint and part of the secrets, a row for each checkpoint."""
-    table = _plain_table(title)
-    table.add_column("after", no_wrap=True)
-    parts = dict.fromkeys(part for figures in found.values() for part in figures)
-    for part in parts:
-        # One part needs no name in front of its columns.
-        named = "" if len(parts) == 1 else f"{part} "
-        for column in ("games", "wins, %", "95 % interval", "guesses on wins", "invalid, %"):
-            table.add_column(f"{named}{column}", justify="right")
-    for name, figures in found.items():
-        cells = []
-        for part in parts:
-            f = figures.get(part)
-            shown = ["–"] * 5 if f is None else [
-                str(f.num_games),
-                percent_text(f.win_rate),
-                f"{percent_text(f.win_rate_low)} to {percent_text(f.win_rate_high)}",
-                number_text(f.mean_guesses_on_wins),
-                percent_text(f.invalid_rate),
-            ]  # fmt: skip
-            cells += shown
-        table.add_row(name, *cells)
-    return table
 
 
 _BAR = 24

@@ -19,6 +19,7 @@ import random
 import shutil
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,8 +31,10 @@ from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
+from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.evaluate.play import evaluate
 from wordle_rl.reward import RewardBreakdown, with_candidates
-from wordle_rl.rollout import play
+from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import CHOICE_FILE, RunError, cannot_write, write_json
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
@@ -117,14 +120,14 @@ class Validation:
         return statistics.fmean(game.turns_used if game.won else lost for game in games)
 
     def _play(self, secrets: Sequence[str], sampling: SamplingSettings) -> list[Transcript]:
-        starts = [InitialState(secret) for secret in secrets]
-        words, prompter = self._setup.words, self._setup.prompter
-        with self._open_policy(sampling, 0) as (sampler, budget):
-            games = play(starts, words, prompter, sampler, max_prompt_tokens=budget)
-        failed = next((game.error for game in games if game.error is not None), None)
-        if failed is not None:  # dropping a game would compare weights by different games
-            raise RunError(f"a validation game could not be played: {failed}; run again to resume before it")
-        return [game.transcript for game in games]
+        asked = Asked(self._setup.context, [InitialState(secret) for secret in secrets], PlayerSpec(sampling=sampling))
+        return evaluate(asked, partial(self._open_policy, sampling), _transcript_of)
+
+
+def _transcript_of(game: Trajectory) -> Transcript:
+    if game.error is not None:  # dropping a game would compare weights by different games
+        raise RunError(f"a validation game could not be played: {game.error}; run again to resume before it")
+    return game.transcript
 
 
 _BEST, _START, _END = "best", "start", "end"

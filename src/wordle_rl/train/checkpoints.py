@@ -34,7 +34,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wordle_rl.runs import RunError
+from wordle_rl.runs import RunError, trained_model
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 
 STATE_FILE = "wordle_rl_state.json"
@@ -129,3 +129,18 @@ def drop_checkpoints(directory: Path, keep: int = 1) -> None:
     for path in directory.iterdir() if directory.is_dir() else ():
         if path not in kept:
             shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink()
+
+
+def models_of_stage(stage: Path) -> dict[str, Path]:
+    """Return the kept checkpoints of a stage by name, oldest first, and its model as `end`.
+
+    Checkpoint selection may have taken that from an earlier step than the last.
+    """
+    kept = complete_checkpoints(stage / "checkpoints")
+    if not kept:
+        raise RunError(
+            f"--checkpoints needs a stage that has kept some, and {stage} has none; name RUN/STAGE, trained with "
+            "save_total_limit 0 or above 1 in its section, and GRPO and SFT with save_steps"
+        )
+    models = {path.name.removeprefix("checkpoint-"): path for path in kept}
+    return models | ({"end": stage} if trained_model(stage) == stage else {})

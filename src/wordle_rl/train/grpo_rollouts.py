@@ -26,6 +26,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.boards import InitialState
@@ -34,6 +35,8 @@ from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import RewardSettings, SamplingSettings
 from wordle_rl.data.dataset import Example
 from wordle_rl.env import Transcript
+from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.evaluate.play import evaluate
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
@@ -265,10 +268,9 @@ class GroupRollouts:
         secrets = list(self._setup.secrets[self._process :: num_processes()])
         record_secrets(self._stage.run, f"{self._stage.name}/probe", step, self._process, secrets)
         started = time.perf_counter()
-        with open_policy(self._sampling().greedy(), self._sampler_seed(step)) as (sampler, max_prompt_tokens):
-            starts = [InitialState(secret) for secret in secrets]
-            words, prompter = self._setup.words, self._setup.prompter
-            games = play(starts, words, prompter, sampler, max_prompt_tokens=max_prompt_tokens)
+        player = PlayerSpec(sampling=self._sampling().greedy(), seed=self._sampler_seed(step))
+        asked = Asked(self._setup.context, [InitialState(secret) for secret in secrets], player)
+        games = evaluate(asked, partial(open_policy, player.sampling), lambda game: game)
         played = [game.transcript for game in games if game.error is None]
         mine = [(transcript.secret, self.reward_of(transcript).total, transcript.won) for transcript in played]
         found = [probe for theirs in gather(mine) for probe in theirs]

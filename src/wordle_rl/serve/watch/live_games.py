@@ -24,6 +24,7 @@ from wordle_rl.config.base import LARGEST_SEED, ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import WordleEnv
+from wordle_rl.evaluate.asked import PlayerSpec
 from wordle_rl.evaluate.players import OpenModel, make_player, open_model, reply_bound, words_of
 from wordle_rl.game import Dictionary, Rules
 from wordle_rl.policy.base import Completion, Request, Sampler
@@ -119,9 +120,8 @@ class Players:
             words = load_words(known.source)
             context = GameContext(words, known.split_of(words), context.prompter, self.solver_of(known.source))
         sampling = SamplingSettings(temperature=temperature, max_completion_tokens=reply_bound(name, None))
-        player = make_player(
-            name, context.words, None, sampling, solver=context.solver, base_url=self._base_url, seed=seed
-        )
+        asked = PlayerSpec(name, sampling, seed, base_url=self._base_url)
+        player = make_player(asked, context.words, context.solver)
         return Seat(player.label, player.sampler, replace(context, prompter=player.prompter))
 
 
