@@ -219,7 +219,8 @@ def _model_sampler(player: PlayerSpec, words: WordList, prompter: Prompter, seed
         return make_constraint(words, prompter, codec) if player.constrain == "words" else None
 
     if player.engine == "mlx":
-        return find_backend("mlx").make_sampler(model, sampling, seeds, constraint_of)
+        played: Sampler = find_backend("mlx").make_sampler(model, sampling, seeds, constraint_of)
+        return played
     if player.engine == "transformers":
         return _own_sampler(model, sampling, seeds, constraint_of)
     with _needing_torch():

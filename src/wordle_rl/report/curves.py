@@ -136,8 +136,8 @@ CHARTS = (
     ),
     Chart(
         "Do two halves of a step agree?",
-        "Cosine between the gradients of two halves of a step's groups. Near 0 the gradient is noise, and only low rates "
-        "or many games carry; near 1 a smaller step would do.",
+        "Cosine between the gradients of two halves of a step's groups. Near 0 the gradient is noise, and only low "
+        "rates or many games carry; near 1 fewer games a step would do.",
         {"gradient/cosine": "cosine"},
     ),
     Chart(
