@@ -15,7 +15,7 @@ from transformers import Gemma3TextConfig, PreTrainedConfig, Qwen2Config, Qwen3C
 from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.policy.loading import load_numbers
 from wordle_rl.policy.sizes import ModelNumbers
-from wordle_rl.preflight.memory import cache_bytes, training_bytes
+from wordle_rl.preflight.memory import cache_bytes, training_bytes, weight_bytes
 
 LENGTH = 4096
 RANK = 16
@@ -94,7 +94,7 @@ def _numbers(config: PreTrainedConfig) -> tuple[ModelNumbers, ModelNumbers, Mode
 
 def _counted(numbers: ModelNumbers) -> int:
     """Weights, gradients and the two numbers of AdamW, in bytes."""
-    return training_bytes(numbers)
+    return weight_bytes(numbers) + training_bytes(numbers)
 
 
 def _row(*sizes: int) -> str:
