@@ -180,6 +180,8 @@ class Trial:
         row |= {name: metrics[name] for name in kept if name in metrics} | {"entropy": updates[0].figures["entropy"]}
         row |= {name: value for name, value in updates[0].figures.items() if name.startswith("gradient/")}
         self.curve.append({name: round(value, 5) for name, value in row.items()})
+        if len(self.curve) % 10 == 1:
+            print(self.curve[-1], flush=True)
 
     def imitate(self, seconds: float) -> None:
         """Learn the teacher's games by SFT, at the rates of the run."""
