@@ -154,17 +154,19 @@ def test_a_model_that_was_trained_on_the_code_is_trained_on_it_further(tmp_path,
 
 
 @pytest.mark.parametrize(
-    ("reward", "belief", "rate", "warns"),
+    ("reward", "belief", "rate", "temperature", "warns"),
     [
-        ({"win": 1.0}, 0.0, 2e-3, True),
-        ({"win": 1.0, "speed": 0.5, "consistency": 0.0}, 0.0, 2e-3, True),
-        ({"win": 1.0}, 0.0, 5e-4, False),
-        ({"win": 1.0, "consistency": 1.0}, 0.0, 2e-3, False),
-        ({"win": 1.0}, 0.3, 2e-3, False),
+        ({"win": 1.0}, 0.0, 2e-3, 0.5, True),
+        ({"win": 1.0, "speed": 0.5, "consistency": 0.0}, 0.0, 2e-3, 0.5, True),
+        ({"win": 1.0}, 0.0, 5e-4, 0.5, False),
+        ({"win": 1.0}, 0.0, 2e-3, 1.0, False),
+        ({"win": 1.0, "consistency": 1.0}, 0.0, 2e-3, 0.5, False),
+        ({"win": 1.0}, 0.3, 2e-3, 0.5, False),
     ],
 )
-def test_wins_alone_at_the_rates_of_sft_are_warned_of(reward, belief, rate, warns) -> None:
+def test_wins_alone_at_the_rates_of_sft_are_warned_of(reward, belief, rate, temperature, warns) -> None:
     grpo = {
+        "temperature": temperature,
         "reward": {"weights": reward, "keep_order": False},
         "belief_weight": belief,
         "optimizer": {"learning_rate": rate},

@@ -290,21 +290,21 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> Iterator[Finding]
 
 
 _HIGH_SHARE = 0.25
-"""Largest share of SFT's rate at which wins alone were learnt from without a fall, see docs/grpo.md."""
+"""Largest share of SFT's rate at which wins alone were learnt from below temperature 1 without a fall (docs/grpo.md)."""
 
 
 def check_sparse_rewards(config: RunConfig) -> Iterator[Finding]:
-    """Check that a policy gradient by wins alone is not followed as fast as SFT's gradient."""
+    """Check that a policy gradient by wins alone, below temperature 1, is not followed as fast as SFT's gradient."""
     for stage, own in config.stages_of("grpo"):
         paid = {name for name, weight in own.reward.schedule().start.items() if weight}
-        if own.belief_weight or not paid <= TERMINAL_COMPONENTS:
+        if own.temperature >= 1 or own.belief_weight or not paid <= TERMINAL_COMPONENTS:
             continue
         taught, rate = config.sft.optimizer.learning_rate, own.optimizer.learning_rate
         if stage in config.stages and rate > _HIGH_SHARE * taught:
             yield warning(
                 f"{stage}.optimizer.learning_rate {rate:g} is above a quarter of SFT's {taught:g}, and {stage}.reward "
-                "pays wins alone: such a gradient is nearly all noise, and at these rates greedy play falls; lower the "
-                "rate, or reward every guess (consistency, valid_word, or belief_weight)"
+                f"pays wins alone at temperature {own.temperature:g}: such a gradient is nearly all noise, and greedy "
+                "play falls; set the temperature to 1, lower the rate, or reward every guess (consistency, valid_word)"
             )
 
 
