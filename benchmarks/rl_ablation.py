@@ -77,6 +77,7 @@ BASE: Way = {
     **rates(1e-3, 0.003),
 }
 DENSE = {**paid(win=1.0, consistency=1.0, valid_word=1.0, repeat=-1.0), "credit": "guess"}
+WINS = {"temperature": 1.0, "group_size": 16, "groups_per_step": 32, **rates(2e-3, 0.004)}  # as the preset `grpo`
 BELIEF = {**paid(win=1.0), "belief_weight": 1 / 3}
 ONE_GUESS = {"guesses": 1, "starts": {"max_prefix_guesses": 4, "player": "consistent"}, "groups_per_step": 256}
 LIMITED = {"constrain": "words", "temperature": 1.0, **rates(5e-4, 0.001)}
@@ -92,6 +93,7 @@ WAYS: dict[str, Way | Sequence[Way]] = {
     "dense, win counts 2": {**DENSE, **paid(win=2.0, consistency=1.0, valid_word=1.0, repeat=-1.0)},
     "dense, T = 0.3": {**DENSE, "temperature": 0.3},
     "dense, T = 1": {**DENSE, "temperature": 1.0},
+    "dense, T = 1, Muon 0.004": {**DENSE, "temperature": 1.0, **rates(1e-3, 0.004)},
     "dense, T = 1, then 0.5": [{**DENSE, "temperature": 1.0}, {**DENSE, "temperature": 0.5}],
     "dense, half the rates": {**DENSE, **rates(5e-4, 0.0015)},
     "dense, twice the rate of Muon": {**DENSE, **rates(1e-3, 0.006)},
@@ -107,8 +109,8 @@ WAYS: dict[str, Way | Sequence[Way]] = {
     "dense, divided by deviation": {**DENSE, "scale_advantages": True},
     "dense, 4 candidates a turn": {**DENSE, "turn_candidates": 4, "group_size": 16, "groups_per_step": 32},
     "dense, one guess on boards of consistent guesses": {**DENSE, **ONE_GUESS},
-    "wins, T = 1, rates of SFT": {"temperature": 1.0, **rates(2e-3, 0.004)},
-    "wins, T = 1, a quarter of them": {"temperature": 1.0, **rates(5e-4, 0.001)},
+    "wins, T = 1": WINS,
+    "wins, T = 1, a quarter of the rates": {**WINS, **rates(5e-4, 0.001)},
     "limited, wins": LIMITED,
     "limited, dense": {**LIMITED, **DENSE, "temperature": 1.0},
 }
