@@ -21,7 +21,6 @@ from transformers import Qwen3Config
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.model import LoraSettings
 from wordle_rl.config.training import OptimizerSettings, SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.adapters import add_adapters
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import MLXModel, head_of
@@ -30,6 +29,7 @@ from wordle_rl.policy.base import Request
 from wordle_rl.policy.sizes import ModelNumbers
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.preflight.memory import Passes, cache_bytes, training_bytes
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import PolicyLoss
 
 MIB = 1024**2

@@ -26,7 +26,6 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings, SFTSettings
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.config.training import OptimizerSettings, RLOptimizerSettings, SamplingSettings
-from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import load_model as load_on_mlx
 from wordle_rl.policy.loading import load_model
@@ -37,6 +36,7 @@ from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.train.encoding import encode_traces
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import Learner, TorchLearner
 from wordle_rl.train.play_loop import learn_by_play

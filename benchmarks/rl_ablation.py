@@ -30,13 +30,14 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.pipeline.stages import load_learner
 from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.rollout import play
 from wordle_rl.runs import Run
 from wordle_rl.runs.sample_games import GameLog
+from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import Learner, Update
 from wordle_rl.train.loss import CrossEntropy

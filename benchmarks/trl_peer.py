@@ -38,13 +38,14 @@ from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.stages import GRPOSettings, SFTSettings
 from wordle_rl.config.training import Precision, SamplingSettings
-from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.policy.base import Completion
 from wordle_rl.policy.loading import load_model
 from wordle_rl.rollout import advance, open_game
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
+from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import learn_by_play

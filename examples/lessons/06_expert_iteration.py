@@ -15,7 +15,7 @@ Next: 07_hindsight.py learns from losses as well.
 import torch
 from classroom import REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
-from wordle_rl.data.dataset import Example
+from wordle_rl.train.example import Example
 from wordle_rl.train.expert_iteration import best_games, examples_of
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy

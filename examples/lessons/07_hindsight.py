@@ -17,7 +17,7 @@ Next: 08_distillation.py asks somebody who knows better than the secret.
 import torch
 from classroom import CODEC, PROMPTER, REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
-from wordle_rl.data.dataset import Example
+from wordle_rl.train.example import Example
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
 from wordle_rl.train.scored_games import Scored, boards_of

@@ -20,9 +20,9 @@ import random
 import torch
 from classroom import CODEC, PROMPTER, REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
 
-from wordle_rl.data.dataset import Example
 from wordle_rl.teachers.distribution import SolverDistribution
 from wordle_rl.train.distill import next_token_targets
+from wordle_rl.train.example import Example
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
 from wordle_rl.train.scored_games import Scored, boards_of

@@ -15,7 +15,6 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import encode_game
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.env import WordleEnv
 from wordle_rl.game import Rules
 from wordle_rl.policy.tiny import make_model, make_tokenizer
@@ -24,6 +23,7 @@ from wordle_rl.prompt import Prompter, Style, Thinking
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.solver import Solver
+from wordle_rl.train.example import Example
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.loss import cross_entropy
 from wordle_rl.train.micro_batches import Batch

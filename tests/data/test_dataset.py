@@ -10,18 +10,11 @@ from training_fixtures import compact, rows
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import training_template
-from wordle_rl.data.dataset import (
-    DatasetLimits,
-    conversation,
-    encode_traces,
-    fault_of,
-    instruction_rows,
-    summarise,
-    write_dataset,
-)
+from wordle_rl.data.dataset import DatasetLimits, conversation, fault_of, instruction_rows, summarise, write_dataset
 from wordle_rl.data.game_record import GameNotes, GameRecord, TurnRecord
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Prompter, Shape, Thinking
+from wordle_rl.train.encoding import encode_traces
 
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> GameRecord:

@@ -17,7 +17,6 @@ from training_fixtures import make_run, training_of
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings
 from wordle_rl.config.run import RunConfig
-from wordle_rl.data.dataset import encode_traces
 from wordle_rl.mlx import model as model_module
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import fuse, load_model
@@ -25,6 +24,7 @@ from wordle_rl.policy import loading
 from wordle_rl.policy.export import merge
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.runs import Run, RunError
+from wordle_rl.train.encoding import encode_traces
 from wordle_rl.train.sft import train_sft
 from wordle_rl.words.split import split_secrets
 

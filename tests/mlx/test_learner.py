@@ -25,7 +25,6 @@ import wordle_rl.mlx.losses as mlx_losses
 import wordle_rl.train.loss as torch_loss
 from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.config.training import OptimizerSettings, SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.mlx import learner as learner_module
 from wordle_rl.mlx.learner import MLXLearner, ScheduledOptimizer
 from wordle_rl.mlx.losses import MLXBatch, score
@@ -34,6 +33,7 @@ from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.adapters import ADAPTER_CONFIG
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.seal import SEAL_FILE
+from wordle_rl.train.example import Example
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss, PreferenceLoss
 from wordle_rl.train.optimizer import make_optimizer, set_rate

@@ -17,7 +17,6 @@ from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import stage_title
-from wordle_rl.data.dataset import Example
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.figures import Figures, is_sampled_part, sampled_part
 from wordle_rl.evaluate.players import open_model
@@ -35,6 +34,7 @@ from wordle_rl.runs import RunError, read_object, write_json
 from wordle_rl.runs.lineage import audit, is_trained
 from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.train.checkpoints import last_checkpoint
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.words.split import split_secrets
 

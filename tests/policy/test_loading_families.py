@@ -19,13 +19,14 @@ from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import ChatTemplateError, changes_of, training_template
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import conversation, encode_traces
+from wordle_rl.data.dataset import conversation
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.game import Rules
 from wordle_rl.policy.loading import load_codec, load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
 from wordle_rl.rollout import play
+from wordle_rl.train.encoding import encode_traces
 
 KEPT = "earlier replies stay as they were spoken"
 CHANGES = {

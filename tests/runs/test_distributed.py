@@ -19,11 +19,11 @@ from wordle_rl.config.base import LARGEST_SEED, ConfigError
 from wordle_rl.config.refusals import check_launch
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs import write_json
 from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.lineage import audit
+from wordle_rl.train.encoding import encode_traces
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 

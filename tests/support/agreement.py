@@ -19,12 +19,12 @@ from transformers import PreTrainedModel
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import Trajectory, play
 from wordle_rl.solver import Solver
+from wordle_rl.train.example import Example
 from wordle_rl.trainers.check import plain_logprobs
 from wordle_rl.words import WordList
 

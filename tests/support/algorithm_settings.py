@@ -19,9 +19,9 @@ from wordle_rl.config.stages import (
 )
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
 from wordle_rl.config.training import RewardSettings, SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.runs import Run
 from wordle_rl.train.algorithms import ALGORITHMS
+from wordle_rl.train.example import Example
 from wordle_rl.train.learner import Learner
 from wordle_rl.train.play_loop import learn_by_play
 from wordle_rl.train.sft import train_sft

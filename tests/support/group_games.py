@@ -10,12 +10,12 @@ from training_fixtures import compact, make_run, small_model, training_of
 
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.loading import context_budget
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.sample_games import GameLog
 from wordle_rl.solver import Solver
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
 from wordle_rl.train.play_loop import Stage
 from wordle_rl.train.scored_games import Scored

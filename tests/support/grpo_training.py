@@ -14,9 +14,9 @@ from training_fixtures import compact, fast, make_run, small_model, training_of
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Shape
 from wordle_rl.solver import Solver
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import learn_by_play

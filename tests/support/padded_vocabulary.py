@@ -11,9 +11,9 @@ from transformers import PreTrainedTokenizerBase, Qwen3ForCausalLM
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Completion, Request, Sampler
 from wordle_rl.policy.tiny import make_model
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import PolicyLoss
 
 PADDING = 60

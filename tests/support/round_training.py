@@ -8,7 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from scripted import Script, scripted
 
-from wordle_rl.data.dataset import Example
+from wordle_rl.train.example import Example
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import OpenPolicy
 from wordle_rl.train.round_method import RoundMethod

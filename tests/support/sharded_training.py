@@ -19,10 +19,10 @@ from training_fixtures import StopAt, fast, small_model, training_of
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.stages import SFTSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.train import logprobs
+from wordle_rl.train.example import Example
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 from wordle_rl.words import load_words

@@ -18,10 +18,10 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings, SFTSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs.distributed import num_processes
 from wordle_rl.solver import Solver
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import learn_by_play

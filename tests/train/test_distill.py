@@ -20,7 +20,6 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import DistillSettings
 from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.game import Rules, violates_clues
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.tiny import make_tokenizer
@@ -39,6 +38,8 @@ from wordle_rl.train.distill import (
     next_token_targets,
     rows_up_to,
 )
+from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import Example
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.micro_batches import Batch

@@ -16,10 +16,10 @@ from training_fixtures import compact, fast, make_run, rows, small_model
 
 from wordle_rl.config.model import LoraSettings
 from wordle_rl.config.stages import DPOSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.prompt import Shape
 from wordle_rl.train.dpo import DPO, Reply, pairs_of
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import PreferenceLoss
 from wordle_rl.train.scored_games import Scored, boards_of
 

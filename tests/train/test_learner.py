@@ -15,9 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaFor
 
 import wordle_rl.train.learner as learner_module
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Request
 from wordle_rl.prompt import Prompter
+from wordle_rl.train.example import Example
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss
 from wordle_rl.train.micro_batches import TwoHalves

@@ -15,9 +15,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.adapters import add_adapters
 from wordle_rl.policy.tiny import make_model
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo import rows_per_pass
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.micro_batches import Batch, micro_batches

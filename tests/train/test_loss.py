@@ -6,7 +6,7 @@ from round_training import learner_of, token_logprobs
 from torch import tensor
 from training_fixtures import fast, small_model
 
-from wordle_rl.data.dataset import Example
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import Loss, PolicyLoss, PreferenceLoss, policy_loss
 
 

@@ -19,8 +19,8 @@ from sharded_training import BATCH, EPOCHS, LAST_BATCH, STEPS_PER_EPOCH, train
 from training_fixtures import close, compact, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config.model import ModelSettings
-from wordle_rl.data.dataset import encode_traces
 from wordle_rl.policy.loading import load_model
+from wordle_rl.train.encoding import encode_traces
 
 pytestmark = pytest.mark.slow
 

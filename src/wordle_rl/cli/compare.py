@@ -73,7 +73,7 @@ def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
         raise ConfigError(f"--reference compares one run, and {len(runs)} are named; name one")
     place = reference_for(runs[0])
     points = against_reference(runs[0], read_object(place))
-    lines = [f"wins of each round of play, %, and the band of the reference runs of {place.stem}"]
+    lines = [f"wins of the first stage that plays, %, and the band of the reference runs of {place.stem}"]
     lines += [
         f"{point.number:4}  {100 * point.own:5.1f}   {100 * point.low:5.1f} to {100 * point.high:5.1f}"
         f"{'' if point.inside else '   outside'}"

@@ -1,18 +1,16 @@
-"""Turn traces into filtered SFT and RL rows, and into token sequences."""
+"""Turn traces into conversations, and into filtered SFT and RL rows."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice, pairwise
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from wordle_rl.chat.codec import ChatCodec, unwritable
-from wordle_rl.chat.masks import encode_game, only_taught
+from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord, board_row
 from wordle_rl.game import Turn, score_guess, violates_clues
@@ -20,8 +18,6 @@ from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.words import WordList
 from wordle_rl.words.split import Split
-
-_CHUNK = 4096  # games that are encoded together: replies repeat, and each distinct one is encoded once
 
 CHAT_ROW = frozenset({"messages"})
 """Fields of a conversation for SFT."""
@@ -49,33 +45,6 @@ _ROWS: Mapping[str, Collection[frozenset[str]]] = {
 """The files of a data set, and the fields of their rows."""
 
 
-@dataclass(frozen=True, slots=True)
-class Example:
-    """One sequence to train on, for every algorithm. All fields have one entry per token, except `soft_targets`.
-
-    Attributes:
-        loss_mask: 1 on the tokens to train on, else 0.
-        advantages: Per token; empty outside of policy gradients.
-        sampler_logprobs: Log-probability with which each token was sampled; empty outside of policy gradients.
-        soft_targets: For distillation: per token in the loss, except the sequence's first token, the target
-            distribution as (token, probability) pairs. Empty: the tokens themselves are the targets.
-    """
-
-    token_ids: Sequence[int]
-    loss_mask: Sequence[int]
-    advantages: Sequence[float] = ()
-    sampler_logprobs: Sequence[float] = ()
-    soft_targets: Sequence[Sequence[tuple[int, float]]] = ()
-
-
-@dataclass
-class Encoded:
-    """Examples, and the number of rejected ones by reason."""
-
-    examples: list[Example] = field(default_factory=list)
-    rejected: Counter[str] = field(default_factory=Counter)
-
-
 def conversation(trace: GameRecord, prompter: Prompter) -> list[Message]:
     """Return a trace as one conversation (transcript shape)."""
     messages = prompter.opening()
@@ -96,65 +65,13 @@ def turn_conversations(trace: GameRecord, prompter: Prompter) -> Iterator[list[M
             yield [*prompter.state(board[:count]), reply]
 
 
-def encode_traces(
-    traces: Iterable[GameRecord],
-    prompter: Prompter,
-    codec: ChatCodec,
-    max_length: int,
-    on_progress: Callable[[int], None] | None = None,
-) -> Encoded:
-    """Encode traces exactly as a rollout would produce them.
-
-    In transcript shape a game is one sequence, and only taught replies have loss mask 1. In state shape every taught
-    turn is a sequence. Thinking takes the form of the model's template; chat rows stay unchanged. Sequences over
-    `max_length` tokens are rejected, never cut, since a cut game would teach the model to stop. `on_progress` is called
-    with the number of traces done.
-    """
-    encoded = Encoded()
-    stream = iter(traces)
-    done = 0
-    while chunk := list(islice(stream, _CHUNK)):
-        games = [(trace, dialogue) for trace in chunk for dialogue in _taught_dialogues(trace, prompter, codec)]
-        pairs = [pair for _, dialogue in games for pair in pairwise(dialogue)]
-        # Encode each distinct reply and answer once, in one batch.
-        codec.warm(
-            {said["content"] for _, said in pairs if said["role"] == "assistant"},
-            {said["content"] for before, said in pairs if before["role"] == "assistant"},
-        )
-        for trace, dialogue in games:
-            ids, mask = encode_game(codec, dialogue)
-            # In state shape only taught turns became dialogues; of a chat row every reply is taught.
-            if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
-                mask = only_taught(mask, [turn.taught for turn in trace.turns])
-            if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
-                encoded.rejected["unwritable"] += 1  # the bundled model has tokens only for its own words
-            elif len(ids) > max_length:
-                encoded.rejected["too_long"] += 1
-            elif not any(mask):  # a game of strays and slips alone
-                encoded.rejected["nothing_taught"] += 1
-            else:
-                encoded.examples.append(Example(ids, mask))
-        done += len(chunk)
-        if on_progress is not None:
-            on_progress(done)
-    return encoded
-
-
-def _dialogues(trace: GameRecord, prompter: Prompter) -> list[list[Message]]:
+def dialogues(trace: GameRecord, prompter: Prompter) -> list[list[Message]]:
+    """Return the conversations of a trace: one, or in state shape one for each taught turn."""
     if trace.messages:
         return [[*trace.messages]]
     if prompter.shape is Shape.STATE:
         return list(turn_conversations(trace, prompter))
     return [conversation(trace, prompter)] if trace.turns else []
-
-
-def _taught_dialogues(trace: GameRecord, prompter: Prompter, codec: ChatCodec) -> list[list[Message]]:
-    dialogues = _dialogues(trace, prompter)
-    # A template may move thinking into a form of its own. Replies must read as the model will write them.
-    if not trace.messages:
-        for message in (message for dialogue in dialogues for message in dialogue if message["role"] == "assistant"):
-            message["content"] = codec.taught(message["content"], prompter.thinking)
-    return dialogues
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +212,7 @@ def _sft_rows(
     traces: Iterable[GameRecord], prompter: Prompter, form: SFTForm, codec: ChatCodec | None
 ) -> Iterator[dict[str, Any]]:
     for trace in traces:
-        for messages in _dialogues(trace, prompter):
+        for messages in dialogues(trace, prompter):
             if form == "messages":
                 yield {"messages": messages}
             else:

@@ -24,12 +24,12 @@ from mlx.utils import tree_flatten, tree_map, tree_unflatten
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import OptimizerSettings, SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.losses import Figures, MLXBatch, loss_of, score
 from wordle_rl.mlx.model import MLXModel, Weights, bar_of, mode_kept, read, read_model, save_model
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
+from wordle_rl.train.example import Example
 from wordle_rl.train.learner import Sums, Update, gradient_noise
 from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.micro_batches import FILLER, TwoHalves

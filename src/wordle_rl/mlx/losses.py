@@ -17,8 +17,8 @@ from typing import Any
 import mlx.core as mx
 from torch import Tensor
 
-from wordle_rl.data.dataset import Example
 from wordle_rl.mlx.model import MLXModel
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import CrossEntropy, Loss, PolicyLoss, PreferenceLoss
 from wordle_rl.train.micro_batches import Batch
 

@@ -14,7 +14,6 @@ from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import DistillSettings, GRPOSettings, PlaySettings, kind_of, stage_title
-from wordle_rl.data.dataset import Example, encode_traces
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
@@ -34,6 +33,8 @@ from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_line
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
+from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import Example
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:

@@ -31,19 +31,20 @@ def config_of(run: Path) -> RunConfig:
 
 def games_per_point(config: RunConfig) -> int:
     """Return the number of games behind each point of a run's curve."""
-    stage, settings = _last_play(config)
+    stage, settings = _first_play(config)
     return settings.groups_to_play * settings.group_size if stage else 0
 
 
 def curve_of(run: Path, config: RunConfig) -> tuple[float, ...]:
-    """Return the win rate of each step or round of a run's play."""
-    rows, (stage, _) = read_jsonl(run / "metrics.jsonl"), _last_play(config)
+    """Return the win rate of each step or round of the first stage of a run that plays."""
+    rows, (stage, _) = read_jsonl(run / "metrics.jsonl"), _first_play(config)
     return tuple(round(row["win_rate"], 4) for row in rows if row["stage"] == stage and "win_rate" in row)
 
 
-def _last_play(config: RunConfig) -> tuple[str, Any]:
+def _first_play(config: RunConfig) -> tuple[str, Any]:
+    # The first, since wins grow there; a stage that follows begins where most games are won.
     played: list[tuple[str, Any]] = [*config.stages_of()]
-    return played[-1] if played else ("", None)
+    return played[0] if played else ("", None)
 
 
 def reference_for(run: Path) -> Path:

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Prompter
 from wordle_rl.rollout import Trajectory
 from wordle_rl.train.advantages import TurnValues
+from wordle_rl.train.example import Example
 from wordle_rl.train.scored_games import boards_of
 
 if TYPE_CHECKING:

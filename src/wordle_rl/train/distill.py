@@ -44,12 +44,12 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.stages import DistillSettings
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.gguf import converted_path
 from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import read_jsonl, trained_model, write_jsonl
 from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess
 from wordle_rl.train import round_method
+from wordle_rl.train.example import Example
 from wordle_rl.train.micro_batches import Batch
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, board_label, names_strict, record_labels

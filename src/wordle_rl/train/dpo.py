@@ -21,11 +21,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from wordle_rl.config.stages import DPOSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.game import Game, Turn
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Guess
 from wordle_rl.solver import turn_regret
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import PreferenceLoss
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers, Round, RoundMethod, board_label, record_labels

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wordle_rl.config.stages import ExpertIterationSettings
-from wordle_rl.data.dataset import Example
+from wordle_rl.train.example import Example
 from wordle_rl.train.hindsight_labels import RevealedSecrets
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, label, names_strict, record_labels

@@ -28,10 +28,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.prompt import Shape
 from wordle_rl.runs.distributed import gather
 from wordle_rl.train.checkpoint_selection import BestWeights, Validation
+from wordle_rl.train.example import Example
 from wordle_rl.train.grpo_rollouts import GroupRollouts, PlayedAhead
 from wordle_rl.train.loss import Loss, PolicyLoss
 from wordle_rl.train.micro_batches import TwoHalves, micro_batches

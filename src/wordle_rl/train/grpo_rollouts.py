@@ -33,7 +33,6 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import RewardSettings, SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.env import Transcript
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.play import evaluate
@@ -46,6 +45,7 @@ from wordle_rl.runs.distributed import gather, num_processes, process_index
 from wordle_rl.solver import fitting_answers
 from wordle_rl.train.advantages import TurnValues
 from wordle_rl.train.belief import belief_rises, beliefs_of
+from wordle_rl.train.example import Example
 from wordle_rl.train.scored_games import Group, check_some_played, group_rows, measured, rows_of, score_group
 from wordle_rl.train.starts import GroupStarts, record_secrets
 from wordle_rl.train.turn_candidates import play_branching, regret_judge, reward_judge

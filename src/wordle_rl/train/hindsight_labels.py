@@ -32,9 +32,9 @@ from itertools import takewhile
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import ExpertIterationSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn, violates_clues
+from wordle_rl.train.example import Example
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored

@@ -32,7 +32,6 @@ from torch.distributed.checkpoint.state_dict_saver import save as save_shards
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import OptimizerSettings, Precision, SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.constrain import WordConstraint
 from wordle_rl.policy.device import device_kind, keep_freed_memory, release_memory
@@ -41,6 +40,7 @@ from wordle_rl.policy.sizes import FEW_WEIGHTS
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.runs.provenance import resident_memory_gib
+from wordle_rl.train.example import Example
 from wordle_rl.train.limited_loss import AllowedTokens
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals

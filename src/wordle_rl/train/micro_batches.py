@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wordle_rl.data.dataset import Example
+from wordle_rl.train.example import Example
 
 
 @dataclass(slots=True)

@@ -29,7 +29,6 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.stages import GRPOSettings, LearningByPlay
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.policy.base import Sampler
 from wordle_rl.runs import LABELS_FILE, BufferedRun, Run, read_jsonl, write_jsonl
 from wordle_rl.runs.distributed import gather, is_first, wait_for_all
@@ -38,6 +37,7 @@ from wordle_rl.runs.sample_games import GameLog
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import Place, checkpoint_path, last_place
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import Loss
 from wordle_rl.train.scored_games import merged_metrics
 from wordle_rl.train.starts import GameSetup

@@ -25,7 +25,6 @@ from typing import Any
 from wordle_rl.config.base import seed_after
 from wordle_rl.config.stages import RoundSettings
 from wordle_rl.config.training import RewardSettings
-from wordle_rl.data.dataset import encode_traces
 from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Turn
@@ -34,6 +33,7 @@ from wordle_rl.policy.loading import context_length
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run
 from wordle_rl.runs.distributed import check_alone
+from wordle_rl.train.encoding import encode_traces
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.micro_batches import cut_by_rows
 from wordle_rl.train.play_loop import Item, Listener, MicroBatches, PlayedGames, Stage

@@ -12,7 +12,6 @@ from typing import Any
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.config.stages import GRPOSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
@@ -20,6 +19,7 @@ from wordle_rl.reward import RewardBreakdown, Rubric, format_compliance, with_ca
 from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import BY_TURN, RunError
 from wordle_rl.train.advantages import TurnValues, find_credit, is_constant, token_advantages
+from wordle_rl.train.example import Example
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.words import WordList
 

@@ -4,7 +4,7 @@
         batch = the next games                    # each once per epoch, similar lengths together
         learner.update(batch, CrossEntropy())     # mean over the tokens of the replies only
 
-Games arrive as token ids with exact masks (`data.dataset.encode_traces`); no chat template is rendered here.
+Games arrive as token ids with exact masks (`train.encoding.encode_traces`); no chat template is rendered here.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from transformers.trainer_pt_utils import get_length_grouped_indices
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import SFTSettings
 from wordle_rl.config.training import FittingSettings
-from wordle_rl.data.dataset import Example
 from wordle_rl.runs.distributed import is_first, num_processes, process_index
 from wordle_rl.runs.jsonl_store import rewind
 from wordle_rl.runs.trackers import opened_trackers
 from wordle_rl.train.checkpoints import last_place
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.training_loop import Training, TrainingLoop, held_interrupt
 

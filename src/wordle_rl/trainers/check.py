@@ -32,10 +32,10 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config.base import ConfigError
-from wordle_rl.data.dataset import Example
 from wordle_rl.import_paths import resolve
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.runs import write_json
+from wordle_rl.train.example import Example
 from wordle_rl.train.loss import PolicyLoss, Totals, policy_loss
 from wordle_rl.train.micro_batches import Batch
 
