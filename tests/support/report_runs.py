@@ -54,7 +54,8 @@ def write_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def make_run(run_dir: Path) -> Path:
     run_dir.mkdir(parents=True)
-    results = {each.name: {"all": asdict(each.figures())} for each in (SFT, GRPO)}
+    parts = ("all", "train", "held_out")
+    results = {e.name: {part: asdict(e.figures(SPLIT.named(part))) for part in parts} for e in (SFT, GRPO)}
     (run_dir / "results.json").write_text(json.dumps(results | {"seconds": {"sft": 3.0, "grpo": 9.0, "total": 12.0}}))
     split = {"train": SPLIT.train, "val": SPLIT.val, "test": SPLIT.test}
     (run_dir / "manifest.json").write_text(json.dumps({"command": "wordle-rl train", "seed": 7, "split": split}))

@@ -187,7 +187,7 @@ def write_config(path: Path, word_directory: Path, **changes: str) -> Path:
 
 def begun(config: RunConfig, directory: Path, taught: Path) -> Path:
     """A run that has done its SFT: the games, the model and the metrics of another run."""
-    Run.create(directory, config, split_secrets(load_words(config.words.source), config.words.split_seed))
+    Run.create(directory, config, config.words.split_of(load_words(config.words.source)))
     for name in ("traces.jsonl", "validation_traces.jsonl"):
         shutil.copy(taught / name, directory)
     shutil.copytree(taught / "sft", directory / "sft")
