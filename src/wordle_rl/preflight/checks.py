@@ -291,7 +291,7 @@ def check_updates(config: RunConfig, numbers: ModelNumbers) -> Iterator[Finding]
 
 
 _HIGH_SHARE = 0.25
-"""Largest share of SFT's rate at which wins alone were learnt from below temperature 1 without a fall (docs/grpo.md)."""
+"""Largest share of SFT's rate at which wins alone were learnt from below temperature 1 without a fall: docs/grpo.md."""
 
 
 def check_sparse_rewards(config: RunConfig) -> Iterator[Finding]:
