@@ -17,9 +17,10 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import PatienceSettings
 from wordle_rl.config.teachers import LLMTeacherSettings
 from wordle_rl.config.training import SamplingSettings
+from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.asked import PlayerSpec
-from wordle_rl.evaluate.journal import evaluate_to_file
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.figures import measure
+from wordle_rl.evaluate.play import evaluate, record_of
 from wordle_rl.policy.openai import OpenAISampler, check_endpoint
 from wordle_rl.policy.providers import Endpoint
 from wordle_rl.prompt import Prompter
@@ -54,10 +55,10 @@ def sampler(server: FaultyEndpoint, patience: PatienceSettings) -> OpenAISampler
     return OpenAISampler(Endpoint(server.url, "NONE", "none"), "m", SamplingSettings(), patience, max_retries=RETRIES)
 
 
-def evaluated(server: FaultyEndpoint, words: WordList, **limits: float) -> Evaluation:
+def evaluated(server: FaultyEndpoint, words: WordList, **limits: float) -> list[GameRecord]:
     patience = PatienceSettings(**{"timeout_s": TRY_S, "game_timeout_s": GAME_S, "max_failures": 0, **limits})
     asked = asked_of(words, words.answers, player=PlayerSpec(patience=patience))
-    return evaluate_to_file(asked, opened(sampler(server, patience)), None, None)
+    return evaluate(asked, opened(sampler(server, patience)), record_of)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -89,17 +90,17 @@ def test_in_an_evaluation_every_game_ends_and_no_error_is_a_loss(start: Start, s
     started = time.monotonic()
     found = evaluated(server, small_words)
     seconds = time.monotonic() - started
-    games = {record.secret: record for record in found.records}
+    games = {record.secret: record for record in found}
     assert list(games) == list(small_words.answers)
-    failed = [record for record in found.records if record.failed]
+    failed = [record for record in found if record.failed]
     assert 0 < len(failed) < len(games)
     for secret, record in games.items():
         if not record.failed:  # as with a server that never fails
             assert record.won == (secret in GUESSES)
             assert record.turns_used == (GUESSES.index(secret) + 1 if record.won else 6)
-    figures = found.figures()
+    figures = measure(found, max_turns=6)
     assert (figures.num_games, figures.num_errors) == (len(games) - len(failed), len(failed))
-    assert figures.guess_distribution["loss"] == sum(not r.failed and not r.won for r in found.records)
+    assert figures.guess_distribution["loss"] == sum(not r.failed and not r.won for r in found)
     assert server.num_requests <= len(games) * 6 * (RETRIES + 1)
     assert seconds < SLACK * (len(games) / 16 + 1) * GAME_S
     assert len(server.met) > len(FAULTS) / 2, "the seed meets many of the faults"
@@ -109,7 +110,7 @@ def test_a_whole_evaluation_is_bounded_in_time_too(start: Start, small_words) ->
     started = time.monotonic()
     found = evaluated(start(lambda _: "hang"), small_words, max_minutes=0.02, game_timeout_s=600)
     assert time.monotonic() - started < 15.0
-    assert all(record.failed for record in found.records)
+    assert all(record.failed for record in found)
 
 
 @pytest.mark.slow

@@ -48,6 +48,7 @@ _UNSET = {"boards": "the empty board", "word_beam": "token by token"}
 def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, str]]:
     """Return the conditions in which two players differ, with both values. Seeds count only if both are known."""
     values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(EvalConditions)}
+    # An unknown seed is no difference, and greedy play has none.
     if None in values["seed"]:
         del values["seed"]
     return {name: (_shown(name, was), _shown(name, other)) for name, (was, other) in values.items() if was != other}
@@ -60,6 +61,7 @@ def unlike(a: EvalConditions, b: EvalConditions) -> str:
     """
     if None in (a.max_completion_tokens, b.max_completion_tokens):
         return ""
+    # Engines round differently, which is told. What an endpoint runs on nobody knows.
     ignored = {"seed", "engine"} if None in (a.engine, b.engine) else {"seed"}
     told = differences(a, b)
     return ", ".join(f"{what} {was} and {other}" for what, (was, other) in told.items() if what not in ignored)

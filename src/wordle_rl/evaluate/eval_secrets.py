@@ -61,9 +61,11 @@ def named_secrets(name: str, words: WordList, max_games: int, seed: int) -> Chos
         raise ConfigError(
             f"--secrets {name} is no file of words ({type(error).__name__}); give one with a word per line, or outside"
         ) from None
+    # Public lists come as tables, too, with a clue or a date behind the word, and quoted.
     column = [re.split(r"[,;\s]", line.strip(), maxsplit=1)[0].strip("\"'").lower() for line in text.splitlines()]
     spelled = [word for word in column if len(word) == words.word_length and word.isascii() and word.isalpha()]
     listed = list(dict.fromkeys(word for word in spelled if word in words))
+    # What is left out is counted: a shorter list would otherwise pass for the whole one.
     num_unlisted = len({word for word in spelled if word not in words})
     num_other = sum(map(bool, column)) - len(spelled)
     reasons = [
@@ -105,9 +107,11 @@ def prefix_boards(secrets: Sequence[str], solver: Solver, max_turns: int, seed: 
     fitting, answers = fitting_answers(solver), solver.words.answers
     boards = []
     for secret, occurrence in occurrences(secrets):
+        # A stream of its own, so that a board does not depend on which other secrets are played.
         rng = random.Random(f"{seed}:{secret}:{occurrence}:boards")
         turns: list[Turn] = []
         for _ in range(rng.randint(0, max_turns)):
+            # Never the secret itself: the game would be over before the player's first turn.
             left = [word for word in (answers[place] for place in fitting(turns)) if word != secret]
             if not left:
                 break

@@ -106,6 +106,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         if played
         else (None, None)
     )
+    # Over turns, not over games: a long game has more turns to give something away.
     regrets = [turn.regret for turn in turns if turn.regret is not None]
     return Figures(
         num_games=num_games,
@@ -176,6 +177,7 @@ def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures 
     rewards = [record.reward for record in records if record.reward is not None]
     if not rewards:
         return None
+    # Equal rewards have no range to divide into bins.
     counts, edges = np.histogram(rewards, bins=10 if min(rewards) < max(rewards) else 1)
     return RewardFigures(
         preset=preset,
@@ -304,6 +306,7 @@ def _rows_of(
         return (label, *(text(found[part]) if part in found else MISSING for part in columns))
 
     rows = [row(f"  {player}", player, figure.text) for player in players]
+    # What each column says, whoever says it.
     known = [{cell for cell in column if cell != MISSING} for column in list(zip(*rows, strict=True))[1:]]
     if not any(known):
         return

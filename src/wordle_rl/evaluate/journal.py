@@ -31,11 +31,13 @@ class Journal(Store):
     def __init__(self, path: Path, settings: Row, *, overwrite: bool = False) -> None:
         super().__init__(path, settings, overwrite=overwrite)
         self.games: dict[tuple[str, int], GameRecord] = {}
+        # A line that is no game must not leave the file locked.
         with ExitStack() as unusable:
             unusable.callback(self.close)
             for number, row in enumerate(self, start=2):
                 try:
                     game = GameRecord.from_row(row)
+                    # The first of two lines counts; a second would be the game of another try.
                     self.games.setdefault((game.secret, int(row["occurrence"])), game)
                 except (KeyError, TypeError, ValueError):
                     raise EvaluationError(f"{path}:{number} is no game; delete the line to play it again") from None
@@ -123,6 +125,7 @@ def evaluate_to_file(
             raise EvaluationError(f"no game could be played: {reason}")
         again = "" if journal is None else "; the same command plays them again"
         tell(f"{errors.total():,} games could not be played and are not counted ({count:,}: {reason}){again}")
+    # Afterwards, for whoever plays: the solver would keep an endpoint waiting, and a stored game needs no second key.
     if asked.regret:
         records = with_regret(records, asked.context)
     evaluation = asked.evaluation(records)

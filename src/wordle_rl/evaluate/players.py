@@ -152,6 +152,7 @@ def make_player(player: PlayerSpec, words: WordList, solver: Solver, game: GameS
 @contextmanager
 def open_player(asked: Asked, seed: int) -> Iterator[tuple[Sampler, int | None]]:
     """Open the player that is asked, for `evaluate`, with draws of this seed."""
+    # No limit on the prompt: a game cut off by one would count as a loss.
     context = asked.context
     sampler = make_sampler(asked.player, context.words, context.prompter, context.solver, seed)
     try:

@@ -176,6 +176,7 @@ def save_csv(evaluation: Evaluation, split: Split, path: Path) -> None:
 
 def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], option: str = "--csv") -> None:
     """Write rows with the columns of the first, atomically, without formulas. `option` names the file."""
+    # Checked again: hours of play may lie between the first check and this.
     check_table(path, list(rows[0]), option)
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
@@ -193,6 +194,7 @@ def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> No
     """Refuse a file that may not be overwritten: one that is not empty and has other first three columns."""
     if not path.is_file():
         return
+    # Three columns are enough to know a table of ours; what stands behind them may change.
     begins = f"{','.join(columns[:3])},".encode()
     with path.open("rb") as file:
         if file.read(len(begins)) not in (begins, b""):

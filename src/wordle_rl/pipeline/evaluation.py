@@ -27,6 +27,7 @@ def evaluate_and_report(work: RunWork) -> dict[str, Any]:
     for name in work.config.evaluated:
         for variant in work.config.eval.variants:
             _evaluate(work, name, variant)
+    # The page counts the same figures from the same files, so both always agree.
     found = read_run(work.directory).results
     results: dict[str, Any] = {
         name: {part: asdict(figures) for part, figures in found[name].items()} for name in work.config.evaluated

@@ -98,6 +98,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         time=_time(run),
         versions=_of_calls(run, "wordle_rl"),
         commits=_of_calls(run, "git_commit"),
+        # Any word that the reader's copy of the list has.
         secret="crane" if is_english else min(filter(str.isalpha, run.secrets_of("train")), default="crane"),
         commands=_of_calls(run, "command"),
         settings=visible_json(json.dumps(run.config, indent=2, ensure_ascii=False)),

@@ -179,6 +179,7 @@ def _object(path: Path, missing: list[str]) -> dict[str, Any]:
 
 
 def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
+    # From the games, not from results.json, so that an evaluation that was added or replaced since is shown.
     results: dict[str, dict[str, Figures]] = {}
     for name, games in run.evaluations.items():
         model, variant = model_and_variant(name)
@@ -197,6 +198,7 @@ def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
 
 
 def _measured(games: Evaluation, run: RunRecord) -> dict[str, Figures]:
+    # A part of which nothing was played has no figures, rather than figures of no games.
     chosen = {part: games.only(secrets) for part, secrets in run.quoted(games.secrets).items()}
     return {part: some.figures() for part, some in chosen.items() if some.records}
 
