@@ -201,6 +201,11 @@ def test_a_larger_group_fills_the_cache() -> None:
     assert eight - two == 6 * per_game
 
 
+def test_measuring_the_gradient_s_noise_keeps_a_copy_of_it() -> None:
+    without, measured = (on_a_mac(GEMMA_4B, gradient_noise_every=every)[1]["grpo"].training for every in (0, 5))
+    assert measured == pytest.approx(without * 4 / 3)  # gradients and two numbers of AdamW, and one gradient more
+
+
 def test_games_and_what_is_learnt_from_them_are_not_in_memory_at_once() -> None:
     found = MemoryEstimate(weights=1, training=3, step=4, cache=9)
     assert (found.counted, found.total) == (4, 13)

@@ -191,6 +191,8 @@ def memory_of_stages(
             step = replace(passes, tiled=mlx).step_bytes(numbers, _grpo_rows(config, own), game_length)
             games = 0 if own.plays_by_vllm else own.groups_per_step * own.group_size
             engine_weights = 2 * numbers.num_parameters if own.engine == "vllm" else 0
+            if own.gradient_noise_every:  # the gradient of the first half
+                training += numbers.num_trainable * _trained_bytes(numbers)
         else:
             games, own_passes = own.groups_per_round * own.group_size, passes
             if isinstance(own, DPOSettings):  # its reference is the whole model
