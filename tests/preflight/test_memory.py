@@ -166,11 +166,11 @@ GEMMA_4B = ModelNumbers(
 """With adapters."""
 
 
-def on_a_mac(model: ModelNumbers, group_size: int = 2, micro_batch_size: int = 1):
+def on_a_mac(model: ModelNumbers, group_size: int = 2, micro_batch_size: int = 1, gradient_noise_every: int = 0):
     settings = {
         ("backend",): "mlx", ("max_completion_tokens",): 256, ("grpo", "groups_per_step"): 1,
         ("grpo", "group_size"): group_size, ("model", "micro_batch_size"): micro_batch_size, ("sft", "batch_size"): 1,
-        ("model", "gradient_checkpointing"): True,
+        ("model", "gradient_checkpointing"): True, ("grpo", "gradient_noise_every"): gradient_noise_every,
     }  # fmt: skip
     config = load_config(None, settings)
     return config, memory_of_stages(config, model, 1000, 2000)
