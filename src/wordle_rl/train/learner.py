@@ -56,8 +56,8 @@ _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 _ROWS_SCORED = 256
 """Rows to score at once without a gradient."""
 _MOST_GAPS = 1.15
-"""Resident memory at which a CPU's gaps go back to the system, as a multiple of the mean after steps that began without
-gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
+"""Release freed memory once resident memory exceeds this multiple of its mean after steps that began right after a
+release. Tensor sizes differ from step to step, so the heap fragments."""
 
 
 @dataclass(frozen=True, slots=True)
