@@ -36,7 +36,7 @@ def messages(prompter: Prompter) -> Iterator[str]:
     )
     words = WordList("few", (secret, first, far, near, twice), (secret, first, far, near, twice))
     thought = "" if prompter.thinking is Thinking.OFF else "q"
-    good, plain = prompter.reply(near, thought), replace(prompter, thinking="off").reply(near)
+    good, plain = prompter.reply(near, thought), replace(prompter, thinking=Thinking.OFF).reply(near)
     bad = ["", f"q {good}", f"{good} q", good * 2, f"<think>{good}", f"<think>q</think>{plain}", plain]
     bad += [prompter.reply(word, thought) for word in (unlisted, secret * 2, "1" * len(secret), first, far, twice)]
     for reply in (good, prompter.reply(secret, thought), *bad):
