@@ -22,6 +22,9 @@ from wordle_rl.words import WordList
 SampleTokens = Callable[[list[int]], Awaitable[tuple[Sequence[int], Sequence[float]]]]
 """Maps the token ids of a prompt to those of a completion, closing token included, and their log-probabilities."""
 
+ShouldStop = Callable[[str, Sequence[Turn], int], bool]
+"""Maps the secret, the board and the number of replies so far to whether the rest of a game is not needed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
@@ -99,15 +102,14 @@ def play(
     *,
     max_prompt_tokens: int | None = None,
     on_finished: Callable[[int, Trajectory], None] | None = None,
-    should_stop: Callable[[str, Sequence[Turn], int], bool] | None = None,
+    should_stop: ShouldStop | None = None,
 ) -> list[Trajectory]:
     """Play one game per start, and return the trajectories in that order.
 
     Args:
         max_prompt_tokens: Truncate a game whose next prompt would be longer. None: no limit.
         on_finished: Called with the index and trajectory of each game as it ends.
-        should_stop: Called after each turn with the secret, the board and the number of replies so far. True truncates
-            the game (`NOT_NEEDED`).
+        should_stop: Called after each turn. True truncates the game (`NOT_NEEDED`).
     """
     sampler.begin()  # ids start at 0 again, so a cache of earlier games must go
     trajectories: dict[int, Trajectory] = {}

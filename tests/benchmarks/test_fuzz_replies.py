@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import random
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,18 @@ def fuzzing(monkeypatch):
 def test_a_short_run_reads_all_and_finds_nothing(fuzzing) -> None:
     record = fuzzing.fuzz(3000, seed=0)
     assert (record["replies"], record["crashes"], record["false_guesses"], record["missed_guesses"]) == (3000, 0, 0, 0)
-    assert 150 < record["guesses"] < 600
     again = fuzzing.fuzz(3000, seed=0)
     assert (again["guesses"], again["characters"]) == (record["guesses"], record["characters"])
+    # Both readers are asked in earnest: every mode has replies with a guess, and replies without.
+    rng = random.Random(0)
+    read = [
+        (mode, fuzzing.read_reply(fuzzing.random_reply(rng), thinking.value, brackets=brackets) is not None)
+        for mode, (thinking, brackets) in enumerate(fuzzing._MODES * 500)
+    ]
+    assert record["guesses"] == sum(is_guess for _, is_guess in read)
+    assert {(mode % len(fuzzing._MODES), is_guess) for mode, is_guess in read} == {
+        (mode, is_guess) for mode in range(len(fuzzing._MODES)) for is_guess in (False, True)
+    }
 
 
 @pytest.mark.parametrize(("fault", "wrong"), [

@@ -22,4 +22,4 @@ def test_a_short_storm_leaves_no_trace() -> None:
     report = json.loads(done.stdout)
     assert report["faults"] == []
     assert report["turns_meanwhile"] > 0
-    assert max(report["ratios"].values()) <= 1.1
+    assert report["after"]["sockets"] <= report["before"]["sockets"]  # of memory the script knows what is a trace

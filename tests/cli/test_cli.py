@@ -1,6 +1,7 @@
 """Laws of the command line: help lists every setting, JSON is JSON, and a wrong input is one line and exit code 2."""
 
 import csv
+import inspect
 import json
 import logging
 import math
@@ -12,14 +13,18 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Annotated, get_args, get_origin
 
 import pytest
+import tyro
 from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS
 from wordle_rl.cli.settings import USUAL
+from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
 from wordle_rl.game import score_guess
@@ -27,22 +32,44 @@ from wordle_rl.reward import PRESETS
 from wordle_rl.words import load_words
 
 
+def flags_in(shown: str) -> set[str]:
+    """Options that have an entry in a help text, as opposed to those that a text mentions."""
+    entries = re.findall(r"^[│ ]+(-.*?)(?=  |$)", shown, re.MULTILINE)
+    return {flag for entry in entries for flag in re.findall(r"--(?:no-)?([\w.-]+)", entry)}
+
+
+def options_in(name: str, kind: object, marks: Iterable[object]) -> set[str]:
+    """Names of the options that set a value: its own, or those of the fields of a section."""
+    if get_origin(kind) is Annotated:
+        kind, *marks = get_args(kind)
+    if isinstance(kind, type) and issubclass(kind, Section):
+        return set().union(
+            *(options_in(name, each.annotation, each.metadata) for name, each in kind.model_fields.items())
+        )
+    if {tyro.conf.Positional, tyro.conf.Suppress} & {*marks}:
+        return set()
+    return {next((mark.name for mark in marks if getattr(mark, "name", None)), name)}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help(command: str, cli) -> None:
+def test_the_help_of_a_command_says_what_it_does_and_has_an_entry_for_every_option(command: str, cli) -> None:
     code, shown, _ = cli(command, "--help")
     assert code == 0
-    assert len(shown) > 200
+    function, flags = COMMANDS[command].load(), flags_in(shown)
+    assert " ".join(inspect.getdoc(function).splitlines()[0].split()) in " ".join(shown.split())
+    parameters = inspect.signature(function, eval_str=True).parameters
+    names = set().union(*(options_in(name, each.annotation, ()) for name, each in parameters.items()))
+    told = {flag.rpartition(".")[2].replace("-", "_") for flag in flags}
+    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} <= told
     assert not re.search(r"--no-[\w-]+[^-]*\(default: True\)", shown), "a negated flag with a default of True"
 
 
 @pytest.mark.parametrize("command", ["run", "preflight"])
 def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, cli) -> None:
     usual, whole = cli(command, "--help")[1], cli(command, "quickstart", "--help-all")[1]
-    assert usual.count("\n") <= 120
-    for setting, *_ in every_setting(RunConfig()):
-        flag = f"--{'.'.join(setting).replace('_', '-')} "
-        assert flag in whole
-        assert (flag in usual) == (".".join(setting) in USUAL)
+    every = {".".join(setting).replace("_", "-") for setting, *_ in every_setting(RunConfig())}
+    assert every <= flags_in(whole)
+    assert every & flags_in(usual) == {name.replace("_", "-") for name in USUAL}
     assert f"--grpo.steps {load_config('quickstart').grpo.steps} " in whole, "as in the preset"
 
 
@@ -71,27 +98,34 @@ def test_traces_replace_earlier_ones_and_nothing_else(content: bytes, cli, word_
 def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word_directory, tmp_path: Path) -> None:
     words = ["--words", word_directory]
     secret = (word_directory / "answers.txt").read_text().split()[3]
-    traces, games = tmp_path / "traces.jsonl", tmp_path / "solver.json"
-    commands = {
-        "num_games": ["traces", "--out", traces, *words, "--num-games", 60],
-        "num_answers": ["solve", "--top", 0, *words],
-        "openers": ["solve", *words],
-        "opener": ["solve", *words, "--tree"],
-        "path": ["solve", *words, "--secret", secret],
-        "num_secrets": ["dataset", traces, *words, "--csv", tmp_path / "table.csv"],
-        "rejected": ["dataset", traces, "--out", tmp_path / "set", *words],
-        "win_rate": ["eval", "--player", "solver", *words, "--out", games],
-        "player": ["eval", "--player", finished_run, *words, "--out", tmp_path / "model.json"],
-        "runs": ["compare", games, tmp_path / "model.json"],
-        "report": ["report", finished_run],
-        "clean": ["report", finished_run, "--audit"],
-        "finished": ["run", finished_run / "config.json", "--out", finished_run, "--until", "traces"],
-    }
-    for key, command in commands.items():
+    traces, games, model = tmp_path / "traces.jsonl", tmp_path / "solver.json", tmp_path / "model.json"
+    report = str(finished_run / "report.html")
+    commands = [
+        (["traces", "--out", traces, *words, "--num-games", 60], lambda told: told["num_games"] == 60),
+        (["solve", "--top", 0, *words], lambda told: (told["num_answers"], told["openers"]) == (60, [])),
+        (["solve", *words], lambda told: told["openers"][0]["bits"] >= told["openers"][-1]["bits"] > 0),
+        (["solve", *words, "--tree"], lambda told: told["num_solved"] == sum(told["distribution"]) == 60),
+        (["solve", *words, "--secret", secret], lambda told: told["path"] == [told["opener"], secret]),
+        (["dataset", traces, *words, "--csv", tmp_path / "table.csv"], lambda told: told["num_games"] == 60),
+        (
+            ["dataset", traces, "--out", tmp_path / "set", *words],
+            lambda told: told["rows"]["sft_train"] + told["rejected"]["not_won"] == 60,
+        ),
+        (["eval", "--player", "solver", *words, "--out", games], lambda told: told["win_rate"] == 1),
+        (["eval", "--player", finished_run, *words, "--out", model], lambda told: told["player"].endswith("/grpo")),
+        (["compare", games, model], lambda told: [run["figures"]["num_games"] for run in told["runs"]] == [6, 6]),
+        (["report", finished_run], lambda told: told["report"] == report),
+        (["report", finished_run, "--audit"], lambda told: told["clean"] is True and told["leaks"] == []),
+        (
+            ["run", finished_run / "config.json", "--out", finished_run, "--until", "traces"],
+            lambda told: told == {"run": str(finished_run), "finished": "traces"},
+        ),
+    ]
+    for command, tells in commands:
         code, out, err = cli(*command, "--json")
         assert code == 0, err
-        json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
-        assert f'"{key}"' in out
+        told = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
+        assert tells(told), (command, told)
 
 
 HOSTILE = "\x1b]52;c;cm0=\x1b\\\x07\x9b2J\u202e\r[red]"

@@ -15,6 +15,7 @@ import wordle_rl.train.grpo as grpo_module
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.prompt import Shape
+from wordle_rl.rollout import ShouldStop
 from wordle_rl.solver import Solver
 from wordle_rl.train.example import Example
 from wordle_rl.train.grpo_rollouts import GroupRollouts, Played
@@ -37,12 +38,13 @@ def by_length(_transcript, turn) -> float:
 class Training:
     """Trains by GRPO and keeps what was played and what the learner was given.
 
-    `pay` is the reward of a turn, None: the one that the settings name. Set it before a training.
+    `pay` is the reward of a turn, `should_stop` ends games early; None: as the settings say. Set them before it trains.
     """
 
     def __init__(self, tokenizer, codec, words, monkeypatch) -> None:
         self.tokenizer, self.codec, self.words = tokenizer, codec, words
         self.pay = by_length
+        self.should_stop: ShouldStop | None = None
         self.all_rollouts: list[GroupRollouts] = []
         self.played: list[Played] = []
         """Of every step of every training."""
@@ -55,6 +57,7 @@ class Training:
                 super().__init__(*args, **kwargs)
                 if training.pay is not None:
                     self.schedule = Schedule(training.pay)
+                self.should_stop = training.should_stop or self.should_stop
                 training.all_rollouts.append(self)
 
             def next(self, step, open_policy=None):

@@ -45,6 +45,8 @@ class Paying(GroupRollouts):
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
         self.schedule = Schedule(by_length)
+        if is_first():  # its games end after a turn, so that processes play different numbers of turns
+            self.should_stop = lambda *_: True
 
 
 def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int]]:
@@ -57,8 +59,6 @@ def train(words: str, server: str, out: Path) -> tuple[torch.nn.Module, list[int
         return sample(self, requests)
 
     ServerSampler.sample = counted  # type: ignore[method-assign]
-    if is_first():
-        GroupRollouts._is_enough = lambda *_: True  # type: ignore[method-assign]
     grpo_module.GroupRollouts = Paying  # type: ignore[misc]
     tokenizer, word_list = make_tokenizer(), load_words(words)
     model, run = small_model(tokenizer), shared_run(out, word_list)

@@ -1,7 +1,6 @@
 """Laws of the games of a step: starts, redraws of constant groups, figures, sample games, and the rows they become."""
 
 import statistics
-from functools import partial
 
 import pytest
 from failing_games import REASON, fail
@@ -23,23 +22,23 @@ from wordle_rl.prompt import Shape
 from wordle_rl.reward import CURRICULA, PRESETS, RewardBreakdown, Rubric
 from wordle_rl.rollout import ActiveGame, Trajectory, open_game
 from wordle_rl.runs import RunError
-from wordle_rl.train.scored_games import Scored, measured, merged_metrics, rows_of
+from wordle_rl.train.scored_games import Scored, measured, merged_metrics, rows_of, stop_rule
 from wordle_rl.train.turn_candidates import play_branching, reward_judge
 
 
 def test_a_game_should_stop_once_its_secret_has_ruled_all_answers_out(roll, sixty) -> None:
-    should_stop = partial(roll().rollouts._is_enough, num_replies=1)
+    stops = stop_rule(roll().setup, max_guesses=2)
     num_stopped = 0
     for secret in sixty.outside:
         env, fitting = WordleEnv(secret, sixty, compact(max_turns=6)), [*sixty.answers]
         while fitting and env.stop_reason is None:
-            assert not should_stop(secret, env.turns)
+            assert not stops(secret, env.turns, 1)
             env.step(say(fitting[0]))
             fitting = [word for word in fitting if score_guess(word, fitting[0]) == env.turns[-1].marks]
         num_stopped += not fitting
-        assert should_stop(secret, env.turns) == (not fitting)
+        assert stops(secret, env.turns, 1) == (not fitting)
     assert num_stopped > len(sixty.outside) / 2
-    assert not should_stop(sixty.answers[0], ())
+    assert [stops(sixty.answers[0], (), replies) for replies in (0, 1, 2)] == [False, False, True]
 
 
 def test_a_group_shares_its_secret_and_its_start_and_only_training_secrets_are_played(split, roll) -> None:

@@ -11,12 +11,10 @@ from training_fixtures import compact, fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.policy.drawing as drawing_module
-import wordle_rl.train.learner as learner_module
 from wordle_rl.config.stages import GRPOSettings, StartSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import StopReason
 from wordle_rl.prompt import Shape
-from wordle_rl.train.grpo_rollouts import GroupRollouts
 from wordle_rl.train.starts import GameSetup
 
 
@@ -185,17 +183,21 @@ CASES: dict[str, tuple[dict, Shape, list]] = {
 }
 
 
+def descent(model, _settings):
+    """Plain descent at rate 1: what a step takes off the weights is its gradient."""
+    return torch.optim.SGD(model.parameters(), lr=1.0)
+
+
 @pytest.fixture
-def descend(train: Training, tmp_path, monkeypatch):
+def descend(train: Training, tmp_path):
     """Trains by plain descent at rate 1, so that what a step takes off the weights is its gradient.
 
     Returns the weights before and after each step, the metrics, and the same steps by hand.
     """
-    monkeypatch.setattr(learner_module, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0))
 
     def run(settings: GRPOSettings, shape: Shape, script, micro: int) -> tuple[list[dict], list[dict], list[Step]]:
         if settings.outside_rate:  # such games end where nothing fits; here they are played to their end
-            monkeypatch.setattr(GroupRollouts, "_is_enough", lambda *_: False)
+            train.should_stop = lambda *_: False
         train.pay = by_length if settings.turn_candidates > 1 else None
         context, tokens = (
             context_for(WORDS, compact(shape, max_turns=3), SOLVER),
@@ -205,7 +207,7 @@ def descend(train: Training, tmp_path, monkeypatch):
         model, player = small_model(train.tokenizer), Player(train.codec, script)
         weights = [weights_of(model)]
         keep = lambda *_: weights.append(weights_of(model))  # noqa: E731
-        options = {"setup": setup, "engine": player, "progress": keep, "micro_batch_size": micro}
+        options = {"setup": setup, "engine": player, "progress": keep, "micro_batch_size": micro, "optimizer": descent}
         train(tmp_path / "run", settings, model=model, **options)
         by_hand = []
         for played, before in zip(train.played, weights, strict=False):
@@ -256,17 +258,16 @@ def test_a_step_is_the_one_worked_out_by_hand(name: str, micro_batch_size: int, 
 
 
 def test_several_updates_on_a_batch_are_clipped_against_the_probabilities_of_sampling(
-    train: Training, tmp_path, monkeypatch
+    train: Training, tmp_path
 ) -> None:
     """Two updates: the second begins with the weights of the first, and with the same games."""
-    monkeypatch.setattr(learner_module, "make_optimizer", lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0))
     train.pay = None
     settings = GRPOSettings.model_validate(OPTIONS | {"updates_per_batch": 2})
     context = context_for(WORDS, compact(TRANSCRIPT, max_turns=3), SOLVER)
     setup = GameSetup(context, SECRETS, sampling=SamplingSettings(max_completion_tokens=16))
     model = small_model(train.tokenizer)
     start = weights_of(model)
-    train(tmp_path / "run", settings, model=model, setup=setup, engine=Player(train.codec, GAMES))
+    train(tmp_path / "run", settings, model=model, setup=setup, engine=Player(train.codec, GAMES), optimizer=descent)
     end, [row] = weights_of(model), rows(tmp_path / "run" / "metrics.jsonl")
     games = [[game.trajectory for game in group.games] for group in train.played[0].groups]
     # By hand, games that are trained on again are like games that older weights have played.

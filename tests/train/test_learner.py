@@ -77,14 +77,13 @@ def test_a_model_that_prefers_unknown_ids_plays_and_learns_by_the_others(codec) 
     assert float(model.lm_head.weight.grad[:first].abs().max()) > 0
 
 
-def test_a_long_gradient_is_shortened_and_keeps_its_direction(tokenizer, codec, examples, monkeypatch) -> None:
+def test_a_long_gradient_is_shortened_and_keeps_its_direction(tokenizer, codec, examples) -> None:
     """That of the whole step, by plain descent at rate 1: what a step takes off the weights is the gradient."""
     descent = lambda model, _: torch.optim.SGD(model.parameters(), lr=1.0)  # noqa: E731
-    monkeypatch.setattr(learner_module, "make_optimizer", descent)
     steps, norms = [], []
     for longest in (1e6, 1e-3):
         model = small_model(tokenizer)
-        before, learner = weights_of(model), TorchLearner(model, codec, precision="fp32")
+        before, learner = weights_of(model), TorchLearner(model, codec, precision="fp32", optimizer=descent)
         learner.start(fast(max_grad_norm=longest), 1)
         norms.append(learner.update([examples[:4], examples[4:8]], CrossEntropy(), 1).grad_norm)
         steps.append(torch.cat([(before[name] - weight).flatten() for name, weight in weights_of(model).items()]))

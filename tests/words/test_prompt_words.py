@@ -1,50 +1,73 @@
 """Laws of the words that prompts use: all of them are known, and none is a strict word."""
 
-import ast
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
+from wordle_rl.data.game_record import TurnRecord
+from wordle_rl.env import WordleEnv
+from wordle_rl.game import Dictionary, Rules, score_guess
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.teachers.games import narration
 from wordle_rl.words import PROMPT_WORDS, WordList
 from wordle_rl.words.prompt_words import EXAMPLE_WORDS
 from wordle_rl.words.split import split_secrets, words_of_text
 
-PACKAGE = Path(__file__).resolve().parents[2] / "src" / "wordle_rl"
-SOURCES = (
-    "prompt/prompter.py", "prompt/english.py", "prompt/symbols.py", "prompt/textarena_style.py", "prompt/compact.py",
-    "prompt/spelled.py", "prompt/knowledge.py", "prompt/reply.py", "teachers/games.py",
-)  # fmt: skip
+LENGTHS = (3, 5, 7, 10)
+# The notebook's texts are kept word for word, for a model that was trained elsewhere.
+STYLES = [style for style in Style if style not in (Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0)]
+PLAYED = set("jkqvwgyx")
+"""Letters of the words played here and of marks. No word of a prompt is made of them alone."""
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
-    """Strings in code, apart from docstrings and from keys of dictionaries, such as the role of a message."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    docstrings |= {id(key) for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys}
-    # Errors reach the person at the keyboard, and `_checked` is given the name of a method for them.
-    checked = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "self._checked"]
-    docstrings |= {id(node.args[0]) for node in checked}
-    to_the_user = ("fault_in", "name_of", "find_style")
-    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
-    raised += [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name in to_the_user]
-    docstrings |= {id(part) for node in raised for part in ast.walk(node)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield node.value
+def prompters(style: Style) -> Iterator[Prompter]:
+    choices = product(Shape, Thinking, LENGTHS, Dictionary, (False, True))
+    for shape, thinking, length, dictionary, hard_mode in choices:
+        if style not in (Style.COMPACT, Style.SPELLED) or thinking is not Thinking.REQUIRED:  # they have no form for it
+            yield Prompter(style, shape, thinking, length, Rules(dictionary=dictionary, hard_mode=hard_mode))
 
 
-def told(source: str) -> set[str]:
-    """Words of a file that may reach a learner; of the teacher's games its thoughts alone."""
-    tree: ast.AST = ast.parse((PACKAGE / source).read_text(encoding="utf-8"))
-    if source == "teachers/games.py":
-        tree = next(n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == "narration")
-    return {word for text in texts(tree) for word in words_of_text(text) if 3 <= len(word) <= 10}
+def messages(prompter: Prompter) -> Iterator[str]:
+    """All that a player reads in games whose second reply is good, wins, or is bad in every way."""
+    secret, first, far, near, twice, unlisted = (
+        (word * prompter.word_length)[: prompter.word_length] for word in ("kv", "kjv", "jq", "kj", "v", "kw")
+    )
+    words = WordList("few", (secret, first, far, near, twice), (secret, first, far, near, twice))
+    thought = "" if prompter.thinking is Thinking.OFF else "q"
+    good, plain = prompter.reply(near, thought), replace(prompter, thinking=Thinking.OFF).reply(near)
+    bad = ["", f"q {good}", f"{good} q", good * 2, f"<think>{good}", f"<think>q</think>{plain}", plain]
+    bad += [prompter.reply(word, thought) for word in (unlisted, secret * 2, "1" * len(secret), first, far, twice)]
+    for reply in (good, prompter.reply(secret, thought), *bad):
+        env = WordleEnv(secret, words, prompter)
+        said = [*env.conversation]
+        for sent in (prompter.reply(first, thought), reply):
+            said += env.step(sent).messages
+        yield from (message["content"] for message in [*said, *env.conversation] if message["role"] != "assistant")
 
 
-@pytest.mark.parametrize("source", SOURCES)
-def test_every_word_of_a_prompt_is_known(source: str) -> None:
-    assert told(source) or source == "prompt/compact.py"  # signs alone
-    assert told(source) <= PROMPT_WORDS
+def thoughts() -> Iterator[str]:
+    """What a teacher thinks at an empty board and after a guess, whatever it knows and however it chooses."""
+    board = [TurnRecord(guess, score_guess("kvkvk", guess)) for guess in ("kjvqq", "vvvqq")]
+    for turns, remaining, classes, probe in product(([], board), (0, 1, 2, 3, 1000), (0, 1, 2, 3), (False, True)):
+        yield narration(turns, "kvkvk", remaining, classes, probe=probe)
+
+
+def words_in(texts: Iterable[str]) -> set[str]:
+    found = {word for text in texts for word in words_of_text(text) if 3 <= len(word) <= 10}
+    return {word for word in found if not set(word) <= PLAYED}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_every_word_of_a_prompt_is_known(style: Style) -> None:
+    found = {word for prompter in prompters(style) for word in words_in(messages(prompter))}
+    assert found <= PROMPT_WORDS
+    assert bool(found) == (style is not Style.COMPACT)  # which has signs alone
+
+
+def test_every_word_of_the_teacher_s_thoughts_is_known() -> None:
+    assert {"few", "fits", "open", "most", "none"} <= words_in(thoughts()) <= PROMPT_WORDS
 
 
 def test_the_example_of_every_length_is_known() -> None:

@@ -48,6 +48,7 @@ def compare(
     runs = tuple(_evaluation_in(path) for path in runs)
     evaluations = [Evaluation.load(path) for path in runs]
     first = evaluations[0]
+    # A control of another limit or temperature would be compared with play of another kind.
     controls = [
         found
         for path in control
@@ -56,6 +57,7 @@ def compare(
         and (found.conditions.temperature or 0) == (first.conditions.temperature or 0)
     ]
     own = [evaluation.name for evaluation in evaluations]
+    # Two runs of a preset have the same names of models; their paths then tell them apart.
     shown = names or (own if len(set(own)) == len(own) else [path.as_posix() for path in runs])
     evaluations = [dataclasses.replace(each, name=name) for each, name in zip(evaluations, shown, strict=True)]
     evaluations += controls
@@ -82,6 +84,7 @@ def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
     outside = sum(not point.inside for point in points)
     lines.append(f"{outside} of {len(points)} are outside" if outside else f"all {len(points)} are inside")
     console.show([asdict(point) for point in points], lines, as_json)
+    # A script asks by the exit code; a run without a point to compare has shown nothing.
     return 1 if outside or not points else 0
 
 
@@ -100,6 +103,7 @@ def power(
     """
     if not all(0 <= rate <= 100 for rate in rates) or rates[0] == rates[1]:
         raise ConfigError(f"win rates {rates[0]:g} and {rates[1]:g}: give two different ones in percent, 0 to 100")
+    # Whoever writes 0.7 probably means 70 %.
     if max(rates) < 1:
         console.messages.print(f"warning: win rates are in percent; {rates[0]:g} means {rates[0] / 100:g} of all games")
     needed = games_needed(rates[0] / 100, rates[1] / 100, alpha=alpha, power=chance)

@@ -126,6 +126,7 @@ def _summarise(asked: DatasetRequest) -> None:
     totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
     totals["num_secrets"] = len({row["secret"] for row in rows})
     won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
+    # With one teacher and no errors, its row would repeat the title of the next table.
     tables = [_summary_table(teachers, "teacher", "teachers")] if len(teachers) > 1 or num_errors else []
     tables.append(_summary_table(rows[:_ROWS_SHOWN], "secret", f"{num_games:,} games, {won}"))
     console.show({**totals, "teachers": teachers, "words": rows}, tables, asked.as_json)
@@ -143,6 +144,7 @@ def _codec_of(asked: DatasetRequest) -> ChatCodec | None:
 
 def _games(path: Path) -> Iterator[GameRecord]:
     games = read_games(path)
+    # Read lazily, since such files outgrow memory; only the first game is asked for ahead.
     first = next(games, None)
     if first is None:
         raise ConfigError(f"{path} holds no games; name a traces file")
@@ -187,6 +189,7 @@ def _write(asked: DatasetRequest, out: Path) -> None:
         asked.style, asked.shape, limits.thinking, found.word_length, Rules(max_turns=turns), asked.system_prompt
     )
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
+    # As in training: a strict word may be guessed, but no label and no start treats it as an answer.
     solver = Solver(found.reserving(split.strict).named)
     games = _games(traces)
     if asked.max_tokens == 0:
@@ -244,6 +247,7 @@ def _import(asked: DatasetRequest) -> None:
     found = load_words(asked.words)
     split = split_secrets(found, asked.split_seed, strict_fraction=asked.strict_fraction)
     source, out = Path(asked.games), asked.out
+    # Also by a link. Rows that are left out would be lost.
     if source.exists() and out.exists() and out.samefile(source):
         raise ConfigError(f"{out} is the file to read; name another --out")
     check_replaceable(out, (START_ROW,))

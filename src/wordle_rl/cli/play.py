@@ -71,6 +71,7 @@ def play(
     if verbose and player == "human":
         raise ConfigError("--verbose shows the turns of a player you watch; name one with --player")
     if player == "human":
+        # A person mistypes. As in the app, that costs nothing; a limit is needed, and 1000 is none for a person.
         rules = Rules(dictionary=dictionary or Dictionary.APP, hard_mode=hard_mode, max_refusals=1000)
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, found.word_length, rules)
         _play_yourself(chosen, WordleEnv(chosen, found, prompter), found)
@@ -119,6 +120,7 @@ def _play_yourself(secret: str, env: WordleEnv, words: WordList) -> None:
     while env.stop_reason is None:
         try:
             word = Prompt.ask(f"guess {rules.max_turns - env.observation.turns_left + 1}", console=console.out)
+        # Ctrl-D, or the end of a piped file, ends the game as Ctrl-C does.
         except EOFError:
             raise KeyboardInterrupt from None
         env.step(env.prompter.reply(word.strip().lower()))

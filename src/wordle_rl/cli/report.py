@@ -58,6 +58,7 @@ def report(
         written = [str(card) for card in write_cards(run)]
         console.show({"cards": written}, (f"card: {card}" for card in written), as_json)
     elif wins is not None:
+        # A metrics.jsonl alone will do, such as one copied from another machine.
         metrics = read_metrics(run) if run.is_file() else read_run(run).metrics
         name = (run.resolve().parent if run.is_file() else run.resolve()).name
         write_text_atomically(wins, wins_plot(metrics, f"{name}: wins in training"))
@@ -69,6 +70,7 @@ def report(
 def _page(run: Path, control: tuple[Path, ...], as_json: bool) -> None:
     if control:
         keep_controls(run, control)
+    # A run writes its strata before it evaluates; here they are made for one that was stopped before.
     if (run / "traces.jsonl").is_file() and not (run / STRATA_FILE).is_file() and is_run(run):
         try:
             store_strata(run)
@@ -83,10 +85,12 @@ def _audit(run: Path, as_json: bool) -> None:
     shown = audit_shown(run)
     told = {"clean": found.clean, **asdict(found), "held_out": asdict(shown)}
     console.show(told, _audit_lines(found, shown), as_json)
+    # Shown first, refused afterwards: whoever reads the figures also learns why the exit code is 2.
     if found.strict_leaks:
         word, name = found.strict_leaks[0][1], found.strict_leaks[0][0]
         raise ConfigError(f"training named strict words: {word} in {name}, {len(found.strict_leaks)} in all")
     if not found.clean:
+        # By secret, since one leaked word is in most of the records at once.
         records: dict[str, list[str]] = {}
         for name, secret in found.leaks:
             records.setdefault(secret, []).append(name)
@@ -104,6 +108,7 @@ _SHOWN_LINES = {
 def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
     for name, count in found.num_secrets.items():
         yield f"{count:>9,} training secrets in {name}"
+    # What training showed of held-out words means nothing once they were trained on.
     if not found.clean:
         return
     yield "no validation or test secret is the secret of a training game"
@@ -162,6 +167,7 @@ def export(
         line = f"{done['num_weights']} weights"
     else:
         source = find_model(model)
+        # Nothing to merge or to convert: the files are copied as they are.
         if backend == "torch" and dtype == "auto" and not is_adapter(source):
             torch_export.copy(source, out)
             line = f"copied from {source}"

@@ -60,6 +60,7 @@ def rewards(
     effort = Effort(secrets, steps, seed)
     listed = load_words(words)
     found, played, total = {}, itertools.count(1), len(rubrics) * games_of_attack(effort)
+    # One bar over all rewards, counted in games: one that asks the solver takes many times as long as the others.
     with show_progress(console.messages, "attack", total, transient=True) as advance:
         for name, rubric in rubrics.items():
             found[name] = attacked(rubric, listed, answers, effort, partial(_tell, advance, played, total, name))
@@ -106,6 +107,7 @@ def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
         schedule = load_config(name).grpo.reward.schedule()
     else:
         raise RewardError(f"unknown reward {name!r}; name a config file, or one of {', '.join([*PRESETS, *CURRICULA])}")
+    # Both ends are attacked: training spends time with each, and a policy keeps what the first one taught it.
     first = [(name, Rubric(schedule.start, schedule.keep_order))]
     return first if schedule.end is None else [*first, (f"{name}, later", Rubric(schedule.end, schedule.keep_order))]
 

@@ -67,10 +67,12 @@ def run_chain(
         from wordle_rl.pipeline import HubPusher, Pipeline
         from wordle_rl.runs.distributed import is_first
 
+    # A missing token or a name that the hub refuses is told now, not after the training.
     pusher = None
     if push_to is not None and is_first():
         pusher = HubPusher(push_to, lambda line: console.messages.print(line, soft_wrap=True), private=private)
     results = Pipeline(config, directory, console.messages, overwrite=overwrite, pusher=pusher)(until)
+    # Every process gets here, and only the first one has results and a terminal.
     if not is_first():
         return
     if results is None:
@@ -104,6 +106,7 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     for row in results.get("english", ()):
         console.out.print(f"English of {row['model']}: {English(row['bits_per_token'], row['num_right'])}")
     held_out = [record for record in last.records if record.secret in set(split.test)]
+    # One game of each outcome, of a word that training never had as a secret.
     samples = [next((record for record in held_out if record.won is won), None) for won in (True, False)]
     for record in samples:
         if record is not None:
@@ -147,6 +150,7 @@ def look_at(config: RunConfig, num_groups: int, as_json: bool, memory_gib: float
         console.print_json({**asdict(report), "memory": memory})
     else:
         _show_preflight(config.model.path, report)
+    # Raised last, so that a run that cannot work is still shown with all that was found.
     problems = sum(finding.level == "problem" for finding in report.findings)
     if problems:
         raise ConfigError(f"this run cannot work: {problems} problem{'' if problems == 1 else 's'}, listed above")
@@ -167,6 +171,7 @@ def _show_preflight(path: str, report: Preflight) -> None:
         facts["longest guess"] = f"{report.longest_reply} tokens"
         taught = f"; the teacher's {report.longest_teacher_game}" if report.longest_teacher_game else ""
         facts["longest game"] = f"{report.longest_game} tokens{taught}"
+    # None with --groups 0, which plays nothing and needs no weights.
     if played is not None:
         facts["games played"] = (
             f"{played.num_games}: {in_percent(played.win_rate, 0)}% won, "

@@ -47,6 +47,7 @@ def solve(
     """
     found = import_words(words, overwrite=overwrite) if save else load_words(words)
     solver = Solver(found)
+    # The tree has paths to answers alone, so any other word is refused before it is grown.
     secret = secret.lower() if secret is not None else None
     if secret is not None and secret not in solver.words.answer_index:
         raise ConfigError(f"secret {secret!r} is not an answer of word list {solver.words.name!r}")
@@ -58,6 +59,7 @@ def solve(
         _show_tree(grown, found.name, secret, as_json, whole=tree)
         return
     if entropies is not None:
+        # The same ranking as the table's, to its end.
         scored_all = solver.best_openers(len(solver.words.guesses))
         rows = [
             {
@@ -90,6 +92,7 @@ def _facts(found: WordList) -> dict[str, Any]:
     notes: list[str] = []
     parts: dict[str, int] | None = None
     try:
+        # A list may be too short to train on, and still be one to solve or to play.
         split = split_secrets(found)
         parts = {"train": len(split.train), "val": len(split.val), "test": len(split.test)}
     except WordListError:
@@ -129,6 +132,7 @@ def _branches(tree: Tree) -> Iterator[str]:
     for secret, guesses in tree.paths.items():
         marks = ["", *(f"{score_guess(secret, guess)} " for guess in guesses)]
         nodes.append([f"{marks[turn]}{guess}" for turn, guess in enumerate(guesses)])
+    # In sorted order, paths that share guesses are neighbours, so each guess is printed once, under its marks.
     before: list[str] = []
     for path in sorted(nodes):
         shared = len(os.path.commonprefix([before, path]))  # noqa: RUF071  # of lists of guesses

@@ -10,7 +10,7 @@
     strata.py        held-out secrets by what training games showed of them
     entropy.py       the temperature at which one model is as random as another
     controls.py      evaluations to compare a run's figures with
-    forgetting.py    what training costs a language model elsewhere
+    forgetting.py    how much plain English a model has lost
     stats.py         intervals and tests
     compare.py       compare(): two evaluations -> Comparison; compare_all(): any number -> MultiComparison
 

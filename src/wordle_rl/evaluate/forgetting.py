@@ -1,4 +1,4 @@
-"""What training costs a language model elsewhere: bits a token on a fixed English text, and twenty plain questions.
+"""How much plain English a model has lost: bits per token on a fixed text, and twenty multiple-choice questions.
 
 A question is a sentence with four endings. Its answer is the ending that the model finds likeliest, all tokens of it
 together, so nothing is generated and chance is five of twenty. Sentences are given without a chat template, since SFT

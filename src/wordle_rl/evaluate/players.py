@@ -294,8 +294,9 @@ class OpenModel:
     sampler: TransformersSampler
 
 
-def open_model(path: Path, *, temperature: float = 1.0, seed: int = 0) -> OpenModel:
+def open_model(path: str | Path, *, temperature: float = 1.0, seed: int = 0) -> OpenModel:
     """Open a model or run directory with the wording, words and split of its training, or with the defaults."""
+    path = Path(path)
     known = words_of(str(path))
     words = load_words(known.source)
     directory = find_model(path)

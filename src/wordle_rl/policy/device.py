@@ -70,10 +70,10 @@ def check_bf16(setting: str) -> None:
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep what is freed on a CPU, for the next step or token, until `release_memory`.
+    """Keep freed memory of a CPU mapped until `release_memory`.
 
-    By itself it gives large tensors back, and the system zeroes the same pages again: a sixth of the processor time of
-    SmolLM2's SFT, and a fifth of its play (256 games on one EPYC core: 22 s, kept 17 s).
+    By default glibc unmaps large blocks, and the kernel must zero their pages at the next allocation. That costs a
+    sixth of the processor time of SmolLM2's SFT, and a fifth of its play (256 games on one EPYC core: 22 s, not 17).
     """
     if device_kind() == "cpu" and sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         library.mallopt(_M_MMAP_MAX, 0)
@@ -81,9 +81,9 @@ def keep_freed_memory() -> None:
 
 
 def release_memory() -> None:
-    """Give freed memory back to the system, as between playing and learning.
+    """Return freed memory to the system, as between playing and learning.
 
-    glibc keeps the gaps that tensors of ever other sizes leave: about a gibibyte per round of SmolLM2.
+    Tensor sizes differ from step to step, so glibc's heap fragments: by about a gibibyte per round of SmolLM2.
     """
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -52,6 +52,7 @@ def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list
 
 def models_of(path: Path) -> list[Path]:
     """Return the finished models of a run, or the one model that `path` names."""
+    # A lineage is written last, so a stage that has one is finished; without any, `path` names a single model.
     named = [path / name for name in stages_at(path)]
     models = [model for model in named if (model / LINEAGE_FILE).is_file()] or [find_model(path)]
     directory = models[0].resolve().parent
@@ -108,6 +109,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
 
 def _code(text: object) -> Markup:
     shown = visible(" ".join(str(text).split()))
+    # Markdown's rule: longer quotes than any inside, and a blank where the text begins or ends with one.
     ticks = _ticks(shown, 1)
     room = " " if "`" in shown else ""
     return Markup(f"{ticks}{room}{shown}{room}{ticks}")
@@ -128,6 +130,7 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
     from huggingface_hub import EvalResult, ModelCardData
 
     base, word_list = _base_model(run), _word_list(run)
+    # USER/NAME may be a local directory as well, which means nothing on the hub.
     is_on_hub = _HUB_NAME.fullmatch(base) and not Path(base).exists()
     metrics = (("win_rate", "Win rate"), ("mean_guesses_on_wins", "Mean guesses on wins"))
     results = [
@@ -153,6 +156,7 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
         base_model=base if is_on_hub else None,
         model_name=f"{run.name}-{name}",
         eval_results=results or None,
+        # Weights trained from nothing have the licence of this package; others depend on their base.
         license="mit" if base == "tiny" else "other",
         license_name=None if base == "tiny" else "see-base-model",
     )
@@ -161,6 +165,7 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
 def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
     named = {"solver": "the solver", UNKNOWN_TEACHER: "an unknown teacher"}
     said = ", ".join(f"{count:,} by {named.get(teacher, teacher)}" for teacher, count in teachers.items()) or "none"
+    # Without an SFT stage, teacher games are only mixed into rounds of play.
     is_replayed = teachers and not any(kind_of(stage) == "sft" for stage in run.stages)
     return f"{'to replay beside its own' if is_replayed else 'for supervised fine-tuning'}: {said}"
 
@@ -205,6 +210,7 @@ def _proof(directory: Path) -> str:
         found = audit(directory)
         leaks = {secret for _, secret in found.leaks}
         shown = audit_shown(directory).num_secrets
+    # A card is written at the end of hours of training; missing records are told in it, not raised.
     except (RunError, ConfigError, WordListError) as error:
         return f"It is unknown whether held-out secrets were trained on: {error}."
     if leaks:

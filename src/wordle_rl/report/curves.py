@@ -253,13 +253,16 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
     series = {name: curve for name, curve in series_of(rows).items() if name not in _NOT_CURVES}
     drawn: list[Drawn] = []
     numbers = [(said, _ends_text(series[name], percent=False)) for name, said in NUMBERS.items() if name in series]
+    # Popped, so that the parts of a step get no charts below.
     numbers += [
         (f"seconds of {name.removeprefix('seconds/')}", f"{series.pop(name).values.mean():.3g}")
         for name in list(series)
         if name.startswith("seconds/")
     ]
+    # Metrics of other versions and of your own come last, under their own names.
     for chart in [*CHARTS, *_unknown(series)]:
         curves = _curves_of(chart, series)
+        # A level line tells no more than its value, and most settings leave several metrics constant.
         if all(curve.is_flat for curve in curves):
             for curve in curves:
                 name = chart.title + (f", {curve.name}" if len(chart.curves) > 1 or _prefix(chart) else "")
@@ -267,6 +270,7 @@ def stage_curves(metrics: Mapping[str, Rows], stage: str) -> StageCurves:
             continue
         drawn += [
             draw(chart, curves[first : first + len(COLORS)], "percent of the way" if is_blend else _unit(stage))
+            # A chart has as many curves as there are colours to tell apart; the rest get another one.
             for first in range(0, len(curves), len(COLORS))
         ]
     num_skipped = int(sum(row.get("skipped_steps", 0) for row in rows))
@@ -305,6 +309,7 @@ def _curves_of(chart: Chart, series: Mapping[str, Series]) -> list[Series]:
     prefix = _prefix(chart)
     if prefix:
         named = {name: chart.curves[prefix] + name.removeprefix(prefix) for name in series if name.startswith(prefix)}
+        # pass@1 alone is the win rate, which has its chart.
         if prefix == PASS_AT and len(named) < 2:
             return []
     else:
@@ -318,6 +323,7 @@ def _prefix(chart: Chart) -> str:
 
 def _unknown(series: Mapping[str, Series]) -> list[Chart]:
     known = {*NUMBERS, *(name for chart in CHARTS for name in chart.curves)}
+    # A family such as `pass_at/` grows with the group size, so its names are not listed.
     prefixes = tuple(name for name in known if name.endswith("/"))
     return [
         Chart(name.replace("_", " ").capitalize(), f"As logged: {name}.", {name: name}, percent=name.endswith("_rate"))

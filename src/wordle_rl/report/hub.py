@@ -41,6 +41,7 @@ def push(path: Path, repo: str, *, private: bool = False, dry_run: bool = False,
     _check_name(repo)
     if not dry_run and api is None:
         api = _logged_in()
+    # A card that somebody has edited is theirs, and stays.
     if not (model / CARD_FILE).is_file():
         write_cards(model, dry_run=dry_run)
     files = sorted({*files_of(model), CARD_FILE})
@@ -62,6 +63,7 @@ def send(api: HfApi, model: Path, repo: str, files: list[str], message: str, *, 
     """Push files of a model directory as one commit."""
     with _refusals(repo):
         api.create_repo(repo, private=private or None, exist_ok=True)
+        # One commit, so nobody downloads new weights with an old tokenizer.
         api.upload_folder(repo_id=repo, folder_path=model, allow_patterns=files, commit_message=message)
 
 
@@ -70,6 +72,7 @@ def _check_name(repo: str) -> None:
 
     try:
         validate_repo_id(repo)
+        # The hub's own check takes a name without a user, too, which would create it under the token's account.
         valid = repo.count("/") == 1
     except ValueError:
         valid = False

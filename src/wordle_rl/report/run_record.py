@@ -111,6 +111,7 @@ def read_run(run_dir: Path) -> RunRecord:
     everything = _object(run_dir / "results.json", missing)
     manifest = _object(run_dir / "manifest.json", missing)
     config = _object(run_dir / "config.json", missing)
+    # Read for its refusal alone: a run of before stages has no figures by the names used here.
     if config:
         stored_config(run_dir / "config.json")
     rows, played = run_dir / "metrics.jsonl", run_dir / "games.jsonl"
@@ -188,6 +189,7 @@ def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
         elif games.constrain == "none":
             found = _measured(games, run)
         else:
+            # Such files are named by their model and variant; figures go to the model, under parts of their own.
             model = games.name
             held_out = games.figures(run.secrets_of("held_out") if run.split_of else None)
             found = {CONSTRAINED_PART: held_out}
@@ -211,6 +213,7 @@ def read_metrics(path: Path) -> dict[str, list[dict[str, Any]]]:
         stage, step = row.get("stage"), row.get("step")
         if not isinstance(stage, str) or not isinstance(step, int | float):
             raise ReportError(f"{path}:{number} lacks a stage or a step; delete the line")
+        # Rows of validation share step numbers with those of training, and must not replace them.
         stages.setdefault(stage, {})[step, any(name.startswith(VALIDATED) for name in row)] = row
     return {stage: [rows[step] for step in sorted(rows)] for stage, rows in stages.items()}
 
@@ -221,6 +224,7 @@ def _games(path: Path) -> list[dict[str, Any]]:
         turns = row.get("turns")
         if not ("secret" in row and "turns_used" in row and isinstance(turns, list) and all(map(_is_object, turns))):
             raise ReportError(f"{path}:{number} is no game; delete the line")
+        # The offset stays the same while the file grows; the page links to a game by it.
         games.append({"id": offset, **row})
     return games
 

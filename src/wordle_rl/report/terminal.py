@@ -65,6 +65,7 @@ def board(turns: Sequence[Turn | TurnRecord], *, word_length: int = 5, max_turns
         row = Text(" – " * word_length, "dim") if turn.guess is None else tiles(turn.guess, turn.marks)
         shown = "" if is_free else str(number)
         grid.add_row(Text(shown, "dim"), row, Text(turn.marks or "", "dim"), Text(_NOTES[turn.outcome], "italic"))
+    # The rows that are left show how long the game may still last.
     for empty in range(number + 1, max_turns + 1):
         grid.add_row(Text(str(empty), "dim"), Text(" · " * word_length, "dim"), "", "")
     return grid
@@ -230,6 +231,7 @@ def verbose_lines(
     env = WordleEnv(transcript.secret, words, prompter, given)
     yield from ("prompt:", *_messages(env.observation.messages))
     for number, played in enumerate(transcript.own_turns):
+        # Played again from the replies, so what is shown is what the player saw, not what a record says of it.
         yield f"turn {number + 1}: completion: {played.reply}"
         yield f"  parsed guess: {_parsed(played.parsed)}"
         if env.stop_reason is None:

@@ -50,6 +50,7 @@ class GameRubric(OpenEnvRubric):
         self._leaves = {}
         for name, component in rubric.components.items():
             lows, highs = zip(component.loss_range, component.win_range, strict=True)
+            # OpenEnv's trees take scores of 0 to 1, so a leaf maps the whole range of its component to that.
             self._leaves[name] = Leaf(min(lows), max(highs))
             setattr(self, name, self._leaves[name])
 
@@ -76,6 +77,7 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
 
     def _begin(self, /, **asked: Any) -> NewGame:
         options = checked(ResetOptions, asked)
+        # A refused reset raises here, and leaves the game under way to be played on.
         self._game = self._games.new_game(options)
         self._episode = {"episode_id": options.episode_id or str(uuid.uuid4()), "step_count": 0}
         return self._game
@@ -91,6 +93,7 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
     def _read(self, reply: str) -> tuple[str, bool]:
         """Return what is read and kept of a reply, and whether more was said."""
         most = self._games.settings.max_reply_characters
+        # Cut instead of refused, and treated as a reply that was cut at its token limit.
         return reply[:most], len(reply) > most
 
     def get_metadata(self) -> EnvironmentMetadata:
@@ -123,6 +126,7 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
     ) -> WordleObservation:
         """Take one reply of the policy; a reward that needs the solver is computed in the solver's thread."""
         game = self._played(action)
+        # Others are arithmetic, and a change of threads would take longer than they do.
         if game.asks_solver:
             return self._judged(game, action, await self._games.in_solver_thread(game.rewards.next))
         return self._judged(game, action, game.rewards.next())

@@ -15,6 +15,7 @@ ActionT = TypeVar("ActionT", bound=Action)
 ObservationT = TypeVar("ObservationT", bound=Observation)
 StateT = TypeVar("StateT", bound=State)
 
+# A bound on what a client may send; the word list decides which words may be played.
 _Word = Annotated[str, Field(min_length=1, max_length=32)]
 
 

@@ -64,7 +64,10 @@ class WordTasks:
         part = self._part(split)
         if index is not None and not 0 <= index < len(part):
             raise Refusal(Reason.UNKNOWN_TASK, f"split {split!r} has tasks 0 to {len(part) - 1}, not {index}")
+        # By index and words, without the seed: asking again with another seed tells nothing more.
         if index is None or part[index] in given:
+            # A hash, not a random stream: the same on every machine and version of Python, and free of
+            # state between sessions.
             place = ":".join((str(seed) if index is None else f"index {index}", *given))
             digest = hashlib.sha256(f"{self._mark}:{split}:{place}".encode()).digest()
             left = [number for number, word in enumerate(part) if word not in given] if given else range(len(part))
@@ -79,6 +82,7 @@ class WordTasks:
         It names the secret all the same, since lists of tasks show it beside the index: keep it until the game is over.
         """
         place = f"{self._mark}:{task.split}:{task.index}"
+        # Keyed, or whoever has the word list could hash every place and find the secret.
         return hmac.new(self._key, place.encode(), hashlib.sha256).hexdigest()[:32]
 
     def list_splits(self) -> list[dict[str, Any]]:
@@ -182,6 +186,7 @@ class ServedGames:
 
     def with_settings(self, settings: ServeSettings) -> ServedGames:
         """Return a copy with other rules and wording that shares words, tasks and solvers."""
+        # Shallow, on purpose: words, tasks and the solvers' caches are what costs.
         other = copy(self)
         other.settings, other._prompters = settings, {}
         return other
@@ -231,6 +236,7 @@ class ServedGames:
         )
 
     def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
+        # Prompters render their rules once; sessions by the hundred share them.
         key = (words.word_length, options.style, options.hard_mode)
         if key not in self._prompters:
             asked = {"style": options.style, "hard_mode": options.hard_mode}
@@ -246,6 +252,7 @@ class ServedGames:
             raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
         if not options.max_given:
             return ()
+        # By secret, so that one seed does not put the same words on every board.
         rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
         return random_board(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
 

@@ -81,6 +81,7 @@ class TextArenaGame:
         self.env = env
         self.letters, self.max_turns = env.prompter.word_length, env.prompter.rules.max_turns
         self.history = texts.opening(self.letters, self.max_turns)
+        # Guesses that the board begins with look like moves of the player: TextArena knows no others.
         for count, turn in enumerate(env.turns, start=1):
             left = self.max_turns - count
             self.history += texts.played(f"[{turn.guess}]", turn, left, repeated=False, letters=self.letters)
@@ -106,11 +107,13 @@ class TextArenaGame:
         """Why the game ended, with the secret; a `RuntimeError` while it runs."""
         secret = self.env.transcript().secret
         marks = next((turn.marks for turn in reversed(self.env.turns) if turn.marks is not None), "")
+        # TextArena's own measure of a lost game: a yellow letter counts half.
         placed = (marks.count("G") + marks.count("Y") / 2) / self.letters
         return texts.won() if self.won else texts.lost(secret, round(100 * placed))
 
     def step(self, message: str, *, overlong: bool = False) -> None:
         """Play one message: one word in brackets after optional thinking. An overlong one was cut."""
+        # Taken before the step, which adds the guess itself.
         known = self.board
         self.env.step(message, overlong=overlong)
         turn, left = self.env.turns[-1], self.env.observation.turns_left
@@ -131,6 +134,7 @@ class SignalsRubric(Rubric):
 
     def judge(self, turn: Turn, before: Sequence[Turn]) -> None:
         """Set the signals of a turn, given the turns before it."""
+        # A repeated guess would earn its greens again, so TextArena's signals ignore it.
         is_new = turn.guess is not None and all(turn.guess != earlier.guess for earlier in before)
         marks = turn.marks if turn.marks is not None and is_new else ""
         letters = max(len(marks), 1)
@@ -179,6 +183,7 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         """Play one message."""
         env, shown = self._running().env, self._shown
         assert shown is not None
+        # The signals compare a guess with those before it, and `env.turns` grows.
         before = env.turns
         message, overlong = self._read(action.message)
         shown.step(message, overlong=overlong)
@@ -201,6 +206,7 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
             "num_guesses": game.max_turns,
         }
         info = {}
+        # Both name the secret.
         if done and self._games.settings.reveal_secret:
             board["secret_word"], info["reason"] = game.env.transcript().secret, game.reason
         return TextArenaState(

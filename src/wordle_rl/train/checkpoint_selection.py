@@ -86,7 +86,7 @@ class Validation:
         self._shown = random.Random(0).sample(range(len(setup.validation)), len(setup.validation))
 
     def __call__(self, step: int, alpha: float = 1.0, number: int = 0) -> Validated:
-        """Play all games; `step` and `alpha` name the weights, `number` rotates which games are logged."""
+        """Play every validation game. `number` rotates which games are logged; `step` and `alpha` label the weights."""
         everything = self._play([*self._setup.validation, *self._train], self._sampling.greedy())
         greedy, trained = everything[: len(self._setup.validation)], everything[len(self._setup.validation) :]
         often = [secret for secret in self._setup.validation for _ in range(_GAMES_PER_SECRET)]

@@ -36,17 +36,23 @@ from wordle_rl.config.training import RewardSettings, SamplingSettings
 from wordle_rl.env import Transcript
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.play import evaluate
-from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
 from wordle_rl.reward import RewardBreakdown, Rubric, Schedule
-from wordle_rl.rollout import Trajectory, groups_of, pass_at, play, powers_of_two
+from wordle_rl.rollout import ShouldStop, Trajectory, groups_of, pass_at, play, powers_of_two
 from wordle_rl.runs import PASS_AT, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
-from wordle_rl.solver import fitting_answers
 from wordle_rl.train.advantages import TurnValues
 from wordle_rl.train.belief import belief_rises, beliefs_of
 from wordle_rl.train.example import Example
-from wordle_rl.train.scored_games import Group, check_some_played, group_rows, measured, rows_of, score_group
+from wordle_rl.train.scored_games import (
+    Group,
+    check_some_played,
+    group_rows,
+    measured,
+    rows_of,
+    score_group,
+    stop_rule,
+)
 from wordle_rl.train.starts import GroupStarts, record_secrets
 from wordle_rl.train.turn_candidates import play_branching, regret_judge, reward_judge
 from wordle_rl.words import WordList
@@ -89,7 +95,7 @@ class GroupRollouts:
         """Opens the policy for other games, such as those of a validation."""
         self._stage, self._setup, self._settings = stage, stage.setup, settings
         self._process = process_index()
-        self._fitting = fitting_answers(stage.setup.solver)
+        self.should_stop: ShouldStop = stop_rule(stage.setup, settings.guesses)
         self.schedule: Schedule = settings.reward.schedule()
         self.starts = GroupStarts(
             stage.setup,
@@ -153,7 +159,7 @@ class GroupRollouts:
                 prompter,
                 sampler,
                 max_prompt_tokens=max_prompt_tokens,
-                should_stop=self._is_enough,
+                should_stop=self.should_stop,
             )
             return [(group, []) for group in groups_of(trajectories, size)]
         # The default reward values a game only at its end, so it cannot rank candidates. Regret can.
@@ -183,12 +189,6 @@ class GroupRollouts:
             for game, belief in zip(games, beliefs, strict=True)
         )
         return [[next(rises) for _ in group] for group in groups]
-
-    def _is_enough(self, secret: str, board: Sequence[Turn], num_replies: int) -> bool:
-        if num_replies == self._settings.guesses:
-            return True
-        # With secrets outside the answers no answer may fit. Later guesses would be masked anyway (`num_live_turns`).
-        return secret not in self._setup.words.answer_index and not len(self._fitting(board))
 
     def _summed_up(self, step: int, draws: Sequence[dict[int, Group]], numbers: Mapping[str, float]) -> Played:
         # constant_group_rate and pass@k are over the first draw: refills would hide how often a group teaches nothing.

@@ -45,7 +45,7 @@ from wordle_rl.train.limited_loss import AllowedTokens
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.micro_batches import FILLER, Batch, TwoHalves
-from wordle_rl.train.optimizer import Part, make_optimizer, set_rate, wants_bf16
+from wordle_rl.train.optimizer import MakeOptimizer, Part, make_optimizer, set_rate, wants_bf16
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -56,8 +56,8 @@ _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
 _ROWS_SCORED = 256
 """Rows to score at once without a gradient."""
 _MOST_GAPS = 1.15
-"""Resident memory at which a CPU's gaps go back to the system, as a multiple of the mean after steps that began without
-gaps. Each step's tensors have other sizes, and leave ever more gaps between those that stay."""
+"""Release freed memory once resident memory exceeds this multiple of its mean after steps that began right after a
+release. Tensor sizes differ from step to step, so the heap fragments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +151,7 @@ class TorchLearner:
         temperature: Divide logits by this, as in sampling.
         constraint: Limits guesses to listed words, in play and in the loss.
         seed: Seed of dropout.
+        optimizer: Makes the optimizer of each `start`.
     """
 
     def __init__(
@@ -165,6 +166,7 @@ class TorchLearner:
         temperature: float = 1.0,
         constraint: WordConstraint | None = None,
         seed: int = 0,
+        optimizer: MakeOptimizer = make_optimizer,
     ) -> None:
         self.model, self.codec, self.micro_batch_size = model, codec, micro_batch_size
         self._allowed = None if constraint is None else AllowedTokens(constraint, model.config)
@@ -198,6 +200,7 @@ class TorchLearner:
         self.shares_prefixes = scorer.shares_prefixes
         self._scorer: Any = scorer  # `start` replaces it by what accelerate makes of it: DDP's or FSDP's module
         self._own_scorer = scorer
+        self._make_optimizer = optimizer
         self._optimizer: Optimizer | None = None
         self._start: list[Tensor] = []
         self.version = 0
@@ -214,7 +217,7 @@ class TorchLearner:
         """See `Learner`."""
         self._settings, self._total_steps, self._part = settings, total_steps, part
         self._has_gaps, self._without_gaps = False, []
-        optimizer = make_optimizer(self.model, settings)
+        optimizer = self._make_optimizer(self.model, settings)
         if self._optimizer is None:
             self._scorer, self._optimizer = self.accelerator.prepare(self._scorer, optimizer)
         else:

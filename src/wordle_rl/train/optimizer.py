@@ -23,6 +23,8 @@ from wordle_rl.policy.device import autocasts_to_bf16
 Part = tuple[int, int]
 """A part of a learning rate schedule: its number, from 0, and the number of equal parts."""
 
+MakeOptimizer = Callable[[nn.Module, OptimizerSettings], Optimizer]
+
 
 def make_optimizer(model: nn.Module, settings: OptimizerSettings) -> Optimizer:
     """Create the optimizer of the settings over the trainable parameters."""

@@ -224,7 +224,10 @@ def label(secret: str, turns: Iterable[tuple[Turn, bool]], **more: Any) -> dict[
 
 
 def board_label(board: Sequence[Turn], guess: str, secret: str, others: Sequence[str] = ()) -> dict[str, Any]:
-    """Make the row of a guess that is trained on at a board which is not; `others` share its distribution."""
+    """Label one guess: the turns of the board are context, without loss; only `guess` is trained on.
+
+    `others` are the other words of the distribution that `guess` was drawn from.
+    """
     row = label(secret, ((turn, False) for turn in board))
     row["turns"].append({"guess": guess, "marks": None, **({"others": [*others]} if others else {})})
     return row

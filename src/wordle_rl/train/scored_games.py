@@ -16,8 +16,9 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
 from wordle_rl.reward import RewardBreakdown, Rubric, format_compliance, with_candidates
-from wordle_rl.rollout import Trajectory
+from wordle_rl.rollout import ShouldStop, Trajectory
 from wordle_rl.runs import BY_TURN, RunError
+from wordle_rl.solver import fitting_answers
 from wordle_rl.train.advantages import TurnValues, find_credit, is_constant, token_advantages
 from wordle_rl.train.example import Example
 from wordle_rl.train.starts import GameSetup
@@ -221,6 +222,19 @@ def num_live_turns(transcript: Transcript, setup: GameSetup) -> int:
     if transcript.secret in setup.words.answer_index:
         return len(transcript.own_turns)
     return max(1, sum(len(candidates) > 0 for _, candidates in with_candidates(transcript, setup.solver)))
+
+
+def stop_rule(setup: GameSetup, max_guesses: int) -> ShouldStop:
+    """Return the rule that ends a game once nothing more can be learnt from it, or after `max_guesses`; 0: no limit."""
+    fitting = fitting_answers(setup.solver)
+
+    def should_stop(secret: str, board: Sequence[Turn], num_replies: int) -> bool:
+        if num_replies == max_guesses:
+            return True
+        # With secrets outside the answers no answer may fit. Later guesses would be masked anyway (`num_live_turns`).
+        return secret not in setup.words.answer_index and not len(fitting(board))
+
+    return should_stop
 
 
 def rows_of(game: Scored, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:

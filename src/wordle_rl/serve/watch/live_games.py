@@ -150,6 +150,7 @@ def live_events(seat: Seat, secret: str, reviewer: Reviewer) -> Iterator[Json]:
         "candidates": len(seat.context.words.answers),
         "has_probabilities": seat.probabilities is not None,
     }
+    # Held turn by turn, not for the game: a viewer who stops reading would lock out all others.
     with seat.lock:
         seat.sampler.begin()
     while game.env.stop_reason is None:
@@ -233,12 +234,14 @@ class HandGames:
         prompter = Prompter(Style.SYMBOLS, Shape.TRANSCRIPT, Thinking.OFF, self._words.word_length, rules)
         identity = secrets.token_urlsafe(16)
         self._games[identity] = env = WordleEnv(secret, self._words, prompter)
+        # Nobody says when a game is left, so the oldest ones make room.
         while len(self._games) > MAX_GAMES:
             self._games.popitem(last=False)
         return {"id": identity, "candidates": len(self._words.answers), **_board(env)}
 
     def guess(self, identity: str, word: str) -> Json | None:
         """Play a word and return its outcome and the board, with the last turn the secret; None without such a game."""
+        # Taken out while it is played, so a second request cannot play the same turn, and put back as the newest.
         env = self._games.pop(identity, None)
         if env is None:
             return None

@@ -112,6 +112,7 @@ def mark_of(run: Path) -> str:
 def version_of(path: Path) -> str:
     """Return a mark that stays the same while a file of lines grows, and changes if it is replaced."""
     with path.open("rb") as file:
+        # The first line never changes while lines are added; a new file in its place has another inode.
         first = file.read(512).partition(b"\n")[0]
     return hashlib.sha256(first + str(path.stat().st_ino).encode()).hexdigest()[:16]
 
@@ -127,14 +128,17 @@ def read_lines(path: Path, after: int) -> Json:
         skipped = 0
         if not after and size > TAIL_BYTES:
             file.seek(size - TAIL_BYTES)
+            # The tail begins inside a line; the rest of it is skipped with the bytes before.
             skipped = size - TAIL_BYTES + len(file.readline())
         file.seek(min(max(after, skipped), size))
         offset = file.tell()
         games: list[Json] = []
         faults: list[str] = []
         start = offset
+        # A last line without a newline is still being written: the next call reads it whole.
         while offset - start < CHUNK_BYTES and (line := file.readline()).endswith(b"\n"):
             try:
+                # NaN is no JSON, and the browser's parser would refuse the whole answer for it.
                 row = json.loads(line.decode(), parse_constant=lambda _: None)
                 games.append({"id": offset, **_checked(row)})
             except RecursionError:

@@ -170,6 +170,7 @@ class Watch:
         """Summary of a run; 304 if its files have not changed."""
         directory = self._run(run)
         tag = {"ETag": f'"{mark_of(directory)}"', "Cache-Control": "no-cache"}
+        # The page asks every few seconds, and most of the time nothing is new.
         if tag["ETag"] in request.headers.get("if-none-match", ""):
             return Response(status_code=304, headers=tag)
         response = _json(summary_of(directory))
@@ -207,6 +208,7 @@ class Watch:
                 raise HTTPException(
                     400, f"{secret!r} is not in word list {seat.context.words.name!r}; name a listed word"
                 )
+        # A line a turn, as it is played: a game of a language model can take a minute.
         events = live_events(seat, secret, self._reviewer(seat.context.solver))
         lines = (json.dumps(event, allow_nan=False).encode() + b"\n" for event in events)
         return StreamingResponse(lines, media_type="application/x-ndjson", headers=_NEVER_KEPT)

@@ -1,6 +1,7 @@
-"""Settings of verl that a run's config has no place for, what verl does not follow, and a config in verl's words.
+"""A run's config as verl's: Hydra overrides over verl's own defaults.
 
-Verl's words are Hydra overrides over verl's own defaults. Nothing here needs verl.
+Also settings of verl that a run's config has no place for, and settings of a run that verl does not follow. Nothing
+here needs verl.
 """
 
 from __future__ import annotations
