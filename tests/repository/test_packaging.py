@@ -94,5 +94,6 @@ def test_a_player_and_the_presets_travel_with_the_wheel(programs: Path, built: P
     assert "CRANE" in run(programs / "wordle-rl", "play", "--player", "bundled", "--secret", "crane", cwd=tmp_path)
     small = ["--traces.num-games", "300", "--eval.max-games", "4"]
     small += ["--expert-iteration.rounds", "1", "--expert-iteration.groups-per-round", "8"]
+    small += ["--grpo.steps", "1", "--grpo.groups-per-step", "2"]
     run(programs / "wordle-rl", "run", "quickstart", *small, "--out", tmp_path / "run", cwd=tmp_path)
     assert (tmp_path / "run" / "report.html").is_file()
