@@ -65,6 +65,8 @@ def test_two_processes_really_ran_and_metrics_are_those_of_both(trained) -> None
         assert state["compliance"] == [0.25] * STEPS  # of all replies, none and half of them well formed
         assert state["cumulative_wins"] == 2 * STEPS
         assert list(state["priorities"].values()) == [1.5], "the mean of what both processes found"
+    assert len(logged(trained[2], "grpo", "gradient/cosine")) == STEPS
+    assert not logged(trained[1], "grpo", "gradient/cosine")
     found = [row for row in rows(trained[2] / "secrets.jsonl") if row["stage"] == "grpo"]
     assert {(row["step"], row["process"]) for row in found} == {(s, p) for s in range(STEPS) for p in (0, 1)}
     assert {row["process"]: row["secrets"] for row in found} == {0: ["rank0"], 1: ["rank1"]}

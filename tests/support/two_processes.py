@@ -42,9 +42,9 @@ class PlayedBefore:
     metrics: dict[str, float]
     denominators: dict[str, int]
 
-    def rows(self, _codec, *, mask_overlong: bool) -> list[Example]:
+    def items(self, _codec, *, mask_overlong: bool) -> list[list[Example]]:
         assert not mask_overlong
-        return self.examples
+        return [[example] for example in self.examples]
 
 
 class Replaying(GroupRollouts):
@@ -87,7 +87,12 @@ def train_both(words: str, games: Path, out: Path) -> list[torch.nn.Module]:
     Replaying.given = [[Example(**row) for row in step] for step in found["rows"]]
     grpo_module.GroupRollouts = Replaying  # type: ignore[misc]
     grpo = GRPOSettings(
-        steps=STEPS, groups_per_step=GROUPS // processes, group_size=GROUP_SIZE, optimizer=fast(), beta=0.1
+        steps=STEPS,
+        groups_per_step=GROUPS // processes,
+        group_size=GROUP_SIZE,
+        optimizer=fast(),
+        beta=0.1,
+        gradient_noise_every=processes - 1,  # two processes exchange the gradients of each half, and learn the same
     )
     context, tokens = context_for(word_list, prompter, Solver(word_list)), SamplingSettings(max_completion_tokens=6)
     setup = GameSetup(context, word_list.answers, sampling=tokens)
