@@ -4,9 +4,9 @@
     reward of a turn      clip(b after - b before) / clip     within -1 and 1, times `grpo.belief_weight`
 
 A won game ends at log 1 = 0. The last turn of a lost game earns 0: no board follows it. Without the clip the rewards of
-a game would sum to b at its end - b at its start, whatever was guessed in between, so they tell the policy which turn
-brought it nearer without changing which games are best (potential-based shaping, Ng et al. 1999). The clip breaks
-this, but without it one board that the policy thought impossible outweighs a whole batch.
+a game would sum to b at its end - b at its start, whatever was guessed in between (potential-based shaping, Ng et al.
+1999): a win ends highest, and the turns share what it gained. The clip breaks this, but without it one board that the
+policy thought impossible outweighs a whole batch.
 
 A component of a `Rubric` sees the transcript alone. This one needs the policy, so the trainer computes it, before
 credit.
