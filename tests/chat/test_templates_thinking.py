@@ -22,7 +22,7 @@ TRACE = GameRecord(
     "trace",
     tuple(TurnRecord(guess, marks, thinking=said) for (guess, marks), said in zip(GUESSES, THOUGHTS, strict=True)),
 )
-STYLES = (Style.ENGLISH, Style.COMPACT, Style.TEXTARENA)
+STYLES = (Style.ENGLISH, Style.COMPACT, Style.TEXTARENA, Style.VERIFIERS)
 # Templates by which models think, and whether their prompts open the thought.
 THINKERS = {"qwen3": False, "qwen3_5_think": True, "qwen3_6": True}
 ON = ({}, {"enable_thinking": True})

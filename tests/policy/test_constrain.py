@@ -56,7 +56,7 @@ def noise(constraint: WordConstraint, vocabulary: int, stops: frozenset[int], se
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA, Style.SPELLED])
+@pytest.mark.parametrize("style", [Style.COMPACT, Style.TEXTARENA, Style.VERIFIERS, Style.SPELLED])
 def test_noise_spells_listed_words_only(kind, style, codecs, small_words) -> None:
     codec, prompter = codecs[kind], Prompter(style=style)
     constraint = hasty(codec, small_words, prompter)
@@ -124,7 +124,7 @@ def test_a_good_reply_may_be_said_in_any_tokens(kind, style, reply, codecs, smal
             state = constraint.after(state, token)
 
 
-@pytest.mark.parametrize("style", [Style.ENGLISH, Style.TEXTARENA])
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.TEXTARENA, Style.VERIFIERS])
 @pytest.mark.parametrize("thought", ["the form is <guess>word</guess>, or [zzzzz], so", None])
 def test_a_thought_that_the_prompt_opened_is_free_and_the_guess_after_it_is_not(style, thought, small_words) -> None:
     opened, prompter = ChatCodec(family_tokenizer("deepseek-r1")), Prompter(style=style)

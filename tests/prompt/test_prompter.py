@@ -202,7 +202,7 @@ def test_a_state_prompt_holds_what_each_answer_said(style) -> None:
     state = prompter.state(TURNS)[-1]["content"].split("\n")
     for count in range(1, len(TURNS) + 1):
         assert prompter.feedback(TURNS[:count])["content"].split("\n")[0] in state
-    if style not in (Style.COMPACT, Style.SPELLED, Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0):
+    if style not in (Style.COMPACT, Style.SPELLED, Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0, Style.VERIFIERS):
         assert state[-1] == "3 guesses left."
 
 

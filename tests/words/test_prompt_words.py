@@ -16,8 +16,8 @@ from wordle_rl.words.prompt_words import EXAMPLE_WORDS
 from wordle_rl.words.split import split_secrets, words_of_text
 
 LENGTHS = (3, 5, 7, 10)
-# The notebook's texts are kept word for word, for a model that was trained elsewhere.
-STYLES = [style for style in Style if style not in (Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0)]
+# Texts of other projects are kept word for word, for models that were trained there.
+STYLES = [style for style in Style if style not in (Style.NOTEBOOK, Style.NOTEBOOK_PLAYER0, Style.VERIFIERS)]
 PLAYED = set("jkqvwgyx")
 """Letters of the words played here and of marks. No word of a prompt is made of them alone."""
 

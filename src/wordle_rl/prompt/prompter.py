@@ -17,11 +17,21 @@ from wordle_rl.game import Rules, Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt.compact import COMPACT_FORM, CompactStyle
 from wordle_rl.prompt.english import ENGLISH
-from wordle_rl.prompt.reply import Guess, ParseFailure, ReplyForm, TaggedForm, Thinking
+from wordle_rl.prompt.reply import (
+    BRACKETS,
+    TAGGED_BRACKETS,
+    TAGS,
+    Guess,
+    ParseFailure,
+    ReplyForm,
+    TaggedForm,
+    Thinking,
+)
 from wordle_rl.prompt.spelled import SpelledForm, SpelledStyle
 from wordle_rl.prompt.symbols import SYMBOLS
 from wordle_rl.prompt.textarena_style import TEXTARENA
 from wordle_rl.prompt.trl_notebook import NotebookStyle
+from wordle_rl.prompt.verifiers_style import VerifiersStyle
 from wordle_rl.words import EXAMPLE_WORDS
 
 
@@ -52,6 +62,9 @@ class Style(StrEnum):
     `state` sends one in every turn, as the notebook does."""
     NOTEBOOK_PLAYER0 = "notebook_player0"
     """The same in the texts of the first notebook, `You are Player 0 in Wordle.`, which its published model read."""
+    VERIFIERS = "verifiers"
+    """`<guess>[crane]</guess>` and TextArena's answers, as the Wordle of verifiers and prime-rl words a game; for their
+    data and the models trained by them."""
     SPELLED = "spelled"
     """Replies `c r a n e`, feedback `X Y X X G`, hardly anything else: one token per letter for models whose tokens are
     pieces of words. No thinking."""
@@ -120,7 +133,7 @@ class Prompter:
     @cached_property
     def form(self) -> ReplyForm:
         """How replies are written and read."""
-        return _FORMS.get(self.style) or TaggedForm(("[", "]") if self.brackets else ("<guess>", "</guess>"))
+        return _FORMS.get(self.style) or TaggedForm(BRACKETS if self.brackets else TAGS)
 
     @cached_property
     def brackets(self) -> bool:
@@ -223,9 +236,14 @@ _TEXTS: dict[Style, StyleTexts] = {
     Style.TEXTARENA: TEXTARENA,
     Style.NOTEBOOK: NotebookStyle(player0=False),
     Style.NOTEBOOK_PLAYER0: NotebookStyle(player0=True),
+    Style.VERIFIERS: VerifiersStyle(),
     Style.SPELLED: SpelledStyle(),
 }
-_FORMS: dict[str, ReplyForm] = {Style.COMPACT: COMPACT_FORM, Style.SPELLED: SpelledForm()}
+_FORMS: dict[str, ReplyForm] = {
+    Style.COMPACT: COMPACT_FORM,
+    Style.VERIFIERS: TaggedForm(TAGGED_BRACKETS, separator="\n\n"),
+    Style.SPELLED: SpelledForm(),
+}
 """Replies of styles that are not simply a guess in tags or brackets."""
 
 

@@ -81,6 +81,18 @@ _BRACKETED = _Grammar(
 )
 
 
+_IN_BOTH = _Grammar(
+    whole=re.compile(_THINKING + r"<guess>\s*\[([^<>\[\]]*)\]\s*</guess>\s*", re.DOTALL),
+    guess=re.compile(r"<guess>\s*\[[^<>\[\]]*\]\s*</guess>"),
+    barred=_TAGGED.barred,
+    tag=_TAGGED.tag,
+)
+
+TAGS, BRACKETS, TAGGED_BRACKETS = ("<guess>", "</guess>"), ("[", "]"), ("<guess>[", "]</guess>")
+"""What stands before and after a guess, in the three forms of `TaggedForm`."""
+_GRAMMARS = {TAGS: _TAGGED, BRACKETS: _BRACKETED, TAGGED_BRACKETS: _IN_BOTH}
+
+
 def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets: bool = False) -> Guess | ParseFailure:
     """Parse a reply: optional thinking, exactly one guess, nothing else. Prose never becomes a guess.
 
@@ -94,7 +106,7 @@ def parse_reply(reply: str, thinking: Thinking = Thinking.OPTIONAL, *, brackets:
         >>> parse_reply("[crane]", brackets=True).word
         'crane'
     """
-    return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, brackets)
+    return _parsed(reply, thinking, BRACKETS if brackets else TAGS)
 
 
 class ReplyForm(Protocol):
@@ -119,14 +131,14 @@ class ReplyForm(Protocol):
 class TaggedForm:
     """Optional thinking, and a guess between tags."""
 
-    guess_tags: tuple[str, str] = ("<guess>", "</guess>")
+    guess_tags: tuple[str, str] = TAGS
     separator: str = "\n"
     """Between thinking and guess."""
     has_thinking: bool = True
 
     def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:  # noqa: ARG002
         """See `ReplyForm`; the rules check the length of a guess."""
-        return parse_reply(reply, thinking, brackets=self.guess_tags[0] == "[")
+        return _parsed(reply, thinking, self.guess_tags)
 
     def write(self, word: str, thought: str, thinking: Thinking) -> str:
         """See `ReplyForm`."""
@@ -140,8 +152,8 @@ _SHORT = 40
 """Cache the parse of replies up to this length in characters: they are little more than a guess and recur often."""
 
 
-def _read(reply: str, thinking: Thinking, brackets: bool) -> Guess | ParseFailure:
-    grammar = _BRACKETED if brackets else _TAGGED
+def _read(reply: str, thinking: Thinking, tags: tuple[str, str]) -> Guess | ParseFailure:
+    grammar = _GRAMMARS[tags]
     match = grammar.whole.fullmatch(reply)
     if match is None or grammar.barred.search(match[1] or ""):
         return ParseFailure(_failure_reason(reply, grammar), has_tags=grammar.tag.search(reply) is not None)
@@ -156,6 +168,10 @@ def _read(reply: str, thinking: Thinking, brackets: bool) -> Guess | ParseFailur
 
 
 _read_short = lru_cache(maxsize=1 << 14)(_read)
+
+
+def _parsed(reply: str, thinking: Thinking, tags: tuple[str, str]) -> Guess | ParseFailure:
+    return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, tags)
 
 
 def with_opened_thought(reply: str) -> str:
