@@ -90,6 +90,7 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     from wordle_rl.evaluate.records import Evaluation
     from wordle_rl.report import read_run, terminal
     from wordle_rl.report.claims import control_table
+    from wordle_rl.report.findings import findings_of, told_in_lines
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words
 
@@ -116,7 +117,15 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     seconds = results["seconds"]
     parts = ", ".join(f"{stage} {elapsed(s)}" for stage, s in seconds.items() if stage != "total")
     console.out.print(f"{elapsed(seconds['total'])} in all ({parts}); peak memory {results['peak_memory_gib']} GiB")
+    for line in told_in_lines(run, findings_of(run)):
+        console.messages.print(line)
     console.out.print(f"report: {directory / 'report.html'}")
+    console.messages.print(
+        f"next: wordle-rl watch {directory}\n"
+        f"      wordle-rl play --player {directory}\n"
+        f"      wordle-rl eval --player {directory} --split all",
+        soft_wrap=True,
+    )
 
 
 def preflight(

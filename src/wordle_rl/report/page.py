@@ -37,6 +37,7 @@ from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.claims import control_table
 from wordle_rl.report.curves import Chart, Drawn, draw, stage_curves, title_of
+from wordle_rl.report.findings import findings_of, told_in_lines
 from wordle_rl.report.plots import Series, bar_chart, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
 from wordle_rl.runs import is_number, without_lone_surrogates, write_text_atomically
@@ -104,6 +105,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         boards=_boards(run, played),
         wins=_wins_chart(run),
         stories=_stories(run),
+        curves_say=list(told_in_lines(run, findings_of(run))),
         results=results if run.results else None,
         notes=notes,
         everything=results_table(run.results, parts=run.shown_parts),
