@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 from typing import Annotated, get_args, get_origin
 
@@ -23,6 +24,7 @@ from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS
+from wordle_rl.cli.human import secret_of
 from wordle_rl.cli.settings import USUAL
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
@@ -227,12 +229,61 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(command, resumes, cli, m
     assert ("--overwrite" in err) == ("--overwrite" in command), "which would begin anew"
 
 
-def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals(cli, monkeypatch) -> None:
-    guesses = iter(["", "zzzzz", "", "slate", "Crane"])
-    monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda *_, **__: next(guesses))
-    code, out, _ = cli("play", "--secret", "CRANE")
-    assert code == 0
+@pytest.fixture
+def person(cli, monkeypatch):
+    """A person who types these words, and what the game shows."""
+
+    def plays(*typed, options=("--secret", "CRANE")):
+        words = iter(typed)
+        monkeypatch.setattr("wordle_rl.cli.human.Prompt.ask", lambda *_, **__: next(words))
+        code, out, err = cli("play", *options)
+        assert code == 0, err
+        assert next(words, None) is None, "all was asked for"
+        return out
+
+    return plays
+
+
+def test_a_human_is_asked_again_after_a_slip_and_may_name_the_secret_in_capitals(person) -> None:
+    out = person("", "zzzzz", "", "slate", "Crane")
     assert re.search(r"^ *2 +C +R +A +N +E", out, flags=re.MULTILINE), "slips cost no turn"
+    assert out.count("that costs nothing") == 1, "an empty line is no guess"
+    assert max(map(len, out.splitlines())) <= 80
+
+
+def test_the_keys_show_the_best_that_is_known_of_each_letter(person) -> None:
+    first, second = re.findall(r"^ *(q.*\n.*\n.*)$", person("geese", "eerie", "crane"), flags=re.MULTILINE | re.I)
+    for shown, known, out in ((first, "E", "gs"), (second, "ER", "gsi")):
+        assert {key for key in shown if key.isupper()} == set(known)
+        assert not set(out) & set(shown)
+        assert shown.count("·") == len(out)
+
+
+def test_a_hint_is_the_solvers_and_giving_up_names_the_word(person) -> None:
+    out = person("slate", "?", "!")
+    [left, word] = re.search(r"([\d,]+) answers fit; the solver would play ([A-Z]{5})", out).groups()
+    words = load_words()
+    fits = [each for each in words.answers if score_guess(each, "slate") == score_guess("crane", "slate")]
+    assert int(left) == len(fits)
+    assert word.lower() in words
+    assert "the word was: CRANE" in out
+
+
+def test_the_word_of_a_day_is_everybodys_and_can_be_passed_on(person) -> None:
+    words = load_words()
+    days = [secret_of(date(2026, 11, day), words) for day in range(1, 31)]
+    assert secret_of(date(2026, 11, 28), words) == days[27]
+    assert len(set(days)) > 25
+    assert set(days) <= set(words.answers)
+    out = person(secret_of(date.today(), words), options=("--daily",))
+    assert f"wordle-rl {date.today()} 1/6\n🟩🟩🟩🟩🟩" in out
+
+
+def test_a_player_may_be_watched_in_another_wording(cli) -> None:
+    command = ("play", "--player", "solver", "--secret", "crane")
+    assert "[crane]" in cli(*command, "--style", "textarena")[1]
+    assert "Say" in cli(*command, "--verbose", "--system-prompt", "Say {example}")[1]
+    assert cli("play", "--style", "english")[0] == cli("play", "--daily", "--seed", 1)[0] == 2
 
 
 def test_only_a_seed_has_the_same_game_played_again(cli) -> None:

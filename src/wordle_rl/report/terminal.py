@@ -28,13 +28,13 @@ from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.words import WordList
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
-_TILE_STYLES = {
+TILE_STYLES = {
     "G": "bold white on #1a7f1a",
     "Y": "bold black on #e0b83c",
     "X": "bold white on #5f6670",
 }
 _BLANK_STYLE = "bold #8a8f98"
-_NOTES = {
+NOTES = {
     Outcome.SCORED: "",
     Outcome.MALFORMED: "no guess in the reply",
     Outcome.WRONG_LENGTH: "wrong length",
@@ -48,7 +48,7 @@ def tiles(guess: str, marks: str | None) -> Text:
     """Draw a guess as coloured tiles in upper case; plain tiles without marks."""
     row = Text()
     for letter, mark in zip(guess, marks or " " * len(guess), strict=True):
-        row.append(f" {letter.upper()} ", _TILE_STYLES.get(mark, _BLANK_STYLE))
+        row.append(f" {letter.upper()} ", TILE_STYLES.get(mark, _BLANK_STYLE))
     return row
 
 
@@ -64,7 +64,7 @@ def board(turns: Sequence[Turn | TurnRecord], *, word_length: int = 5, max_turns
         num_free, number = num_free - is_free, number + (not is_free)
         row = Text(" – " * word_length, "dim") if turn.guess is None else tiles(turn.guess, turn.marks)
         shown = "" if is_free else str(number)
-        grid.add_row(Text(shown, "dim"), row, Text(turn.marks or "", "dim"), Text(_NOTES[turn.outcome], "italic"))
+        grid.add_row(Text(shown, "dim"), row, Text(turn.marks or "", "dim"), Text(NOTES[turn.outcome], "italic"))
     # The rows that are left show how long the game may still last.
     for empty in range(number + 1, max_turns + 1):
         grid.add_row(Text(str(empty), "dim"), Text(" · " * word_length, "dim"), "", "")
