@@ -52,7 +52,7 @@ def rules_in_lines(rules: Rules, word_length: int) -> Iterator[str]:
     free = "; unlisted words cost nothing" if rules.dictionary is Dictionary.APP else ""
     hard = " Use every hint." if rules.hard_mode else ""
     yield f"Find the word of {word_length} letters in {rules.max_turns} guesses{free}.{hard}"
-    yield "G, green: in its place. Y, yellow: elsewhere in the word. X, grey: no more of it."
+    yield "G green: in its place. Y yellow: elsewhere in the word. X grey: no more of it."
     yield f"{HINT} gives a hint, {GIVE_UP} gives up. Keys: CAPITALS are in the word, dots are ruled out."
 
 
