@@ -240,6 +240,37 @@ def watch_a_game(browser: Browser, player: str) -> list[str]:
     return browser.texts("#watch-turns .card")
 
 
+def test_a_word_is_followed_through_the_run(browser: Browser, address: str) -> None:
+    browser.open(address + "#run=one&source=eval/sft&game=1")
+    browser.until("return document.querySelector('#viewer h3')?.innerText.startsWith('CRATE')")
+    browser.run("[...document.querySelectorAll('#viewer button')].find((b) => b.innerText.includes('round')).click()")
+    browser.until("return document.querySelectorAll('#viewer .list li').length > 3")
+    told = [text.split("\n")[0] for text in browser.texts("#viewer .list li")]
+    assert [text.rsplit(" ", 1)[0] for text in told[:3]] == [
+        f"grpo, step 0 {won}" for won in ("✓ won in", "✗", "✓ won in")
+    ]
+    assert "sft, evaluated ✗ lost" in told
+    assert browser.complaints() == []
+
+
+def test_groups_are_offered_only_where_a_stage_plays_groups(browser: Browser, word_directory: Path, tmp_path) -> None:
+    run = made_run(tmp_path / "alone", word_directory)
+    for size, hidden in ((1, True), (8, False)):
+        config = {"stages": ["grpo"], "grpo": {"group_size": size}, "words": {"source": str(word_directory)}}
+        (run / "config.json").write_text(json.dumps(config))
+        with watching(word_directory, run) as found:
+            browser.open(found + "#view=replay")
+            browser.until("return document.querySelectorAll('#games li').length > 0")
+            assert browser.run("return document.querySelector('[data-view=groups]').hidden") is hidden
+
+
+def test_a_visitor_sees_a_game_before_choosing_a_player(browser: Browser, address: str) -> None:
+    browser.open(address + "#view=watch&player=solver")
+    browser.until("return document.querySelector('#watch-turns .end')")
+    widths = browser.run("return [...document.querySelectorAll('.bars .meter')].map((each) => each.clientWidth)")
+    assert len(set(widths)) == 1, "equal values have bars of equal length"
+
+
 def test_a_player_is_watched_turn_by_turn(browser: Browser, address: str) -> None:
     browser.open(address + "#view=watch")
     turns = watch_a_game(browser, "solver")

@@ -83,8 +83,12 @@ def summary_of(run: Path) -> Json:
     manifest = _object_or_empty(run / "manifest.json")
     split = manifest.get("split")
     parts = ("train", "val", "test")
+    stages = [str(stage) for stage in config.get("stages", ())]
     return {
         "name": run.resolve().name,
+        "stages": stages,
+        # Only what plays several games of a secret records groups.
+        "has_groups": not stages or any(config.get(stage, {}).get("group_size", 1) > 1 for stage in stages),
         "sources": [source.summary() for source in sources_of(run).values()],
         "max_turns": config.get("game", {}).get("max_turns", 6),
         "split": {part: split.get(part, []) for part in parts} if isinstance(split, dict) else {},

@@ -77,6 +77,7 @@ async function main() {
     state.run = options(byId("run"), runs.map((run) => [run, run]), state.run);
     const { summary } = await store.run(state.run);
     const source = offer(summary);
+    byId("views").querySelector("[data-view=groups]").hidden = !summary.has_groups && state.view !== "groups";
     tellLive(summary);
     byId("report").href = `runs/${encodeURIComponent(state.run)}/report.html`;
     const known = await store.games(state.run, source);

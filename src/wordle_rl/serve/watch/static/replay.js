@@ -88,8 +88,22 @@ class ReplayView {
     const group = game.group === undefined ? null : make("a", { href: this.go.address({ view: "groups", group: groupKey(game), game: "", turn: "" }) }, "the whole group");
     const turns = game.turns.map((turn, i) => this.turnRow(game, turn, i, reviews[i]));
     fill(this.viewer, make("h3", {}, game.secret.toUpperCase() + " ", end), make("p", { class: "muted" }, facts.filter(Boolean).join(" · "), group && " · ", group),
-      this.controls(game), make("ol", { class: "turns" }, ...turns), this.reviews?.refused && make("p", { class: "missing" }, this.reviews.refused),
+      this.controls(game), make("ol", { class: "turns" }, ...turns), this.everywhere(game), this.reviews?.refused && make("p", { class: "missing" }, this.reviews.refused),
       this.known.player && make("p", { class: "muted" }, "Played by " + this.known.player));
+  }
+  // The games of this secret in all sources of the run, asked for only when wanted: an evaluation holds thousands of games.
+  everywhere(game) {
+    if (this.told?.secret === game.secret && this.told.run === this.summary.name) return this.told.element;
+    const show = async () => {
+      const { summary } = this;
+      const games = await gamesOfSecret(this.store, summary, game.secret);
+      const rows = games.map(({ source, label, game: other }) => make("li", {}, make("a", { href: this.go.address({ source, game: other.id, turn: "" }) },
+        miniBoard(other, other.secret.length), make("span", {}, make("b", {}, label), " ", make("span", { class: resultOf(other) }, endOf(other))))));
+      const element = make("div", {}, make("h4", {}, `${game.secret.toUpperCase()}, round by round`), make("ol", { class: "list" }, ...rows));
+      this.told = { secret: game.secret, run: summary.name, element };
+      this.drawGame();
+    };
+    return make("p", {}, button("this word, round by round", () => show().catch(complain)));
   }
   controls(game) {
     const move = (label, turn, name) => button(label, () => this.turnTo(turn), { "aria-label": name, disabled: turn < 1 || turn > game.turns.length || turn === this.turn });
@@ -112,6 +126,21 @@ class ReplayView {
       components.length > 0 && make("p", { class: "muted" }, "components before weights: " + components.map(([name, value]) => `${name} ${number(value, 4)}`).join(", ")),
       turn.reply && make("pre", {}, turn.reply));
   }
+}
+
+// In the order of training: a stage's own games by step, then the evaluations of its model.
+async function gamesOfSecret(store, summary, secret) {
+  const found = [];
+  for (const { id } of summary.sources.filter((source) => source.id !== "traces")) {
+    const { games } = await store.games(summary.name, id);
+    const evaluated = id.startsWith("eval/") ? id.slice(5) : "";
+    for (const game of games.filter((each) => each.secret === secret)) {
+      const stage = game.stage ?? evaluated.split("-")[0];
+      const label = evaluated ? `${evaluated}, evaluated` : `${stage}, step ${game.step}`;
+      found.push({ source: id, game, label, place: [summary.stages.indexOf(stage.split("/")[0]), evaluated ? Infinity : game.step] });
+    }
+  }
+  return found.sort((a, b) => a.place[0] - b.place[0] || (a.place[1] === b.place[1] ? 0 : a.place[1] - b.place[1]));
 }
 
 const newest = (games) => games.reduce((best, game) => (game.id > best.id ? game : best));

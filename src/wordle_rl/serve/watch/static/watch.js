@@ -19,6 +19,8 @@ class WatchView {
     const parts = { train: "a training word", val: "a validation word", test: "a held-out word" };
     options(fields.part, about.parts.map((part) => [part, parts[part]]), fields.part.value);
     fields.secret.maxLength = about.word_length;
+    // A visitor sees a game before choosing one.
+    if (!this.running) await this.start();
   }
   stop() {
     this.running?.abort();
