@@ -35,6 +35,10 @@ REFUSED = {
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
     "boards that are not there": (["--grpo.starts.file", "nothing.jsonl"], "nothing.jsonl"),
     "strict words in the prompt": (["--words.strict-fraction", "0.1", "--game.system-prompt", "STRICT"], "STRICT"),
+    "strict words in a style": (
+        ["--words.source", "default", "--words.strict-fraction", "0.04", "--game.style", "notebook"],
+        "'avoid'",
+    ),
 }
 
 

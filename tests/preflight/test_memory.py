@@ -149,6 +149,14 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     assert activations(12, **compiled) == activations(8, "wins", **compiled) + activations(4, "wins", **compiled)
 
 
+def test_logits_of_a_large_vocabulary_are_counted_by_the_piece_in_every_stage() -> None:
+    stages = ["sft", "grpo", "expert_iteration", "dpo", "distill"]
+    config = RunConfig.model_validate({"stages": stages, "game": {"thinking": "off"}, "model": {"precision": "fp32"}})
+    models = [replace(SMALL, vocab_size=size) for size in (2**17, 2**18)]
+    one, two = (memory_of_stages(config, model, 200, 200) for model in models)
+    assert [one[stage].step for stage in stages] == [two[stage].step for stage in stages], "half the tokens at once"
+
+
 @pytest.mark.parametrize(
     ("engine", "caches", "copies"), [("transformers", True, 0), ("vllm", False, 2000), ("http://box:8000", False, 0)]
 )

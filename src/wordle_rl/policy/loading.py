@@ -54,8 +54,6 @@ from wordle_rl.runs.seal import check_sealed, seal
 
 SMALL = 20_000_000
 """Models with fewer parameters use plain attention on a CPU."""
-SMALL_VOCABULARY = 4096
-"""Up to this many tokens, SFT computes all logits directly."""
 
 
 def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:

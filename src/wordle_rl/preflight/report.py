@@ -22,7 +22,7 @@ from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, shares_memory
+from wordle_rl.preflight.memory import MemoryEstimate, device_for, shares_memory
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import groups_of
@@ -58,7 +58,7 @@ class Preflight:
     longest_teacher_game: int | None = None
     picture: str = ""
     device: Device | None = None
-    memory: dict[MemoryStage, MemoryEstimate] = field(default_factory=dict)
+    memory: dict[str, MemoryEstimate] = field(default_factory=dict)
     played: Played | None = None
 
 
