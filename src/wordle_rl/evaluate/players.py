@@ -231,7 +231,7 @@ def _model_sampler(player: PlayerSpec, words: WordList, prompter: Prompter, seed
         from wordle_rl.policy.vllm import make_engine
     check_vllm('engine "vllm"')
     check_vllm_temperature(sampling.temperature, "temperature")
-    codec, _ = load_codec(model)
+    codec = load_codec(model)
     constraint = constraint_of(codec)
     directory = Path(at_directory(model).path)
     check_sealed(directory)

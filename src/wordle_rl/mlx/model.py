@@ -106,7 +106,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
         whole, codec = loading.load_model(settings, seed)
         return of_transformers(whole), codec
     settings = at_directory(settings)
-    codec, _ = loading.load_codec(settings)
+    codec = loading.load_codec(settings)
     source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
     for directory in (settings.path, source):
         check_sealed(Path(directory))

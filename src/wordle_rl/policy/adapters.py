@@ -72,11 +72,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
         task_type="CAUSAL_LM",
     )
     try:
-        with warnings.catch_warnings():
-            # Experts are no linear layers and get no adapters; peft prepares ranks for them all the same.
-            warnings.filterwarnings(
-                "ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning
-            )
+        with _without_needless_warnings():
             adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
         raise ConfigError(f"model.lora does not fit {base}: {first_line(error)}") from None

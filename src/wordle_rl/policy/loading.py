@@ -17,7 +17,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -141,15 +140,15 @@ def check_packages(settings: ModelSettings) -> None:
         four_bit_arguments(device_of_process())
 
 
-def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
-    """Return a model's codec and its context length in tokens (None if unknown), without loading weights."""
+def load_codec(settings: ModelSettings) -> ChatCodec:
+    """Return a model's codec without loading weights."""
     if settings.path == "tiny":
-        return _make_codec(make_tokenizer(), settings), settings.max_length
+        return _make_codec(make_tokenizer(), settings)
     settings = at_directory(settings)
     with _loading(settings.path, weights=False):
         tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
-        config = language_config(_weights_path(settings))
-        return _make_codec(tokenizer, settings), _context_of(config)
+        language_config(_weights_path(settings))  # refuses a model that cannot play
+        return _make_codec(tokenizer, settings)
 
 
 def _weights_path(settings: ModelSettings) -> str:
@@ -333,7 +332,7 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
         vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
         # With 4-bit layers, peft trains with everything else in float32.
         weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
-        context=_context_of(model.config),
+        context=context_length(model),
         num_four_bit=four_bit,
         trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
         num_shared_layers=num_shared_layers(text),
@@ -343,9 +342,5 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
 
 def context_length(model: PreTrainedModel) -> int | None:
     """Return the context length in tokens, or None if unknown."""
-    return _context_of(model.config)
-
-
-def _context_of(config: PreTrainedConfig) -> int | None:
-    length = getattr(config.get_text_config(), "max_position_embeddings", None)
+    length = getattr(model.config.get_text_config(), "max_position_embeddings", None)
     return int(length) if length is not None else None

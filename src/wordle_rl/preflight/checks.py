@@ -98,7 +98,7 @@ class Plan:
         numbers = None
         try:
             numbers = load_numbers(self.config.model)
-            codec, _ = load_codec(self.config.model)
+            codec = load_codec(self.config.model)
         except UserError as error:
             return LookedUp(numbers, None, str(error))
         return LookedUp(numbers, codec)

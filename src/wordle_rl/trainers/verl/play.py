@@ -51,7 +51,7 @@ class RunGames:
             codec: ChatCodec = ToolCodec(tokenizer, config.model.template_kwargs)
             context = replace(context, prompter=ToolPrompter(**vars(context.prompter)))
         else:
-            codec = load_codec(config.model.model_copy(update={"path": model}))[0]
+            codec = load_codec(config.model.model_copy(update={"path": model}))
         return cls(config, context, codec, config.grpo.reward.schedule().rubric())
 
     @property
