@@ -425,8 +425,5 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
         traces = own_teacher_traces(words, secrets, teacher, config.seed)
     else:
         secrets = draw_secrets(context.words, context.split, settings, config.seed)
-        solver_teacher = SolverTeacher(context.solver)
-        traces = solver_traces(
-            solver_teacher.words, secrets, solver_teacher, settings, config.seed, None, config.game.max_turns
-        )
+        traces = solver_traces(secrets, SolverTeacher(context.solver), settings, config.seed, config.game.max_turns)
     return encode_traces(traces, context.prompter, codec, max_length=10**9).examples
