@@ -148,12 +148,12 @@ class LLMTeacher:
                     self._count(trace)
                     on_game(trace)
 
+        drawing = settings.model_dump(include={"temperature", "top_p"}, exclude_none=True)
         async with EndpointClient(
             self.endpoint,
-            model=served_name(settings.model).model,
-            max_completion_tokens=settings.max_completion_tokens,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
+            served_name(settings.model).model,
+            settings.max_completion_tokens,
+            drawing,
             timeout_s=settings.timeout_s,
             max_retries=settings.max_retries,
             before=self._check_budget,
