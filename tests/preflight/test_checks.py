@@ -53,7 +53,7 @@ def bare(monkeypatch) -> None:
     for tracker in ("wandb", "trackio"):
         monkeypatch.setitem(sys.modules, tracker, None)
     find = importlib.util.find_spec
-    for module in ("wordle_rl.policy.loading", "wordle_rl.policy.base"):
+    for module in ("wordle_rl.policy.loading", "wordle_rl.policy.vllm"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name.startswith("vllm") else find(name))
 
 

@@ -18,8 +18,8 @@ from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.policy.base import MakeConstraint, find_backend
-from wordle_rl.policy.constrain import make_constraint
+from wordle_rl.policy.base import find_backend
+from wordle_rl.policy.constrain import MakeConstraint, make_constraint
 from wordle_rl.runs import (
     CARD_FILE,
     OWN_TEACHER_FILE,

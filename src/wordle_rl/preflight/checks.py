@@ -23,9 +23,10 @@ from wordle_rl.config.training import OptimizerSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.errors import UserError
-from wordle_rl.policy.base import check_vllm, find_backend
+from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import game_of
 from wordle_rl.policy.sizes import ModelNumbers
+from wordle_rl.policy.vllm import check_vllm
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.memory import MemoryEstimate, check_memory, device_for, memory_of_stages
 from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game, texts_of
