@@ -214,6 +214,16 @@ def test_measuring_the_gradient_s_noise_keeps_a_copy_of_it() -> None:
     assert measured == pytest.approx(without * 4 / 3)  # gradients and two numbers of AdamW, and one gradient more
 
 
+def test_the_forecast_of_smollm2_is_within_a_fifth_of_what_it_took(monkeypatch) -> None:
+    """Resident memory of 216 steps of SFT and of the first round of play, on a processor: docs/smollm2.md."""
+    monkeypatch.setattr("wordle_rl.policy.device.device_kind", lambda: "cpu")
+    config = load_config("smollm2", {("model", "precision"): "bf16"})
+    numbers = ModelNumbers(134_515_008, 134_515_008, 30, 9, 3, 64, 576, 1536, 49_152, 4, context=8192)
+    found = memory_of_stages(config, numbers, teacher_length=71, game_length=88)
+    for stage, gib in (("sft", 7.0), ("expert_iteration", 6.5)):
+        assert found[stage].total / GIB == pytest.approx(gib, rel=0.2)
+
+
 def test_games_and_what_is_learnt_from_them_are_not_in_memory_at_once() -> None:
     found = MemoryEstimate(weights=1, training=3, step=4, cache=9)
     assert (found.counted, found.total) == (4, 13)

@@ -6,8 +6,8 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
     knowledge.py   what the marks so far prove, in plain sentences
     english.py     the styles in sentences, english, symbols and textarena, with their errors ("not a word")
     coded.py       the styles of a token per letter, compact and spelled, with theirs, and how replies are spelled
-    trl_notebook.py     the styles of TRL's notebook
     textarena_texts.py  the texts of TextArena's Wordle
+    trl_notebook.py, verifiers_style.py  the styles of other projects, which are made of these
     prompter.py    `Prompter`: every message of a game, in one style and shape; your own style and system prompt
 """
 

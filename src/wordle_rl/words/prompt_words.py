@@ -27,5 +27,5 @@ PROMPT_WORDS = frozenset((
 ))  # fmt: skip
 """Every word of 3 to 10 letters in our prompts, feedback, tags and the solver's thinking; they are never strict words.
 
-The notebook's texts, and those of styles of your own, hold others: a run whose prompts name a strict word is refused.
+Texts of other projects and styles of your own hold others: a run whose prompts name a strict word is refused.
 """
