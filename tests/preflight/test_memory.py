@@ -18,9 +18,9 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
-from wordle_rl.policy.kv_cache import GameCache, num_shared_layers
+from wordle_rl.policy.kv_cache import GameCache
 from wordle_rl.policy.loading import load_model, load_numbers
-from wordle_rl.policy.sizes import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers, num_shared_layers
 from wordle_rl.preflight.memory import (
     MemoryEstimate,
     Passes,

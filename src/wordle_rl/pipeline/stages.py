@@ -121,7 +121,7 @@ def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
 
 def train_by_traces(work: RunWork, stage: str) -> None:
     """SFT on the teacher games."""
-    from wordle_rl.policy.loading import context_length
+    from wordle_rl.policy.sizes import context_length
     from wordle_rl.train.checkpoints import last_place
     from wordle_rl.train.sft import train_sft
 
