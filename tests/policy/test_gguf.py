@@ -17,8 +17,8 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy import gguf
-from wordle_rl.policy.directory import find_model
-from wordle_rl.policy.gguf import SMOLLM2, converted_path
+from wordle_rl.policy.directory import converted_path, find_model
+from wordle_rl.policy.gguf import SMOLLM2
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.prompt import Message, Prompter, Style
 

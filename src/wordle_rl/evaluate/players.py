@@ -22,8 +22,16 @@ from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.import_paths import resolve
 from wordle_rl.policy.base import Sampler, find_backend
 from wordle_rl.policy.constrain import MakeConstraint, WordConstraint, make_constraint
-from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
-from wordle_rl.policy.gguf import at_directory, is_converted
+from wordle_rl.policy.directory import (
+    at_directory,
+    find_model,
+    game_of,
+    is_converted,
+    is_hub_name,
+    is_model,
+    run_around,
+    settings_of,
+)
 from wordle_rl.policy.providers import find_endpoint
 from wordle_rl.policy.scripted import (
     PLAYER_NAMES,

@@ -30,9 +30,8 @@ from wordle_rl.config.model import ModelSettings
 from wordle_rl.mlx import adapters
 from wordle_rl.policy import loading
 from wordle_rl.policy.adapters import base_of, is_adapter
-from wordle_rl.policy.directory import settings_of
+from wordle_rl.policy.directory import at_directory, settings_of
 from wordle_rl.policy.export import check_empty, checked, probe_tokens
-from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.multimodal import is_text_part, language_config
 from wordle_rl.runs.seal import check_sealed
 

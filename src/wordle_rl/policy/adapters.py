@@ -23,7 +23,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import LoraSettings
 from wordle_rl.errors import first_line
-from wordle_rl.policy.gguf import converted_path
+from wordle_rl.policy.directory import converted_path
 from wordle_rl.runs import RunError, read_object
 
 if TYPE_CHECKING:

@@ -42,8 +42,7 @@ from wordle_rl.policy.adapters import (
     shape_adapters,
 )
 from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
-from wordle_rl.policy.directory import retries_in_one_line
-from wordle_rl.policy.gguf import at_directory
+from wordle_rl.policy.directory import at_directory, retries_in_one_line
 from wordle_rl.policy.multimodal import check_shards, language_config, load_language_model
 from wordle_rl.policy.sizes import ModelNumbers, context_length, numbers_of
 from wordle_rl.policy.tiny import make_model, make_tokenizer
