@@ -145,7 +145,7 @@ def _backend(plan: Plan) -> None:
 
 def _strict_words(plan: Plan) -> Iterator[Finding]:
     context, own_prompt = plan.context, plan.config.game.system_prompt
-    if not context.split.strict:
+    if not context.split.strict or not {*plan.ahead} - {"eval"}:  # what is trained may be evaluated by any prompt
         return
     said = texts_of(context.for_training.words, context.prompter)
     for setting, texts, fix in (("system_prompt", [own_prompt], "reword it"), ("style", said, "choose another")):
