@@ -123,7 +123,7 @@ def test_a_reward_is_measured_in_every_game(cli, word_directory: Path, tmp_path:
         found = told["reward"]["held_out"]
         assert (code, found["preset"], found["num_games"]) == (0, name, told["num_games"])
         assert kept.reward_preset == name
-        assert found["mean"] == pytest.approx(sum(game.reward for game in kept.records) / len(kept.records))
+        assert found["mean"] == pytest.approx(sum(game.notes.reward for game in kept.records) / len(kept.records))
         assert (found["lowest"] >= 1.0) == (player == "solver"), "which wins every game"
     assert cli(*command, "solver", "--reward", "nosuch")[0] == 2
 

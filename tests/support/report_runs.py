@@ -22,7 +22,7 @@ ANSWERS = SPLIT.named("all")
 
 def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
     turns = tuple(
-        TurnRecord(g, score_guess(secret, g), reply=reply or f"<guess>{g}</guess>", regret=0.25) for g in guesses
+        TurnRecord(g, score_guess(secret, g), reply=reply or f"<guess>{g}</guess>").noted(regret=0.25) for g in guesses
     )
     won = guesses[-1] == secret
     return GameRecord(secret, turns, stop_reason=StopReason.SOLVED if won else StopReason.OUT_OF_TURNS)

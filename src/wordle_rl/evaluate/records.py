@@ -203,7 +203,7 @@ def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> No
 
 def _row(record: GameRecord, split: Split) -> dict[str, Any]:
     turns = record.turns
-    regrets = [turn.regret for turn in turns if turn.regret is not None]
+    regrets = [turn.notes.regret for turn in turns if turn.notes.regret is not None]
     return {
         "secret": record.secret,
         "split": split.part_of(record.secret),
@@ -212,11 +212,11 @@ def _row(record: GameRecord, split: Split) -> dict[str, Any]:
         "guesses": " ".join(turn.guess or "-" for turn in turns),
         "marks": " ".join(turn.marks or "-" for turn in turns),
         "outcomes": " ".join(turn.outcome.value for turn in turns),
-        "regrets": " ".join("-" if turn.regret is None else repr(turn.regret) for turn in turns),
+        "regrets": " ".join("-" if turn.notes.regret is None else repr(turn.notes.regret) for turn in turns),
         "invalid_turns": sum(is_invalid(turn) for turn in turns),
         "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in turns),
-        "repeated_turns": sum(turn.repeated for turn in turns),
-        "clue_violating_turns": sum(turn.violates_clues for turn in turns),
+        "repeated_turns": sum(turn.notes.repeated for turn in turns),
+        "clue_violating_turns": sum(turn.notes.violates_clues for turn in turns),
         "mean_regret": sum(regrets) / len(regrets) if regrets else None,
         "stop_reason": record.stop_reason,
         "error": record.error,
