@@ -101,6 +101,8 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
     table = results_table({name: run.results[name] for name in names}, MAIN_FIGURES, RESULT_SPLITS)
     console.out.print(terminal.figures_table(table, f"Greedy unless it says T = 1, one game per secret, {rules}"))
+    if run.limit_note:
+        console.messages.print(run.limit_note)
     controls = control_table(run)
     if controls is not None and controls.verdict:
         console.messages.print(controls.verdict)

@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -123,10 +125,13 @@ def from_template(text: str, **values: Any) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    charts = count(1)
     filters: dict[str, Callable[[Any], Any]] = {
         "p_text": p_text,
         "number": lambda value: number_text(value) if is_number(value) else MISSING,
         "part": lambda part: PART_NAMES.get(part, part),
+        # matplotlib gives every figure the same ids, and a page has many figures.
+        "own_ids": lambda svg: re.sub(r'( id="|href="#|url\(#)', rf"\g<1>chart{next(charts)}-", svg),
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
     }
     environment.filters.update(filters)

@@ -71,6 +71,14 @@ class RunRecord:
         return tuple(name for name in self.config.get("stages", ()) if is_stage(str(name)))
 
     @property
+    def limit_note(self) -> str:
+        """Tell readers of the results that guesses were limited to listed words in training; '' if they were not."""
+        limited = [stage_title(name) for name in self.stages if self.config.get(name, {}).get("constrain") == "words"]
+        stages = " and ".join(limited)
+        said = f"Training of {stages} limited guesses to listed words; only rows of listed words are played so."
+        return said if limited else ""
+
+    @property
     def last(self) -> str | None:
         """The last stage that has results; None if none has."""
         return next((stage for stage in reversed(self.stages) if stage in self.results), None)
