@@ -11,7 +11,7 @@ from scripted_evaluations import play_script
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
-from wordle_rl.report.results import power_line
+from wordle_rl.report.terminal import power_line
 from wordle_rl.train.checkpoints import complete_checkpoint
 
 

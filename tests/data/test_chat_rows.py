@@ -8,9 +8,9 @@ from training_fixtures import compact
 
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.readers import game_of, holds_talk, read_row
-from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import write_jsonl
 from wordle_rl.train.encoding import encode_traces

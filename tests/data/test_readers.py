@@ -12,8 +12,7 @@ from training_fixtures import rows
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.data import trace_files
-from wordle_rl.data.readers import OddRowError, game_of, read_row
-from wordle_rl.data.row_files import read_rows
+from wordle_rl.data.readers import OddRowError, game_of, read_row, read_rows
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import Rules
 from wordle_rl.prompt import Prompter

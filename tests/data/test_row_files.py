@@ -11,8 +11,8 @@ from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.data.row_files import read_rows
-from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.data.dataset import TracesFromFile
+from wordle_rl.data.readers import read_rows
 from wordle_rl.game import Rules
 from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words.split import split_secrets

@@ -12,11 +12,11 @@ from training_fixtures import begun, write_config
 from wordle_rl.chat.masks import Segment
 from wordle_rl.config.files import load_config
 from wordle_rl.env import StopReason, Transcript
-from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
 from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_of, nats_per_game
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.game import Rules
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.report.controls import controlled, controls_at, keep_controls
 from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import read_object, write_json
 

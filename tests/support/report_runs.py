@@ -9,8 +9,7 @@ from pages import Page, parse_page
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.records import EvalConditions, Evaluation
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report

@@ -40,7 +40,7 @@ from wordle_rl.policy.scripted import RANDOM_PLAYERS
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import terminal
-from wordle_rl.report.results import Results
+from wordle_rl.report.terminal import Results
 from wordle_rl.reward import named_schedule
 from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoints import models_of_stage

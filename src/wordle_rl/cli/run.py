@@ -89,7 +89,7 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     from wordle_rl.evaluate.forgetting import English
     from wordle_rl.evaluate.records import Evaluation
     from wordle_rl.report import read_run, terminal
-    from wordle_rl.report.claims import control_table
+    from wordle_rl.report.controls import control_table
     from wordle_rl.report.findings import findings_of, told_in_lines
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words

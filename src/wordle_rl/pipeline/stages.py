@@ -14,8 +14,8 @@ from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import DistillSettings, GRPOSettings, PlaySettings, kind_of, stage_title
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import read_traces
-from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
 from wordle_rl.policy.base import find_backend

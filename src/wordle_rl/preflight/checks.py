@@ -20,8 +20,8 @@ from wordle_rl.config.refusals import check_launch, refused_settings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import kind_of
 from wordle_rl.config.training import OptimizerSettings
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.errors import UserError
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import game_of

@@ -18,7 +18,7 @@ from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate.figures import MAIN_FIGURES, PART_NAMES, results_table
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
-from wordle_rl.report.claims import control_table
+from wordle_rl.report.controls import control_table
 from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
 from wordle_rl.runs import CARD_FILE, RunError, read_jsonl, stages_at, write_text_atomically
 from wordle_rl.runs.foreign_text import markdown, visible, visible_json

@@ -37,7 +37,7 @@ from wordle_rl.evaluate.figures import (
 )
 from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.evaluate.stats import p_text
-from wordle_rl.report.claims import control_table
+from wordle_rl.report.controls import control_table
 from wordle_rl.report.curves import Chart, Drawn, draw, stage_curves, title_of
 from wordle_rl.report.findings import findings_of, told_in_lines
 from wordle_rl.report.plots import Series, bar_chart, series_of

@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.stages import is_stage, stage_title
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.figures import (
     CONSTRAINED_PART,
     PARTS,
@@ -23,7 +22,7 @@ from wordle_rl.evaluate.figures import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.records import Evaluation, model_and_variant
+from wordle_rl.evaluate.records import Evaluation, evaluations_in, model_and_variant
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
@@ -126,7 +125,7 @@ def read_run(run_dir: Path) -> RunRecord:
     missing += [path.name for path in (rows, played) if not path.is_file()]
     metrics = read_metrics(rows) if rows.is_file() else {}
     games = _games(played) if played.is_file() else []
-    evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
+    evaluations = evaluations_in(run_dir / "eval")
     stages = [str(name) for name in config.get("stages", ())]
     missing += [f"eval/{name}.json" for name in stages if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):

@@ -21,8 +21,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.data.game_record import board_row
-from wordle_rl.data.readers import OddRowError, read_row
-from wordle_rl.data.row_files import Row, read_rows
+from wordle_rl.data.readers import OddRowError, Row, read_row, read_rows
 from wordle_rl.game import Game, Rules, score_guess
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, RunError
 from wordle_rl.words import WordList
