@@ -195,14 +195,9 @@ class TracesFromFile:
 
     def of_validation(self) -> list[GameRecord]:
         """Return sound games of validation secrets, at most `settings.num_games`. Never train on them."""
-        games = (
-            trace
-            for trace in games_of(self.path, self._words, self._prompter)
-            if not isinstance(trace, str)
-            and self._split.part_of(trace.secret) == "val"
-            and not strict_words_of(trace, self._split)
-        )
-        return list(islice((game for game in games if self._fault_of_game(game) is None), self._num_games))
+        found = games_of(self.path, self._words, self._prompter)
+        games = (trace for trace in found if not isinstance(trace, str) and self._split.part_of(trace.secret) == "val")
+        return list(islice((trace for trace in games if self._fault_of_game(trace) is None), self._num_games))
 
     def left_out(self) -> str:
         """Return rejected games and rows by reason, as in `12 not_won, 3 test_secret`; empty if there are none."""
@@ -210,21 +205,20 @@ class TracesFromFile:
 
     def _accepted(self) -> Iterator[GameRecord]:
         for trace in games_of(self.path, self._words, self._prompter):
-            fault = trace if isinstance(trace, str) else self._fault_of(trace)
-            if fault is None and isinstance(trace, GameRecord):  # a reason in place of a game was counted as its fault
-                yield trace
+            if isinstance(trace, str):  # the reason why a row is no game
+                self.rejected[trace] += 1
+                continue
+            fault = self._split.held_out_reason(trace.secret)
+            if fault is None and trace.secret in self._rl_only:
+                fault = "rl_only_secret"
+            if fault := fault or self._fault_of_game(trace):
+                self.rejected[fault] += 1
             else:
-                self.rejected[str(fault)] += 1
-
-    def _fault_of(self, trace: GameRecord) -> str | None:
-        fault = self._split.held_out_reason(trace.secret)
-        if fault is None and trace.secret in self._rl_only:
-            fault = "rl_only_secret"
-        if fault is None and strict_words_of(trace, self._split):
-            fault = "strict_word"
-        return fault or self._fault_of_game(trace)
+                yield trace
 
     def _fault_of_game(self, trace: GameRecord) -> str | None:
+        if strict_words_of(trace, self._split):
+            return "strict_word"
         # The replies of chat rows were checked when they were read.
         if trace.messages:
             return None

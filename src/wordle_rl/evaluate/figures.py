@@ -49,11 +49,6 @@ def sampled_part(part: str) -> str:
     return f"{part}{_SAMPLED}"
 
 
-def is_sampled_part(part: str) -> bool:
-    """Return True for a name made by `sampled_part`."""
-    return part.endswith(_SAMPLED)
-
-
 @dataclass(frozen=True)
 class Figures:
     """Figures of a set of games. Rates are 0 to 1. A figure without data is None.

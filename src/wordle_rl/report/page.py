@@ -210,19 +210,15 @@ def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
         return None
     boards = []
     for secret in ranked[:: -(-len(ranked) // 4)]:
-        rows = {name: games[name][secret].to_row() for name in players}
-        boards.append((secret, [_board(name, row["won"], row["turns"]) for name, row in rows.items()]))
+        boards.append((secret, [_board(name, games[name][secret]) for name in players]))
     return {"secrets": boards, "counts": Counter(who_won.values()).most_common(), "held_out": bool(held_out)}
 
 
-def _board(player: str, won: bool, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    # A row of (letter, mark) pairs per turn, marks empty if it was not scored.
-    rows = []
-    for turn in turns:
-        letters = str(turn.get("guess") or "")
-        marks = str(turn.get("marks") or " " * len(letters))
-        rows.append(list(zip(letters.upper(), marks.lower(), strict=False)))
-    return {"player": player, "won": won, "rows": rows}
+def _board(player: str, game: GameRecord) -> dict[str, Any]:
+    # A row of (letter, mark) pairs per turn, marks blank if it was not scored.
+    said = [(turn.guess or "", turn.marks) for turn in game.turns]
+    rows = [list(zip(guess.upper(), (marks or " " * len(guess)).lower(), strict=False)) for guess, marks in said]
+    return {"player": player, "won": game.won, "rows": rows}
 
 
 def _wins_chart(run: RunRecord) -> Drawn | None:

@@ -114,17 +114,14 @@ def read_run(run_dir: Path) -> RunRecord:
     """Read all parts of a run. A part that is damaged is refused with its file and line."""
     if not run_dir.is_dir():
         raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl run` wrote")
-    missing: list[str] = []
-    everything = _object(run_dir / "results.json", missing)
-    manifest = _object(run_dir / "manifest.json", missing)
-    config = _object(run_dir / "config.json", missing)
+    objects, lines = ("results.json", "manifest.json", "config.json"), ("metrics.jsonl", "games.jsonl")
+    missing = [name for name in (*objects, *lines) if not (run_dir / name).is_file()]
+    everything, manifest, config = ({} if name in missing else read_object(run_dir / name) for name in objects)
     # Read for its refusal alone: a run of before stages has no figures by the names used here.
     if config:
         stored_config(run_dir / "config.json")
-    rows, played = run_dir / "metrics.jsonl", run_dir / "games.jsonl"
-    missing += [path.name for path in (rows, played) if not path.is_file()]
-    metrics = read_metrics(rows) if rows.is_file() else {}
-    games = _games(played) if played.is_file() else []
+    metrics = {} if "metrics.jsonl" in missing else read_metrics(run_dir / "metrics.jsonl")
+    games = [] if "games.jsonl" in missing else _games(run_dir / "games.jsonl")
     evaluations = evaluations_in(run_dir / "eval")
     stages = [str(name) for name in config.get("stages", ())]
     missing += [f"eval/{name}.json" for name in stages if name not in evaluations]
@@ -179,13 +176,6 @@ def in_order(names: Iterable[str], stages: Sequence[str]) -> list[str]:
     return sorted(names, key=place)
 
 
-def _object(path: Path, missing: list[str]) -> dict[str, Any]:
-    if not path.is_file():
-        missing.append(path.name)
-        return {}
-    return read_object(path)
-
-
 def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
     # From the games, not from results.json, so that an evaluation that was added or replaced since is shown.
     results: dict[str, dict[str, Figures]] = {}
@@ -229,15 +219,12 @@ def _games(path: Path) -> list[dict[str, Any]]:
     games = []
     for number, (offset, row) in enumerate(read_jsonl_offsets(path), start=1):
         turns = row.get("turns")
-        if not ("secret" in row and "turns_used" in row and isinstance(turns, list) and all(map(_is_object, turns))):
+        is_game = isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns)
+        if not (is_game and {"secret", "turns_used"} <= row.keys()):
             raise ReportError(f"{path}:{number} is no game; delete the line")
         # The offset stays the same while the file grows; the page links to a game by it.
         games.append({"id": offset, **row})
     return games
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _strata_of(path: Path) -> Strata | None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -99,10 +99,17 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     return Group(shown, end)
 
 
-def figures_table(found: figures.Table, title: str | None = None) -> Table:
-    """Draw a table of figures."""
-    table = _plain_table(title)
-    table.add_column("", no_wrap=True)
+def figures_table(found: figures.Table, title: str | None = None, head: str = "") -> Table:
+    """Draw a table of figures, without lines between its columns. `head` stands above the labels."""
+    # As narrow as can be: four parts of the secrets fit into 80 columns, beside the longest name of a player.
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
+        show_edge=False,
+    )
+    table.add_column(head, no_wrap=True)
     for column in found.columns:
         table.add_column(Text(column), justify="right", no_wrap=True)
     for label, *cells in found.rows:
@@ -110,24 +117,22 @@ def figures_table(found: figures.Table, title: str | None = None) -> Table:
     return table
 
 
-def _plain_table(title: str | None = None) -> Table:
-    """Make an empty table without lines between its columns."""
-    text = Text(title) if title else None
-    # As narrow as can be: four parts of the secrets fit into 80 columns, beside the longest name of a player.
-    return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False)
+T = TypeVar("T")
+
+
+def _tabulated(columns: Mapping[str, T], shown: Sequence[tuple[str, Callable[[T], str]]]) -> figures.Table:
+    rows = [(label, *map(text, columns.values())) for label, text in shown]
+    return figures.Table(tuple(columns), tuple(rows))
 
 
 def memory_table(memory: Mapping[str, MemoryEstimate]) -> Table:
     """Tabulate the memory of each training stage in GiB: a column per stage, a row per component."""
-    table = _plain_table()
-    table.add_column("GiB", no_wrap=True)
-    for stage in memory:
-        table.add_column(stage, justify="right")
+    rows = []
     for label, show in _MEMORY_ROWS:
         sizes = [show(needed) / 1024**3 for needed in memory.values()]
         if any(sizes):
-            table.add_row(label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes))
-    return table
+            rows.append((label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes)))
+    return figures_table(figures.Table(tuple(memory), tuple(rows)), head="GiB")
 
 
 _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
@@ -142,14 +147,10 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 def comparison_table(found: MultiComparison) -> RenderableType:
     """Tabulate players on the same words: their figures, each against the first, and the words that differ most."""
     shared = results_table({run.name: {"shared games": run.figures} for run in found.runs})
-    pairs = [run.against_base for run in found.runs if run.against_base is not None]
-    tests = _plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
-    tests.add_column("", no_wrap=True)
-    for pair in pairs:
-        tests.add_column(Text(pair.name_b), justify="right")
-    for label, show in _COMPARED_ROWS:
-        tests.add_row(label, *map(show, pairs))
-    used = " or ".join(sorted({pair.wins_test for pair in pairs}))
+    pairs = {run.name: run.against_base for run in found.runs if run.against_base is not None}
+    title = f"each against {found.runs[0].name}: differences with 95 % intervals"
+    tests = figures_table(_tabulated(pairs, _COMPARED_ROWS), title)
+    used = " or ".join(sorted({pair.wins_test for pair in pairs.values()}))
     notes = [*found.notes, f"p: {used} of wins, sign-flip test of guesses; not corrected for multiple tests"]
     shown = _differing_games([run.name for run in found.runs], found.games)
     return Group(figures_table(shared), "", tests, "", *(Text(note, "italic") for note in notes), *shown)
@@ -302,13 +303,12 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[
     rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
     if not rows:
         return []
-    words = _plain_table()
-    words.add_column("secret")
-    for name in names:
-        words.add_column(Text(name), justify="right")
-    for row in rows[:_MOST_ROWS]:
-        words.add_row(row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
-    return ["", Text(f"{len(rows)} games differ; the {min(_MOST_ROWS, len(rows))} that differ most:"), words]
+    shown = [
+        (row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
+        for row in rows[:_MOST_ROWS]
+    ]
+    words = figures_table(figures.Table(tuple(names), tuple(shown)), head="secret")
+    return ["", Text(f"{len(rows)} games differ; the {len(shown)} that differ most:"), words]
 
 
 _BAR = 24
@@ -317,12 +317,7 @@ _BAR = 24
 def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
     """Tabulate rewards by part (mean, std, range, games below zero), with a histogram of the first part."""
     first = next(iter(rewards.values()))
-    table = _plain_table(f"Reward {first.preset!r}")
-    table.add_column("", no_wrap=True)
-    for part in rewards:
-        table.add_column(Text(part), justify="right", no_wrap=True)
-    for label, show in _REWARD_ROWS:
-        table.add_row(label, *map(show, rewards.values()))
+    table = figures_table(_tabulated(rewards, _REWARD_ROWS), f"Reward {first.preset!r}")
     table.add_section()
     for (low, high), count in zip(pairwise(first.bin_edges), first.bin_counts, strict=True):
         bar = "█" * round(_BAR * count / max(first.bin_counts))
