@@ -127,7 +127,6 @@ def from_template(text: str, **values: Any) -> str:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     charts = count(1)
     filters: dict[str, Callable[[Any], Any]] = {
-        "p_text": p_text,
         "number": lambda value: number_text(value) if is_number(value) else MISSING,
         "part": lambda part: PART_NAMES.get(part, part),
         # matplotlib gives every figure the same ids, and a page has many figures.
