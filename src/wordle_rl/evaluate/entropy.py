@@ -117,7 +117,9 @@ def match_temperature(
             )
         low, below, high = high, above, min(2 * high, MAX_TEMPERATURE)
     last, halve = above, False
-    while len(tried) < max_steps and abs(last) > tolerance * target:
+    for _ in range(max_steps - len(tried)):
+        if abs(last) <= tolerance * target:
+            break
         # Where a straight line between the ends of the bracket meets the target; where the curve bends much, the line
         # hardly narrows the bracket, and the next step halves it.
         width = high - low
