@@ -63,21 +63,29 @@ class _Shape(Protocol):
 
 
 class _Messages:
-    """`{"messages": [{"role", "content"}, …]}`: a chat.
+    """`{"messages": [{"role", "content"}, …]}`; ShareGPT's `{"conversations": [{"from", "value"}, …]}`, or TRL's
+    `{"prompt": [message, …], "completion": [message, …]}`.
 
-    After an optional system message, user messages and replies alternate. Thinking that stands apart from a reply goes
-    in front of it, in `<think>` tags. Closing tokens are cut off replies.
+    After an optional system message, user messages and replies alternate. Content may be a list of text parts. Thinking
+    that stands apart from a reply goes in front of it, in `<think>` tags. Closing tokens are cut off replies.
     """
 
     def matches(self, row: Row) -> bool:
-        return "messages" in row and "turns" not in row
+        both = (row.get("prompt"), row.get("completion"))
+        return "turns" not in row and (
+            "messages" in row or "conversations" in row or all(isinstance(part, list | tuple) for part in both)
+        )
 
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
+        told = row.get("messages", row.get("conversations"))
+        if told is None:
+            told = [*row["prompt"], *row["completion"]]
         messages: list[Message] = []
-        for message in row["messages"] if isinstance(row["messages"], list | tuple) else ():
-            role, content = (message.get(name) if isinstance(message, dict) else None for name in ("role", "content"))
-            if role not in _ROLES or not isinstance(content, str):
+        for given in told if isinstance(told, list | tuple) else ():
+            message = _as_message(given)
+            role, content = message.get("role"), _text_of(message.get("content"))
+            if role not in _ROLES or content is None:
                 raise OddRowError("unreadable_messages")
             reply = role == "assistant"
             known = ("role", "content", *(_THOUGHTS if reply else ()))
@@ -92,14 +100,18 @@ class _Messages:
 
 
 class _Instruction:
-    """`{"instruction", "input", "output"}`: one reply. An instruction in ChatML is split into its messages."""
+    """`{"instruction", "input", "output"}`, or `{"prompt", "completion"}` as texts: one reply.
+
+    A prompt in ChatML is split into its messages.
+    """
 
     def matches(self, row: Row) -> bool:
-        return {"instruction", "output"} <= row.keys()
+        return {"instruction", "output"} <= row.keys() or {"prompt", "completion"} <= row.keys()
 
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
-        instruction, given, output = (row.get(name) for name in ("instruction", "input", "output"))
+        names = ("instruction", "input", "output") if "instruction" in row else ("prompt", "input", "completion")
+        instruction, given, output = map(row.get, names)
         if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
             raise OddRowError("missing_field")
         reply = _with_thinking(row, _closed(output).strip())
@@ -171,6 +183,7 @@ def read_row(row: Row | None) -> Said:
 def games_of(source: Path, words: WordList, prompter: Prompter) -> Iterator[GameRecord | str]:
     """Yield the games of a source: of our files, or its conversations, and a reason for each row that is unusable."""
     if not holds_talk(source):
+        _refuse_other_rows(source)
         yield from read_games(source)
         return
     for row in read_rows(source):
@@ -181,6 +194,27 @@ def games_of(source: Path, words: WordList, prompter: Prompter) -> Iterator[Game
             yield game_of(said, words, prompter)
         except OddRowError as odd:
             yield str(odd)
+
+
+TAKEN = (
+    'games of `wordle-rl traces`, {"messages": […]}, {"conversations": […]}, {"prompt", "completion"} as texts or '
+    'messages, {"instruction", "input", "output"}'
+)
+"""The forms of rows that can be learnt from, for error messages."""
+
+
+def _refuse_other_rows(source: Path) -> None:
+    # A file whose first row is neither a game nor a conversation is told by its fields, not by what a game lacks.
+    if not (source.is_file() and source.suffix.lower() in _READERS):
+        return
+    first = next((row for row in read_rows(source) if row is not None), {})
+    if first and "turns" not in first and "settings" not in first:
+        raise ConfigError(f"{source}: its rows have the fields {fields_of(first)}; what is taken: {TAKEN}")
+
+
+def fields_of(row: Row) -> str:
+    """Name the first fields of a row, for error messages; a CSV line that is too long has one without a name."""
+    return ", ".join(sorted(name or "(no name)" for name in row)[:12])
 
 
 def holds_talk(source: Path) -> bool:
@@ -229,6 +263,33 @@ _SECRETS = ("secret", "answer", "word")
 _PARTS_OF_TALK = ("system", "history", "tools", "functions")
 """Fields of a row, beside its messages, that its author's trainer would have shown the model."""
 _MAX_LITERAL = 4000
+_QUOTED = r"(?:'[^'\n]*'|\"[^\"\n]*\")"
+_PAIR = re.compile(rf"\[\s*['\"](?P<guess>[^'\"\n]*)['\"]\s+{_QUOTED}\s*\]")
+_ARRAY = re.compile(rf"\s*\[(?:\s*\[\s*{_QUOTED}\s+{_QUOTED}\s*\])+\s*\]\s*")
+"""A history as numpy prints it: pairs without commas."""
+
+
+_SPEAKERS = {"human": "user", "gpt": "assistant", "system": "system", "user": "user", "assistant": "assistant"}
+"""ShareGPT's names of the roles."""
+
+
+def _as_message(given: object) -> Mapping[str, Any]:
+    # A message as a chat has it; ShareGPT says `from` and `value`.
+    if not isinstance(given, dict):
+        return {}
+    if "from" in given and "role" not in given:
+        named = {"role": _SPEAKERS.get(given["from"]), "content": given.get("value")}
+        return {**given, **named, "from": None, "value": None}
+    return given
+
+
+def _text_of(content: object) -> str | None:
+    # Content as text: itself, or its parts if all of them are texts; None if it is neither.
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list | tuple) and content else [None]
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
+    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else None
 
 
 def _secret_of(row: Row) -> str | None:
@@ -280,12 +341,19 @@ def _chatml(text: str) -> tuple[list[Message], str]:
 
 
 def guesses_of_history(value: object) -> tuple[str, ...]:
-    """Return the guesses of a `past_guess_history`: a list of pairs of guess and marks, or its text in Python or JSON.
+    """Return the guesses of a `past_guess_history`: a list of pairs of guess and marks, or its text.
+
+    The text may be Python's, JSON's, or what pandas writes of an array.
 
     Examples:
         >>> guesses_of_history("[['CRANE', 'C(✓) R(x) A(-) N(x) E(x)']]")
         ('crane',)
+        >>> guesses_of_history("[['CRANE' 'C(x) R(x)']\\n ['SWEAT' 'S(x) W(-)']]")
+        ('crane', 'sweat')
     """
+    if isinstance(value, str) and len(value) <= _MAX_LITERAL and _ARRAY.fullmatch(value):
+        # Python would join the strings of a pair without a comma to one.
+        return tuple(found["guess"].strip().lower() for found in _PAIR.finditer(value))
     if isinstance(value, str):
         text, value = value.strip() or "[]", None
         for read in (ast.literal_eval, json.loads) if len(text) <= _MAX_LITERAL else ():
