@@ -14,7 +14,7 @@ from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.readers import game_of, games_of, holds_talk, read_row
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import write_jsonl
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.words.split import split_secrets
 
 

@@ -33,8 +33,7 @@ from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_line
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:

@@ -38,8 +38,7 @@ from wordle_rl.runs.run import Tracking
 from wordle_rl.runs.trackers import check_trackers
 from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.starts_file import start_boards_of
 
 
