@@ -6,13 +6,13 @@ import logging
 import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, begun, flipped, rows, write_config
 
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
@@ -178,7 +178,7 @@ def test_damaged_figures_of_english_are_named(damage, finished_run, tmp_path) ->
     pretrained = config.model_copy(update={"model": config.model.model_copy(update={"path": str(run / "sft")})})
     (run / "english.json").write_text(damage)
     with pytest.raises(RunError, match=str(run / "english.json")):
-        evaluation._english(SimpleNamespace(config=pretrained, directory=run))
+        evaluation._english(pretrained, GameContext.of(pretrained), run)
 
 
 def test_models_of_a_run_from_before_stages_play_where_they_lie(finished_run, sixty, tmp_path, cli) -> None:
