@@ -13,7 +13,7 @@ from markdown_blocks import blocks
 from wordle_rl import open_model
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import main
-from wordle_rl.cli.settings import take_settings
+from wordle_rl.cli.arguments import take_settings
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
 from wordle_rl.policy.scripted import OwnSampler

@@ -17,7 +17,7 @@ from wordle_rl.config.stages import RoundSettings
 from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.runs import RunError, write_jsonl
-from wordle_rl.runs.sample_games import GameLog
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.learner import TorchLearner
