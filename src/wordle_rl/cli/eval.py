@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -12,12 +13,12 @@ import tyro
 from pydantic import Field
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Address, Json, PlayersWords, Seed
-from wordle_rl.config.base import ConfigError, Section
+from wordle_rl.cli.arguments import Json, Seed
+from wordle_rl.cli.play import PlayerOptions
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
-from wordle_rl.config.evaluation import Constrain, EngineName, PatienceSettings
-from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.config.evaluation import EngineName, PatienceSettings
+from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.entropy import at_equal_entropy
 from wordle_rl.evaluate.eval_secrets import named_secrets, split_secrets, starts_of
 from wordle_rl.evaluate.figures import results_table
@@ -25,20 +26,16 @@ from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
 from wordle_rl.evaluate.players import (
     find_player,
-    game_for,
     notes_on,
     open_player,
     prompter_of,
-    reply_bound,
     shown_name,
     words_of,
 )
 from wordle_rl.evaluate.records import GAME_COLUMNS, Evaluation, check_table, save_csv
-from wordle_rl.game import Dictionary
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.scripted import RANDOM_PLAYERS
 from wordle_rl.preflight.template import check_wording
-from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import Results
 from wordle_rl.reward import named_schedule
@@ -48,12 +45,9 @@ from wordle_rl.words import load_words
 from wordle_rl.words.split import SplitName
 
 
-class EvalOptions(Section):
+class EvalOptions(PlayerOptions):
     """Options of `eval`."""
 
-    player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
-    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL shows it as ALIAS), a model or run
-    directory, a hub model (USER/NAME or USER/NAME@REVISION), or your own player as module:attribute."""
     out: Path | None = None
     """Write every game to this file (JSON), for `compare` and `report`. Finished games are stored beside it
     (.games.jsonl), so the same command resumes with the missing ones. An existing file is replaced only by an
@@ -65,7 +59,6 @@ class EvalOptions(Section):
     """Discard stored games, and replace the file of --out whatever it holds."""
     name: str | None = None
     """Name of the player in tables."""
-    words: PlayersWords = None
     split: SplitName = "held_out"
     """Part of the split whose secrets to play. With `all` and --max-games, figures are shown for each part."""
     split_seed: int | None = None
@@ -80,14 +73,6 @@ class EvalOptions(Section):
     prefix_turns: int = Field(0, ge=0)
     """Begin each game on a board with 0 to this many earlier turns: answers that fit all marks before them. Figures are
     shown by their number."""
-    temperature: float | None = 0.0
-    """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
-    models require."""
-    max_completion_tokens: int | None = None
-    """Token limit of a completion. Default: that of the model's run, else 512."""
-    constrain: Constrain = "none"
-    """`words` limits a model's guesses to listed words; greedy play then takes the likeliest one. Such results are kept
-    apart from all others."""
     match_entropy_of: Path | None = None
     """Sample at the temperature at which the player's games are as random as this model's at temperature 1 (or
     --temperature): a control for a gain in sampled play. Found over games of validation secrets."""
@@ -100,26 +85,12 @@ class EvalOptions(Section):
     """Measure regret in sampled games, too. Each opener takes half a second."""
     reward: str | None = None
     """Also score the games with this reward preset, and show mean, range, fraction below zero and histogram."""
-    dictionary: Dictionary | None = None
-    """Cost of an unlisted guess. Default: as in the model's training, else strict."""
-    hard_mode: bool = False
-    """Later guesses must use every revealed hint. Default: as in the model's training. Not for the solver."""
-    style: Style | str | None = None
-    """Wording of the prompts: a built-in style or `module:attribute`. Default: the model's own, else english."""
-    shape: Shape | None = None
-    """Conversation shape. Default: the model's own, else transcript."""
-    thinking: Thinking | None = None
-    """Thinking in replies. Default: the model's own, else optional."""
-    system_prompt: str | None = None
-    """Text that replaces the style's own rules; {word_length}, {max_turns} and {example} (a well-formed reply) are
-    filled in. Empty: no system message. Default: the model's own, else the style's."""
     engine: EngineName = "transformers"
     """Engine that samples a model's tokens: `transformers`, `vllm` (16 bits, on a GPU) or `mlx`."""
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
     """Type of the model's weights; `auto`: as stored. Default: as its run loads it, else as stored."""
     max_batch_size: int = Field(1024, ge=1)
     """Play at most this many games at once; fewer if memory is short."""
-    base_url: Address = None
     patience: Annotated[PatienceSettings, tyro.conf.arg(name="")] = PatienceSettings()
     """Concurrency and timeouts."""
     seed: Seed = 0
@@ -131,21 +102,8 @@ class EvalOptions(Section):
         known = words_of(self.player, self.words)
         if self.split_seed is not None:
             known = known.model_copy(update={"split_seed": self.split_seed})
-        sampling = SamplingSettings(
-            temperature=self.temperature or 0.0,
-            max_completion_tokens=reply_bound(self.player, self.max_completion_tokens),
-            max_batch_size=self.max_batch_size,
-        )
-        spec = PlayerSpec(
-            self.player,
-            sampling,
-            self.seed,
-            engine=self.engine,
-            constrain=self.constrain,
-            base_url=self.base_url,
-            endpoint_default_sampling=self.temperature is None,
-            patience=self.patience,
-        )
+        spec = self.spec(self.seed, self.max_batch_size)
+        spec = dataclasses.replace(spec, engine=self.engine, patience=self.patience)
         player = find_player(spec, self.dtype)
         if self.games_per_secret > 1 and not player.draws:
             raise ConfigError(
@@ -157,10 +115,8 @@ class EvalOptions(Section):
             check_table(self.csv, GAME_COLUMNS)
         if self.reward is not None:
             named_schedule(self.reward)
-        wording = {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt", "dictionary")}
-        game = game_for(self.player, {**wording, "hard_mode": self.hard_mode or None})
         words = load_words(known.source)
-        prompter = prompter_of(player, words.word_length, game)
+        prompter = prompter_of(player, words.word_length, self.game())
         context = GameContext(words, known.split_of(words), prompter, Solver(words))
         if self.secrets is None:
             chosen = split_secrets(self.split, context.split, self.max_games)
