@@ -193,8 +193,8 @@ def _start_of(row: Row | None, where: str) -> InitialState | str:
     fields = f" (it has the fields {fields_of(row)}{why})" if row else ""
     raise RunError(
         f'{where}{fields} is neither a board ({{"secret": …, "turns": [{{"guess": …}}, …]}}) nor a secret '
-        '({"answer": …} or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use the '
-        "_rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
+        '({"answer": …} or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use '
+        "the _rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
     )
 
 
