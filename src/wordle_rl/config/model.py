@@ -127,7 +127,7 @@ class ModelSettings(FittingSettings):
             raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
         if self.compile and self.path == "tiny":
             raise ValueError(
-                "compile shares no prefixes, which is what makes the embedded model's steps cheap; leave it out, or set path"
+                "compile shares no prefixes, which makes the embedded model's steps cheap; leave it out, or set path"
             )
         if self.load_in_4bit and not self.lora.rank:
             raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
