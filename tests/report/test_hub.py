@@ -145,6 +145,16 @@ def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> N
     assert "base_model" not in head(str(tmp_path))
 
 
+def test_adapters_are_sent_as_adapters_of_a_base_that_the_hub_has(record) -> None:
+    model = {**record.config["model"], "path": "smollm2", "lora": {"rank": 16}}
+    text = card_text(replace(record, config={**record.config, "model": model}), "grpo")
+    found = front_matter(text)
+    assert (found["library_name"], found["base_model_relation"]) == ("peft", "adapter")
+    assert (found["base_model"], found["license"]) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")
+    assert "license_name" not in found
+    assert 'from_pretrained("merged")' in text
+
+
 @pytest.mark.parametrize(
     "name", ["x [a](http://b)\n\n# H", "`` a `\n---\n```\n## H", "<img src=a> | $a$ &lt;", "\u202e\x1b["]
 )

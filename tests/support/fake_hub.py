@@ -70,7 +70,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif "/preupload/" in self.path:
             files = [{**row, "uploadMode": "regular", "shouldIgnore": False} for row in json.loads(body)["files"]]
             self._json({"files": files, "commitOid": SHA})
-        elif found := re.match(r"/api/models/([^/]+/[^/]+)/commit/", self.path):
+        elif found := re.match(r"/api/(?:models|datasets|spaces)/([^/]+/[^/]+)/commit/", self.path):
             self._commit(found[1], [json.loads(line) for line in body.splitlines()])
         else:
             self._json({}, 404)
