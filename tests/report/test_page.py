@@ -24,10 +24,11 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
 from wordle_rl.evaluate.figures import CONSTRAINED_PART
 from wordle_rl.report import ReportError, read_run, write_report
-from wordle_rl.report.curves import stage_curves
+from wordle_rl.report.curves import curves_of_play, stage_curves
 from wordle_rl.report.page import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, _boards, games_payload
 from wordle_rl.report.plots import COLORS, DASHES, Series, bar_chart, line_chart, wins_plot
 from wordle_rl.runs import RunError, write_jsonl
+from wordle_rl.words import load_words
 
 
 @pytest.fixture
@@ -48,12 +49,36 @@ def test_what_is_played_comes_first_and_before_stands_beside_now(run_dir: Path) 
     places = [html.index(f'<section id="{name}">') for name in ("plays", "training", "results", "more")]
     assert places == sorted(places)
     boards = _boards(read_run(run_dir), ["sft", "grpo"])
-    assert boards["counts"] == [("grpo", 2)]
-    assert [secret for secret, _ in boards["secrets"]] == ["grape", "speed"], "held-out ones"
-    (before, now) = boards["secrets"][0][1]
-    assert (before["player"], before["won"], len(before["rows"])) == ("sft", False, 6)
-    assert (now["player"], now["won"]) == ("grpo", True)
-    assert now["rows"][-1] == [(letter, "g") for letter in "GRAPE"]
+    assert boards["counts"] == [("GRPO", 5)]
+    assert len(boards["secrets"]) == 4
+    secret, (before, now) = boards["secrets"][0]
+    assert (before["player"], before["won"], len(before["rows"])) == ("SFT", False, 6)
+    assert (now["player"], now["won"]) == ("GRPO", True)
+    assert now["rows"][-1] == [(letter, "g") for letter in secret.upper()]
+
+
+@pytest.mark.parametrize(("won", "shown"), [(84, 3), (60, 2), (10, 0), (97, 4)])
+def test_boards_are_won_and_lost_in_the_ratio_of_the_results(won: int, shown: int, run_dir: Path) -> None:
+    secrets = load_words().answers[:100]
+    for name, good in (("sft", 0), ("grpo", won)):
+        records = [game(secret, "fuzzy" if number >= good else secret) for number, secret in enumerate(secrets)]
+        evaluation(name, records).save(run_dir / "eval" / f"{name}.json")
+    boards = _boards(read_run(run_dir), ["sft", "grpo"])
+    assert sum(games[1]["won"] for _, games in boards["secrets"]) == shown
+
+
+def test_wins_of_all_stages_lie_on_one_axis_of_games(run_dir: Path) -> None:
+    rows = [metric_row(step) | {"stage": "expert_iteration"} for step in (1, 2)]
+    write_lines(run_dir / "metrics.jsonl", [*rows, *(metric_row(step) for step in (1, 2, 3))])
+    sections = {
+        "expert_iteration": {"groups_per_round": 100, "group_size": 1, "temperature": 0.1},
+        "grpo": {"groups_per_step": 4, "group_size": 8, "temperature": 1.0},
+    }
+    (run_dir / "config.json").write_text(json.dumps({"stages": ["sft", "expert_iteration", "grpo"], **sections}))
+    first, second = curves_of_play(read_run(run_dir))
+    assert (first.name, second.name) == ("expert iteration, T = 0.1", "GRPO, T = 1")
+    assert first.steps.tolist() == [100, 200]
+    assert second.steps.tolist() == [232, 264, 296]
 
 
 def test_no_table_and_no_list_of_the_page_is_empty(run_dir: Path) -> None:

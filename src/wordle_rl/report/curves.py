@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wordle_rl.config.stages import is_stage, kind_of
+from wordle_rl.config.stages import is_stage, kind_of, stage_title
 from wordle_rl.report.plots import COLORS, DASHES, Series, format_value, line_chart, series_of
-from wordle_rl.runs import BY_TURN, PASS_AT, VALIDATED
+from wordle_rl.report.run_record import RunRecord
+from wordle_rl.runs import BY_TURN, PASS_AT, VALIDATED, is_number
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -292,11 +293,36 @@ def draw(chart: Chart, curves: Sequence[Series], axis: str = "step", size: tuple
         for place, curve in enumerate(curves)
     ]
     summary = "; ".join(
-        f"{name} {ends} from step {curve.steps[0]:g} to {curve.steps[-1]:g}"
+        f"{name} {ends} from {axis} {curve.steps[0]:g} to {curve.steps[-1]:g}"
         for (name, _, _, ends), curve in zip(legend, curves, strict=True)
     )
     svg = line_chart(f"{chart.title}: {summary}", curves, percent=chart.percent, axis=axis, size=size)
     return Drawn(chart.title, caption, svg, legend)
+
+
+_PLAYED = {"win_rate": "{how}", "sampled_win_rate": "validation, {how}", "greedy_win_rate": "validation, greedy"}
+"""Metrics of wins -> the name of their curve after that of the stage."""
+
+
+def curves_of_play(run: RunRecord) -> list[Series]:
+    """Return wins over the games played by all stages that learn by play, a curve for each stage and way of playing.
+
+    Games of a step or round: groups times the size of a group. Refills and probes are not counted.
+    """
+    curves: list[Series] = []
+    before = 0.0
+    for stage in [name for name in run.stages if kind_of(name) != "sft" and name in run.metrics]:
+        asked = run.config.get(stage, {})
+        groups = asked.get("groups_per_step", asked.get("groups_per_round", 1))
+        size = groups * asked.get("group_size", 1)
+        how = f"T = {asked['temperature']:g}" if is_number(asked.get("temperature")) else "sampled"
+        found = series_of(run.metrics[stage]) | series_of(run.metrics.get(f"{stage}/validation", ()))
+        for name, said in _PLAYED.items():
+            if name in found:
+                label = f"{stage_title(stage)}, {said.format(how=how)}"
+                curves.append(Series(label, before + size * found[name].steps, found[name].values))
+        before += size * max(row["step"] for row in run.metrics[stage])
+    return curves
 
 
 def _ends_text(curve: Series, percent: bool) -> str:

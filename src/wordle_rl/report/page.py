@@ -38,7 +38,7 @@ from wordle_rl.evaluate.figures import (
 from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.controls import control_table
-from wordle_rl.report.curves import Chart, Drawn, draw, stage_curves, title_of
+from wordle_rl.report.curves import Chart, Drawn, curves_of_play, draw, stage_curves, title_of
 from wordle_rl.report.findings import findings_of, told_in_lines
 from wordle_rl.report.plots import Series, bar_chart, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
@@ -67,12 +67,6 @@ _STORIES = {
     "dpo": "Samples several guesses on one board and makes the better of a pair likelier relative to the worse.",
     "distill": "Plays, asks the solver about every board reached, and learns its answer (cross-entropy).",
 }
-_WINS = {
-    "win_rate": "training secrets, sampled",
-    "sampled_win_rate": "validation secrets, sampled",
-    "greedy_win_rate": "validation secrets, greedy",
-    "train_win_rate": "training secrets, greedy",
-}
 
 
 def write_report(run_dir: Path) -> Path:
@@ -93,6 +87,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
     start = run.before(last) if last is not None else None
     players = [name for name in (start, last) if name is not None]
     played = [name for name in players if name in run.evaluations]
+    ends = [name for name in dict.fromkeys((run.first, last)) if name in run.evaluations]
     results, notes = _results(run, played)
     return from_template(
         _asset("page.html"),
@@ -102,9 +97,9 @@ def render(run: RunRecord, watch_page: str = "") -> str:
         # Only this script can run, whatever gets into the page.
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         facts=_facts(run),
-        players=players,
+        before=_title(start) if start is not None else "",
         tiles=_tiles(run, last, start),
-        boards=_boards(run, played),
+        boards=_boards(run, ends),
         wins=_wins_chart(run),
         stories=_stories(run),
         curves_say=list(told_in_lines(run, findings_of(run))),
@@ -190,8 +185,8 @@ def _rate(figures: Figures | None) -> str:
 
 
 def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
-    # Show games of four secrets before and after training, by a rule that favours neither: of the secrets that both
-    # played (held-out ones if there are any), sorted by who won them, evenly spaced ones.
+    # Show games of four secrets before and after training, by a rule that favours neither: of all secrets that both
+    # played, sorted by who won them, evenly spaced ones. So they are won and lost in the ratio of the results.
     if not players:
         return None
     games: dict[str, dict[str, GameRecord]] = {
@@ -199,39 +194,35 @@ def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
         for name in players
     }
     shared = set.intersection(*map(set, games.values()))
-    held_out = shared & run.secrets_of("held_out")
     who_won = {
-        secret: " and ".join(name for name in players if games[name][secret].won) or "nobody"
-        for secret in sorted(held_out or shared)
+        secret: " and ".join(_title(name) for name in players if games[name][secret].won) or "nobody"
+        for secret in sorted(shared)
     }
     ranked = sorted(who_won, key=lambda secret: who_won[secret])
     if not ranked:
         return None
-    boards = []
-    for secret in ranked[:: -(-len(ranked) // 4)]:
-        boards.append((secret, [_board(name, games[name][secret]) for name in players]))
-    return {"secrets": boards, "counts": Counter(who_won.values()).most_common(), "held_out": bool(held_out)}
+    # The middle of each quarter, so that a few at the ends of the order do not count for more than they are.
+    middles = sorted({len(ranked) * (2 * quarter + 1) // 8 for quarter in range(4)})
+    boards = [(ranked[at], [_board(name, games[name][ranked[at]]) for name in players]) for at in middles]
+    return {"secrets": boards, "counts": Counter(who_won.values()).most_common()}
 
 
 def _board(player: str, game: GameRecord) -> dict[str, Any]:
     # A row of (letter, mark) pairs per turn, marks blank if it was not scored.
     said = [(turn.guess or "", turn.marks) for turn in game.turns]
     rows = [list(zip(guess.upper(), (marks or " " * len(guess)).lower(), strict=False)) for guess, marks in said]
-    return {"player": player, "won": game.won, "rows": rows}
+    return {"player": _title(player), "won": game.won, "rows": rows}
 
 
 def _wins_chart(run: RunRecord) -> Drawn | None:
-    # Wins over the last stage that plays, with those of its validations; without one, the loss of SFT.
-    played = [stage for stage in run.stages if kind_of(stage) != "sft" and stage in run.metrics]
-    stage = played[-1] if played else None
-    found = series_of(run.metrics[stage]) | series_of(run.metrics.get(f"{stage}/validation", ())) if stage else {}
-    curves = [Series(label, found[name].steps, found[name].values) for name, label in _WINS.items() if name in found]
-    if stage and curves:
+    # Wins of all stages that play over the games that they played; without one, the loss of SFT.
+    curves = curves_of_play(run)
+    if curves:
         caption = (
-            f"{stage_title(stage)}: share of games won, by step or round. Sampled games are drawn at the temperature "
-            "of training, greedy ones take the likeliest token. Faint: every step; bold: running mean."
+            "Share of games won, over the games played by all stages. T: temperature at which they are drawn; greedy "
+            "games take the likeliest token. Faint: every step or round; bold: running mean."
         )
-        return draw(Chart("Wins over training", caption, _WINS, percent=True), curves, size=(440, 250))
+        return draw(Chart("Wins over training", caption, {}, percent=True), curves, axis="games", size=(440, 250))
     taught = [stage for stage in run.stages if kind_of(stage) == "sft" and stage in run.metrics]
     losses = series_of(run.metrics[taught[-1]] if taught else ())
     if "loss" not in losses or losses["loss"].is_flat:

@@ -82,6 +82,11 @@ class RunRecord:
         """The last stage that has results; None if none has."""
         return next((stage for stage in reversed(self.stages) if stage in self.results), None)
 
+    @property
+    def first(self) -> str | None:
+        """The first model that has results: the base model, or that of the first stage."""
+        return next((name for name in ("base", *self.stages) if name in self.results), None)
+
     def before(self, stage: str) -> str | None:
         """Return the model with results that a stage started from, or one before it; None if there is none."""
         earlier = ("base", *self.stages[: self.stages.index(stage)]) if stage in self.stages else ()
