@@ -71,7 +71,7 @@ def plain_secrets(server: RunningServer, count: int) -> list[tuple[int, str]]:
             player.ask("reset", style=style, reward="notebook")
         player.ask("state")
     said = set(re.findall("[a-z]{5}", f"{player.heard} {REPLIES} {ODD}".lower()))
-    tasks = server.service.games.offered()
+    tasks = server.games.offered()
     secrets = ((seed, tasks.secret(tasks.pick("train", None, seed))) for seed in itertools.count())
     return list(itertools.islice(((seed, secret) for seed, secret in secrets if secret not in said), count))
 
@@ -117,7 +117,7 @@ def test_a_server_that_shows_no_secret_sends_none_at_the_end_either(path: str, r
 @pytest.mark.parametrize("path", ["/ws", "/textarena/ws"])
 @pytest.mark.parametrize("named", [{}, {"seed": 5}, {"index": 5}, {"seed": 5, "index": 5}])
 def test_a_board_is_begun_alike_whether_or_not_it_names_the_secret(server, path: str, named: dict[str, int]) -> None:
-    tasks = server.service.games.offered()
+    tasks = server.games.offered()
     secret = tasks.secret(tasks.pick("train", named.get("index"), named.get("seed", 0)))
     with server.connect(path) as socket:
         for given in ([secret], ["crane"], [secret, "crane"], ["crane", secret.upper()]):
@@ -135,7 +135,7 @@ def test_a_board_is_begun_alike_whether_or_not_it_names_the_secret(server, path:
 
 def test_boards_on_one_seed_score_no_word_of_another_ones_secret(server) -> None:
     """Else a few resets would find the secret of a seed. A group with one seed and one board has one secret."""
-    games = server.service.games
+    games = server.games
     boards = [ResetOptions(seed=1, given=[word]) for word in ("crane", "slips", "fight")]
     played = [games.new_game(options).env._secret for options in boards * 2]
     assert played[:3] == played[3:]

@@ -139,24 +139,6 @@ class NewGame:
     words: str
     """Name of the word list."""
     task_id: str
-    asks_solver: bool
-    """Whether a reward needs the solver, which takes milliseconds."""
-    shows_secret: bool
-    """Whether to show the secret once the game is over."""
-
-    def observed(self, *, is_new: bool) -> dict[str, Any]:
-        """Return the fields of an observation without reward and done; a new game has no turn of the policy yet."""
-        env = self.env
-        turn = None if is_new else env.turns[-1]
-        return {
-            "messages": list(env.observation.messages),
-            "turns_left": env.observation.turns_left,
-            "outcome": turn and turn.outcome.value,
-            "guess": turn and turn.guess,
-            "marks": turn and turn.marks,
-            "stop_reason": env.stop_reason and env.stop_reason.value,
-            "secret": env.transcript().secret if env.stop_reason is not None and self.shows_secret else None,
-        }
 
 
 class ServedGames:
@@ -224,16 +206,8 @@ class ServedGames:
                 f"given must have fewer than {prompter.rules.max_turns} words, all of which may be played",
             ) from None
         reward, rubric = self._rubric(options.reward)
-        return NewGame(
-            env=env,
-            rewards=TurnRewards(rubric, context.solver, secret, env),
-            rubric=rubric,
-            reward=reward,
-            words=offer.context.words.name,
-            task_id=offer.task_id(task),
-            asks_solver=any(component.asks_solver for component in rubric.components.values()),
-            shows_secret=self.settings.reveal_secret,
-        )
+        rewards = TurnRewards(rubric, context.solver, secret, env)
+        return NewGame(env, rewards, rubric, reward, offer.context.words.name, offer.task_id(task))
 
     def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
         # Prompters render their rules once; sessions by the hundred share them.

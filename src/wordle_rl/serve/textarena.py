@@ -207,7 +207,7 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         }
         info = {}
         # Both name the secret.
-        if done and self._games.settings.reveal_secret:
+        if self._shows_secret(game.env):
             board["secret_word"], info["reason"] = game.env.transcript().secret, game.reason
         return TextArenaState(
             **self._episode,
