@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted import asked_of, opened
-from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, FlakySampler, play_script, tag
+from scripted import ANSWERS, NOT_SENT, WORDS, FlakySampler, asked_of, opened, play_script, tag
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason

@@ -14,8 +14,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from kill_cases import make_case
-from kills import Case, Unbroken, check_same, run_unbroken, snapshot
+from kills import Case, Unbroken, check_same, make_case, run_unbroken, snapshot
 
 pytestmark = pytest.mark.faults
 

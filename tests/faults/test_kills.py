@@ -8,8 +8,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from kill_cases import KILLS, LEARNT, make_case
-from kills import run_kills, run_unbroken
+from kills import KILLS, LEARNT, make_case, run_kills, run_unbroken
 from safetensors.torch import load_file
 from training_fixtures import rows
 

@@ -4,8 +4,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from kill_cases import make_case
-from kills import Unbroken, check_same, run_unbroken, snapshot
+from kills import Unbroken, check_same, make_case, run_unbroken, snapshot
 
 from wordle_rl.runs import LOCK_FILE, exclusive_lock
 

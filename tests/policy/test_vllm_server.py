@@ -2,8 +2,7 @@
 
 import pytest
 from fake_vllm_server import FakeVLLMServer
-from padded_vocabulary import padded_model, said_by
-from sampled_games import check_played_alike
+from sampled_games import check_played_alike, padded_model, said_by
 from training_fixtures import compact, small_model
 
 from wordle_rl.boards import InitialState

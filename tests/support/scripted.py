@@ -4,10 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+import pytest
+
 from wordle_rl.boards import InitialState
 from wordle_rl.config.context import GameContext
-from wordle_rl.evaluate.asked import Asked
+from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.play import OpenPlayer
+from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.game import Rules
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
@@ -85,3 +90,61 @@ class ScriptedSampler:
             self._next[request.game_id] = position + 1
             completions.append(Completion(self._script[request.game_id][position]))
         return completions
+
+
+REASON = "APIConnectionError: the server is gone"
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Request], bool]) -> list[Request]:
+    """Have the sampler of this machine fail the requests for which `fails` is true, and return those it failed."""
+    from wordle_rl.policy.transformers import TransformersSampler
+
+    sample, failed = TransformersSampler.sample, []
+
+    def failing(self, requests: list[Request]) -> list[Completion]:
+        found = []
+        for request, completion in zip(requests, sample(self, requests), strict=True):
+            if fails(request):
+                failed.append(request)
+                completion = Completion("", error=REASON)
+            found.append(completion)
+        return found
+
+    monkeypatch.setattr(TransformersSampler, "sample", failing)
+    return failed
+
+
+# --- evaluations of scripted players ---
+
+ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
+
+
+WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))
+
+
+NOT_SENT = "connection refused"
+
+
+class FlakySampler(ScriptedSampler):
+    """Reads from its script, where `None` is a request that fails."""
+
+    def sample(self, requests: Sequence[Request]) -> list[Completion]:
+        return [
+            Completion("", error=NOT_SENT) if completion.text == NOT_SENT else completion
+            for completion in super().sample(requests)
+        ]
+
+
+def tag(word: str) -> str:
+    return f"<guess>{word}</guess>" if word.isalpha() else word
+
+
+def play_script(
+    games: Sequence[tuple[str, Sequence[str]]], *, rules: Rules | None = None, player: str = "", **more: object
+) -> Evaluation:
+    """Play each (secret, replies); bare words are put into tags."""
+    script = {index: [tag(reply) for reply in replies] for index, (_, replies) in enumerate(games)}
+    asked = asked_of(
+        WORDS, [secret for secret, _ in games], Prompter(rules=rules or Rules()), player=PlayerSpec(player), **more
+    )
+    return evaluate_to_file(asked, opened(FlakySampler(script)), None, None)

@@ -222,7 +222,7 @@ def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
 
 def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
     """Its sampler drives the same rollout; here replies are forced, and their log-probabilities are the model's."""
-    from forced_mlx import forced
+    from mlx_models import forced
 
     from wordle_rl.boards import InitialState
     from wordle_rl.rollout import play
