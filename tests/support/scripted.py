@@ -40,7 +40,7 @@ def scripted(script: Script):
             if text is None:
                 ids = tuple(self.codec.encode("<guess>"))
                 return Completion("<guess>", ids, (0.0,) * len(ids), overlong=True)
-            ids = tuple(self.codec.reply_ids(text))
+            ids = tuple(self.codec.reply_ids(text)) if self.codec else ()
             return Completion(text, ids, (0.0,) * len(ids))
 
     return Scripted
