@@ -97,7 +97,7 @@ def _note_versions(facts: dict[str, Any], extra_fields: dict[str, Any]) -> None:
 def _output(trajectory: Trajectory, games: RunGames, seconds: float, facts: dict[str, Any]) -> GameOutput:
     reward, (segment,) = games.score(trajectory), trajectory.segments
     mask = list(segment.loss_mask)
-    if games.training.mask_overlong:
+    if games.config.grpo.mask_overlong:
         mask = mask_without_overlong(segment, games.codec.stop_ids)
     return GameOutput(
         prompt_ids=list(segment.prompt_ids),
