@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 
 ORDER = (
     "errors", "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs",
-    "policy", "boards", "rollout", "data", "teachers", "evaluate", "train", "preflight", "report", "pipeline", "cli",
-    "library",
+    "policy", "boards", "rollout", "data", "teachers", "evaluate", "train", "preflight", "report",
+    "pipeline", "library", "cli",
 )  # fmt: skip
 """Rooms; each may import from those before it. A package is one room."""
 

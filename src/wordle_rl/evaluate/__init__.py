@@ -2,6 +2,7 @@
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     asked.py         Asked: what an evaluation asks, as one value; its key is that of the journal
+    options.py       EvalOptions: what a program or the command asks, turned into that value
     conditions.py    EvalConditions: prompting and sampling of a player
     records.py       Evaluation (every game, saved as JSON or CSV), Figures, the distribution of rewards
     play.py          evaluate(): plays what is asked, and returns what is measured of each game

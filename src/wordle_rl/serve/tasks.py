@@ -150,7 +150,10 @@ class ServedGames:
     def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
         key = settings.id_key()
-        offers = [self._offer(source, key) for source in (settings.words.source, *settings.word_lists)]
+        offers = []
+        for source in (settings.words.source, *settings.word_lists):
+            words = settings.words.model_copy(update={"source": source})
+            offers.append(WordTasks(GameContext.from_settings(words, settings.game), key, settings.allow_held_out))
         self.default_words = offers[0].context.words.name
         self._offers = {offer.context.words.name: offer for offer in offers}
         if len(self._offers) < len(offers):
@@ -161,10 +164,6 @@ class ServedGames:
         self._prompters: dict[tuple[object, ...], Prompter] = {}
         self._own_rubric = settings.rubric()
         self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
-
-    def _offer(self, source: str, key: bytes) -> WordTasks:
-        words = self.settings.words.model_copy(update={"source": source})
-        return WordTasks(GameContext.from_settings(words, self.settings.game), key, self.settings.allow_held_out)
 
     def with_settings(self, settings: ServeSettings) -> ServedGames:
         """Return a copy with other rules and wording that shares words, tasks and solvers."""
@@ -197,13 +196,21 @@ class ServedGames:
         secret = offer.secret(task)
         context = offer.context.for_part(task.split)
         prompter = self._prompter(context.words, options)
-        given = named or self._drawn(context.words, secret, seed, prompter, options)
+        rules = prompter.rules
+        if options.max_given >= rules.max_turns:
+            raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
+        if options.max_given:
+            # By secret, so that one seed does not put the same words on every board.
+            rng = random.Random(f"{context.words.fingerprint}:{secret}:{seed}")
+            given = random_board(context.words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
+        else:
+            given = named
         try:
             env = WordleEnv(secret, context.words, prompter, given)
         except ValueError:
             raise Refusal(
                 Reason.BAD_OPTION,
-                f"given must have fewer than {prompter.rules.max_turns} words, all of which may be played",
+                f"given must have fewer than {rules.max_turns} words, all of which may be played",
             ) from None
         reward, rubric = self._rubric(options.reward)
         rewards = TurnRewards(rubric, context.solver, secret, env)
@@ -217,18 +224,6 @@ class ServedGames:
             changes = {name: value for name, value in asked.items() if value is not None}
             self._prompters[key] = self.settings.game.model_copy(update=changes).prompter(words.word_length)
         return self._prompters[key]
-
-    def _drawn(
-        self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
-    ) -> tuple[str, ...]:
-        rules = prompter.rules
-        if options.max_given >= rules.max_turns:
-            raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
-        if not options.max_given:
-            return ()
-        # By secret, so that one seed does not put the same words on every board.
-        rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
-        return random_board(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
 
     def _rubric(self, name: str | None) -> tuple[str, Rubric]:
         if name is None:
