@@ -8,7 +8,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from markdown_blocks import blocks
+from pages import blocks
+
+pytest.importorskip("torch")
 
 from wordle_rl import open_model
 from wordle_rl.boards import InitialState
