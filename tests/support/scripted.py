@@ -5,9 +5,9 @@ from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from training_fixtures import context_for
 
 from wordle_rl.boards import InitialState
-from wordle_rl.config.context import GameContext
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.journal import evaluate_to_file
 from wordle_rl.evaluate.play import OpenPlayer
@@ -17,7 +17,6 @@ from wordle_rl.policy.base import Completion, Request
 from wordle_rl.prompt import Prompter
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList
-from wordle_rl.words.split import split_secrets
 
 Script = Callable[[int, tuple], str | None]
 """(game id, turns so far) -> the reply; None: one that is cut at its token limit."""
@@ -48,7 +47,7 @@ def scripted(script: Script):
 
 def asked_of(words: WordList, secrets: Sequence[str], prompter: Prompter | None = None, **more: Any) -> Asked:
     """What is asked of a player about whom nothing need be known."""
-    context = GameContext(words, split_secrets(words), prompter or Prompter(), Solver(words))
+    context = context_for(words, prompter or Prompter(), Solver(words))
     return Asked(context, [*map(InitialState, secrets)], **{"name": "player", **more})
 
 
@@ -64,6 +63,10 @@ def say(word: str) -> str:
 def said(transcript, _solver) -> list[float]:
     """A reward by the letters of replies, so that an untrained model's games differ."""
     return [sum(map(ord, turn.reply)) % 5 / 4 / len(transcript.own_turns) for turn in transcript.own_turns]
+
+
+NOT_SENT = "connection refused"
+"""A line of a script for a request that fails."""
 
 
 class ScriptedSampler:
@@ -88,7 +91,8 @@ class ScriptedSampler:
         for request in requests:
             position = self._next.get(request.game_id, 0)
             self._next[request.game_id] = position + 1
-            completions.append(Completion(self._script[request.game_id][position]))
+            said = self._script[request.game_id][position]
+            completions.append(Completion("", error=said) if said == NOT_SENT else Completion(said))
         return completions
 
 
@@ -117,22 +121,7 @@ def fail(monkeypatch: pytest.MonkeyPatch, fails: Callable[[Request], bool]) -> l
 # --- evaluations of scripted players ---
 
 ANSWERS = ("abide", "babes", "crane", "crate", "drape", "eerie", "geese", "grape", "graze", "speed", "these", "trace")
-
-
 WORDS = WordList("small", ANSWERS, (*ANSWERS, "fuzzy", "lymph", "nymph"))
-
-
-NOT_SENT = "connection refused"
-
-
-class FlakySampler(ScriptedSampler):
-    """Reads from its script, where `None` is a request that fails."""
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        return [
-            Completion("", error=NOT_SENT) if completion.text == NOT_SENT else completion
-            for completion in super().sample(requests)
-        ]
 
 
 def tag(word: str) -> str:
@@ -147,4 +136,4 @@ def play_script(
     asked = asked_of(
         WORDS, [secret for secret, _ in games], Prompter(rules=rules or Rules()), player=PlayerSpec(player), **more
     )
-    return evaluate_to_file(asked, opened(FlakySampler(script)), None, None)
+    return evaluate_to_file(asked, opened(ScriptedSampler(script)), None, None)
