@@ -140,7 +140,7 @@ def test_boards_on_one_seed_score_no_word_of_another_ones_secret(server) -> None
     """Else a few resets would find the secret of a seed. A group with one seed and one board has one secret."""
     games = server.games
     boards = [ResetOptions(seed=1, given=[word]) for word in ("crane", "slips", "fight")]
-    played = [games.new_game(options).env._secret for options in boards * 2]
+    played = [games.new_game(options, {}).env._secret for options in boards * 2]
     assert played[:3] == played[3:]
     assert len(set(played)) == 3
 

@@ -16,7 +16,6 @@ from openenv.core.env_server.types import Action, Observation, State
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.serve.environment import NAME, WordleEnvironment
 from wordle_rl.serve.gate import guard
 from wordle_rl.serve.openenv_client import WordleAction, WordleObservation, WordleState
@@ -51,10 +50,9 @@ def create_app(settings: ServeSettings) -> FastAPI:
         state = "stopping" if sessions.draining.is_set() else "full" if sessions.is_full else "ready"
         return JSONResponse({"status": state}, 200 if state == "ready" else 503)
 
-    in_their_words = partial(TextArenaEnvironment, games.with_settings(in_textarena_words(settings)))
     textarena = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
     textarena_types = TextArenaAction, TextArenaObservation, TextArenaState
-    _add_openenv_routes(textarena, sessions, in_their_words, *textarena_types, "textarena")
+    _add_openenv_routes(textarena, sessions, partial(TextArenaEnvironment, games), *textarena_types, "textarena")
     app.mount("/textarena", textarena)
     app.mount("/watch", create_watch_app(settings))
     app.add_route("/", to_page, include_in_schema=False)
@@ -90,14 +88,3 @@ def _add_openenv_routes(
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         # FastAPI's own answer repeats the input, and fails at what is no JSON: infinity, a lone surrogate.
         return await refused(request, wrong_fields(error.errors()))
-
-
-def in_textarena_words(settings: ServeSettings) -> ServeSettings:
-    """Return settings with TextArena's wording: bracketed guesses and optional thinking."""
-    wording = {
-        "style": Style.TEXTARENA,
-        "shape": Shape.TRANSCRIPT,
-        "thinking": Thinking.OPTIONAL,
-        "system_prompt": None,
-    }
-    return settings.model_copy(update={"game": settings.game.model_copy(update=wording)})

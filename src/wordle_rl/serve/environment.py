@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from openenv.core.env_server.interfaces import Environment
@@ -69,6 +71,8 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
     SUPPORTS_CONCURRENT_SESSIONS = True
     REQUIRES_SINGLE_THREAD_EXECUTOR = True
     about = EnvironmentMetadata(name="", description="")
+    wording: Mapping[str, Any] = MappingProxyType({})
+    """Settings of the game that this protocol fixes."""
 
     def __init__(self, games: ServedGames) -> None:
         super().__init__()
@@ -79,7 +83,7 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
     def _begin(self, /, **asked: Any) -> NewGame:
         options = checked(ResetOptions, asked)
         # A refused reset raises here, and leaves the game under way to be played on.
-        self._game = self._games.new_game(options)
+        self._game = self._games.new_game(options, self.wording)
         self._episode = {"episode_id": options.episode_id or str(uuid.uuid4()), "step_count": 0}
         return self._game
 

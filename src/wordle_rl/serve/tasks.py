@@ -6,16 +6,16 @@ import asyncio
 import hashlib
 import hmac
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from wordle_rl.boards import random_board
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import GameSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS, Rubric, TurnRewards
@@ -23,7 +23,6 @@ from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.trainers.games import BoardTask
-from wordle_rl.words import WordList
 
 ResultT = TypeVar("ResultT")
 
@@ -161,16 +160,8 @@ class ServedGames:
             raise ConfigError(f"word lists must have different names, not {names}; leave one of them out of word_lists")
         self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
         """The single thread for solvers, whose memory is not thread-safe; started on demand."""
-        self._prompters: dict[tuple[object, ...], Prompter] = {}
         self._own_rubric = settings.rubric()
         self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
-
-    def with_settings(self, settings: ServeSettings) -> ServedGames:
-        """Return a copy with other rules and wording that shares words, tasks and solvers."""
-        # Shallow, on purpose: words, tasks and the solvers' caches are what costs.
-        other = copy(self)
-        other.settings, other._prompters = settings, {}
-        return other
 
     async def in_solver_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Call a function in the solvers' thread while the event loop goes on."""
@@ -185,8 +176,8 @@ class ServedGames:
             )
         return self._offers[name]
 
-    def new_game(self, options: ResetOptions) -> NewGame:
-        """Create the game of a reset."""
+    def new_game(self, options: ResetOptions, wording: Mapping[str, Any]) -> NewGame:
+        """Create the game of a reset; `wording` has settings of the game that the session's protocol fixes."""
         offer = self.offered(options.words)
         seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
         if options.given is not None and options.max_given:
@@ -195,7 +186,9 @@ class ServedGames:
         task = offer.pick(options.split or "train", options.index, seed, named)
         secret = offer.secret(task)
         context = offer.context.for_part(task.split)
-        prompter = self._prompter(context.words, options)
+        chosen = {"style": options.style, "hard_mode": options.hard_mode, **wording}
+        changes = {name: value for name, value in chosen.items() if value is not None or name in wording}
+        prompter = _prompter(self.settings.game.model_copy(update=changes), context.words.word_length)
         rules = prompter.rules
         if options.max_given >= rules.max_turns:
             raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
@@ -216,15 +209,6 @@ class ServedGames:
         rewards = TurnRewards(rubric, context.solver, secret, env)
         return NewGame(env, rewards, rubric, reward, offer.context.words.name, offer.task_id(task))
 
-    def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
-        # Prompters render their rules once; sessions by the hundred share them.
-        key = (words.word_length, options.style, options.hard_mode)
-        if key not in self._prompters:
-            asked = {"style": options.style, "hard_mode": options.hard_mode}
-            changes = {name: value for name, value in asked.items() if value is not None}
-            self._prompters[key] = self.settings.game.model_copy(update=changes).prompter(words.word_length)
-        return self._prompters[key]
-
     def _rubric(self, name: str | None) -> tuple[str, Rubric]:
         if name is None:
             own = "custom" if self.settings.reward_weights else self.settings.reward_preset
@@ -232,3 +216,9 @@ class ServedGames:
         if name not in self._rubrics:
             raise Refusal(Reason.BAD_OPTION, f"this server has no reward of that name; use {', '.join(self._rubrics)}")
         return name, self._rubrics[name]
+
+
+@lru_cache(maxsize=256)
+def _prompter(game: GameSettings, word_length: int) -> Prompter:
+    # Prompters render their rules once; sessions by the hundred share them.
+    return game.prompter(word_length)

@@ -7,6 +7,7 @@ those of `WordleEnv`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 import wordle_rl
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Turn
+from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.textarena_texts import ENV_ID
 from wordle_rl.serve.environment import GameSession, Leaf
@@ -163,6 +165,14 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
 
     about = EnvironmentMetadata(
         name=ENV_ID, description="Wordle in the words of TextArena", version=wordle_rl.__version__
+    )
+    wording = MappingProxyType(
+        {
+            "style": Style.TEXTARENA,
+            "shape": Shape.TRANSCRIPT,
+            "thinking": Thinking.OPTIONAL,
+            "system_prompt": None,
+        }
     )
     _shown: TextArenaGame | None = None
 

@@ -2,13 +2,12 @@
 
 import pytest
 
-from wordle_rl.serve.app import in_textarena_words
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.tasks import ServedGames
 from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment
 
-GAMES = ServedGames(in_textarena_words(ServeSettings()))
+GAMES = ServedGames(ServeSettings())
 
 
 def environment() -> TextArenaEnvironment:
