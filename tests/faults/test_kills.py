@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from kills import KILLS, LEARNT, Unbroken, check_same, make_case, run_kills, run_unbroken, snapshot
+from kills import KILLS, LEARNT, Unbroken, check_ends, check_same, make_case, run_kills, run_unbroken, snapshot
 from safetensors.torch import load_file
 from training_fixtures import rows
 
@@ -117,15 +117,11 @@ def test_killed_at_this_moment_it_ends_with_the_same_files(
     case = make_case(name, word_directory, taught, "")
     if name not in unbroken_runs:
         unbroken_runs[name] = run_unbroken(fork_server, case, tmp_path / "unbroken")
-    place = tmp_path / "killed"
-    place.mkdir()
-    case.prepare(place)
-    killed = fork_server.run(list(case.arguments), place, kill_at=moment)
+    place = case.begun_in(tmp_path / "killed")
+    killed = case.run(fork_server, place, kill_at=moment)
     assert killed.code is None, f"{moment} is never reached: {killed.log}"
-    ended = fork_server.run(list(case.arguments), place)
-    assert ended.code == 0, ended.log
-    check_same(unbroken_runs[name].files, snapshot(place, case.unordered), moment)
-    again = fork_server.run(list(case.arguments), place)
+    check_ends(fork_server, case, place, unbroken_runs[name], moment)
+    again = case.run(fork_server, place)
     assert "is finished" in again.log
     check_same(unbroken_runs[name].files, snapshot(place, case.unordered), "started again when finished")
 
@@ -133,13 +129,11 @@ def test_killed_at_this_moment_it_ends_with_the_same_files(
 def test_a_line_that_was_cut_off_is_reported_and_repaired(fork_server, word_directory, taught, tmp_path) -> None:
     case = make_case("sft", word_directory, taught, "")
     unbroken = run_unbroken(fork_server, case, tmp_path / "unbroken")
-    place = tmp_path / "cut"
-    place.mkdir()
-    case.prepare(place)
-    assert fork_server.run(list(case.arguments), place, kill_at="wordle_rl.runs.run:append_jsonl:after:5").code is None
+    place = case.begun_in(tmp_path / "cut")
+    assert case.run(fork_server, place, kill_at="wordle_rl.runs.run:append_jsonl:after:5").code is None
     metrics = place / "run" / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-9])
-    ended = fork_server.run(list(case.arguments), place)
+    ended = case.run(fork_server, place)
     assert ended.code == 0
     assert "metrics.jsonl ended in the middle of a line" in " ".join(ended.log.split())
     check_same(unbroken.files, snapshot(place), "a cut line")
@@ -147,10 +141,10 @@ def test_a_line_that_was_cut_off_is_reported_and_repaired(fork_server, word_dire
 
 def test_a_second_process_on_a_run_is_refused(fork_server, word_directory, taught, tmp_path) -> None:
     case = make_case("sft", word_directory, taught, "")
-    case.prepare(tmp_path)
+    case.begun_in(tmp_path)
     with exclusive_lock(tmp_path / "run" / LOCK_FILE):
-        ended = fork_server.run(list(case.arguments), tmp_path)
+        ended = case.run(fork_server, tmp_path)
     assert ended.code == 2
     assert "another process" in " ".join(ended.log.split())
     assert not (tmp_path / "run" / "traces.jsonl").exists()
-    assert fork_server.run(list(case.arguments), tmp_path).code == 0
+    assert case.run(fork_server, tmp_path).code == 0

@@ -42,6 +42,16 @@ class Case:
     prepare: Callable[[Path], None]
     unordered: frozenset[str] = field(default=frozenset())
 
+    def begun_in(self, directory: Path) -> Path:
+        """Make the directory in which the command runs, if it is not there, and fill it."""
+        directory.mkdir(exist_ok=True)
+        self.prepare(directory)
+        return directory
+
+    def run(self, server: ForkServer, directory: Path, **how: Any) -> Ended:
+        """Run the command there; see `ForkServer.run`."""
+        return server.run(list(self.arguments), directory, **how)
+
 
 @dataclass(frozen=True)
 class Unbroken:
@@ -54,9 +64,8 @@ class Unbroken:
 
 def run_unbroken(server: ForkServer, case: Case, directory: Path) -> Unbroken:
     """Run a command once from its beginning to its end."""
-    directory.mkdir()
-    case.prepare(directory)
-    ended = server.run(list(case.arguments), directory)
+    case.begun_in(directory)
+    ended = case.run(server, directory)
     assert ended.code == 0, ended.log
     num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     return Unbroken(ended, snapshot(directory, case.unordered), num_bytes)
@@ -73,19 +82,18 @@ def kill_until_done(
     Returns:
         The number of kills, at most `most`, and how the command ended.
     """
-    directory.mkdir()
-    case.prepare(directory)
+    case.begun_in(directory)
     rng, kills = random.Random(seed), 0
     while kills < most:
         if rng.random() < 0.5:
-            ended = server.run(list(case.arguments), directory, kill_at_write=rng.randint(1, unbroken.ended.num_writes))
+            ended = case.run(server, directory, kill_at_write=rng.randint(1, unbroken.ended.num_writes))
         else:
-            ended = server.run(list(case.arguments), directory, kill_after_s=rng.uniform(0, unbroken.ended.seconds))
+            ended = case.run(server, directory, kill_after_s=rng.uniform(0, unbroken.ended.seconds))
         if ended.code is not None:
             assert ended.code == 0, ended.log
             return kills, ended
         kills += 1
-    ended = server.run(list(case.arguments), directory)
+    ended = case.run(server, directory)
     assert ended.code == 0, ended.log
     return kills, ended
 
@@ -103,6 +111,13 @@ def run_kills(server: ForkServer, case: Case, place: Path, unbroken: Unbroken, s
         trial += 1
         assert trial < 10 * wanted + 10, f"{case.name} ends before it can be killed"
     return trial
+
+
+def check_ends(server: ForkServer, case: Case, directory: Path, unbroken: Unbroken, what: str) -> None:
+    """Started again, the command ends and leaves the files of the unbroken run."""
+    ended = case.run(server, directory)
+    assert ended.code == 0, ended.log
+    check_same(unbroken.files, snapshot(directory, case.unordered), what)
 
 
 def check_same(expected: dict[str, str], found: dict[str, str], what: str) -> None:
