@@ -24,7 +24,7 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.policy.loading import load_codec
-from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter, Thinking
+from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter, Thinking, parse_reply
 from wordle_rl.prompt.reply import ReplyForm, TaggedForm
 from wordle_rl.reward import RewardBreakdown, Rubric
 from wordle_rl.rollout import SampleTokens, Trajectory, open_game, play_tokens
@@ -107,7 +107,7 @@ class ToolForm(TaggedForm):
     def __init__(self) -> None:
         super().__init__(('<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'))
 
-    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:
+    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:  # noqa: ARG002
         """Read a reply.
 
         Examples:
@@ -120,7 +120,7 @@ class ToolForm(TaggedForm):
         """
         if _TAG.search(reply):
             return ParseFailure(FailureReason.NO_GUESS, has_tags=True)
-        return super().parse(_CALL.sub(_in_tags, reply), thinking, word_length)
+        return parse_reply(_CALL.sub(_in_tags, reply), thinking)
 
 
 @dataclass(frozen=True)
