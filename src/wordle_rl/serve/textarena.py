@@ -134,8 +134,9 @@ class SignalsRubric(Rubric):
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
         self.greens, self.yellows, self.repetitions, self.correct = (Leaf() for _ in range(4))
 
-    def judge(self, turn: Turn, before: Sequence[Turn]) -> None:
-        """Set the signals of a turn, given the turns before it."""
+    def judge(self, turns: Sequence[Turn]) -> None:
+        """Set the signals of the last of these turns."""
+        *before, turn = turns
         # A repeated guess would earn its greens again, so TextArena's signals ignore it.
         is_new = turn.guess is not None and all(turn.guess != earlier.guess for earlier in before)
         marks = turn.marks if turn.marks is not None and is_new else ""
@@ -193,13 +194,11 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         """Play one message."""
         env, shown = self._running().env, self._shown
         assert shown is not None
-        # The signals compare a guess with those before it, and `env.turns` grows.
-        before = env.turns
         message, overlong = self._read(action.message)
         shown.step(message, overlong=overlong)
         self._episode["step_count"] += 1
         observation = self._observation(shown)
-        self._signals.judge(env.turns[-1], before)
+        self._signals.judge(env.turns)
         self._signals(action, observation)
         return observation
 
