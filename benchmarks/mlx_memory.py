@@ -137,7 +137,7 @@ def _expected(model: MLXModel, group_size: int, context: int) -> int:
         config.vocab_size,
         4,
     )
-    step = Passes(4, eager=True, tiled=True).step_bytes(numbers, 1, context)
+    step = Passes(4, eager=True, piece=512).step_bytes(numbers, 1, context)
     return training_bytes(numbers) // 3 + max(step, cache_bytes(numbers, context, 2 * group_size))
 
 

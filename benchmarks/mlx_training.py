@@ -119,7 +119,7 @@ def measure(place: Path, num_seeds: int, steps: int, games: int, num_answers: in
     split, solver = split_secrets(words), Solver(words)
     context = GameContext(words, split, prompter, solver)
     traces = TraceSettings(num_games=games, outside_rate=0.2, teacher=TeacherSettings(random_opener_rate=0.3))
-    taught = solver_traces(words, draw_secrets(words, split, traces, 0), SolverTeacher(solver), traces, 0)
+    taught = solver_traces(draw_secrets(words, split, traces, 0), SolverTeacher(solver), traces, 0)
     model, codec = load_model(MODEL, 0)
     examples = encode_traces(taught, prompter, codec, 256).examples
     sft = SFTSettings(batch_size=64, optimizer=OptimizerSettings(learning_rate=3e-3))

@@ -69,7 +69,7 @@ def exhausted_boards(context: GameContext, traces: TraceSettings, seed: int) -> 
     teacher = SolverTeacher(Solver(WordList("without strict words", named.answers, named.guesses)))
     exact = traces.teacher.model_copy(update={"noise_rate": 0.0, "random_opener_rate": 0.0})
     settings = traces.model_copy(update={"teacher": exact, "slip_rate": 0.0, "pseudo_secrets": False})
-    games = solver_traces(teacher.words, context.split.strict, teacher, settings, seed)
+    games = solver_traces(context.split.strict, teacher, settings, seed)
     return {
         game.secret: [
             Turn(turn.guess, turn.marks, Outcome.SCORED)

@@ -106,7 +106,7 @@ def prepare(num_games: int, settings: SFTSettings) -> Lesson:
     words = context.solver.words
     traces = CONFIG.traces.model_copy(update={"num_games": num_games})
     secrets = draw_secrets(words, context.split, traces, SEED)
-    games = solver_traces(words, secrets, SolverTeacher(context.solver), traces, SEED)
+    games = solver_traces(secrets, SolverTeacher(context.solver), traces, SEED)
     _, codec = load_model(CONFIG.model, SEED)
     examples = encode_traces(games, context.prompter, codec, CONFIG.model.max_length).examples
     return Lesson(context, examples, settings)

@@ -80,7 +80,7 @@ class Peer:
         words = self.context.solver.words
         traces = self.config.traces.model_copy(update={"num_games": options.sft_games})
         secrets = draw_secrets(words, self.context.split, traces, SEED)
-        games = solver_traces(words, secrets, SolverTeacher(self.context.solver), traces, SEED)
+        games = solver_traces(secrets, SolverTeacher(self.context.solver), traces, SEED)
         self.examples = encode_traces(games, self.context.prompter, self.fresh()[1], 512).examples
         self.runs = itertools.count()
         self.precision: Precision = "bf16" if options.bf16 else "fp32"

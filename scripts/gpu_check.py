@@ -309,7 +309,7 @@ def play_games(out: Path, small: bool) -> None:
     prompter = GameSettings(style="compact").prompter(words.word_length)
     model: Any = None  # the engine alone holds the weights
     if engine == "vllm":
-        codec = load_codec(settings)[0]
+        codec = load_codec(settings)
         sampler: Any = make_engine(out / "weights", codec, sampling)
     else:
         model, codec = load_model(settings, 0)

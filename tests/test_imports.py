@@ -23,7 +23,7 @@ HEAVY = {"torch", "transformers", "trl", "datasets", "peft", "tokenizers", "safe
 TENSOR_ROOMS = {"policy", "train"}
 LIGHT_MODULES = {
     "policy", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
-    "policy.sizes", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm_server",
+    "policy.sizes", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm", "policy.vllm_server",
     "train", "train.advantages", "train.checkpoints", "train.encoding", "train.example", "train.grpo_rollouts",
     "train.scored_games", "train.starts", "train.starts_file", "train.turn_candidates",
 }  # fmt: skip

@@ -5,6 +5,7 @@ For the templates that makers publish see test_loading_families.py.
 
 import pytest
 from chat_families import family_tokenizer
+from prompt_forms import FORMS
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
@@ -36,11 +37,8 @@ def dialogue(prompter: Prompter, thinking: str = "") -> list[Message]:
     return messages
 
 
-@pytest.mark.parametrize("style", Style)
-@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize(("style", "thinking"), FORMS)
 def test_embedded_game_ids_grow_as_the_template_renders_them(codec, style, thinking) -> None:
-    if (style, thinking) == (Style.SPELLED, Thinking.REQUIRED):
-        return  # it has no form for thinking
     messages = dialogue(Prompter(style=style, thinking=thinking), "r fits")
     ids, mask = encode_game(codec, messages)
     assert ids == rendered(codec, messages, False)[: len(ids)]

@@ -26,7 +26,7 @@ def test_games_are_won_or_end_where_no_answer_fits_or_turns_are_out(sixty) -> No
     endings = Counter()
     settings = TraceSettings(num_games=120, outside_rate=0.5)
     secrets = draw_secrets(sixty, split_secrets(sixty), settings, 0)
-    for trace in solver_traces(sixty, secrets, SolverTeacher(Solver(sixty)), settings, 0):
+    for trace in solver_traces(secrets, SolverTeacher(Solver(sixty)), settings, 0):
         if trace.won:
             endings["won"] += 1
             assert all(turn.guess != trace.secret for turn in trace.turns[:-1])
@@ -70,7 +70,7 @@ def test_a_probe_is_never_called_possible() -> None:
     settings = TraceSettings(num_games=40, narrate=True, outside_rate=0.0, teacher=teacher)
     secrets = draw_secrets(words, split_secrets(words), settings, 0)
     kinds = Counter()
-    for trace in solver_traces(words, secrets, SolverTeacher(Solver(words)), settings, 0):
+    for trace in solver_traces(secrets, SolverTeacher(Solver(words)), settings, 0):
         for count, turn in enumerate(trace.turns):
             if turn.taught and count and turn.notes.remaining > 1:
                 left = possible(words, trace, count)

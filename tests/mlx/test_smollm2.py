@@ -20,7 +20,7 @@ from wordle_rl.cli import main
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.mlx.model import load_model
 from wordle_rl.policy import loading
-from wordle_rl.policy.gguf import converted_path
+from wordle_rl.policy.directory import converted_path
 
 
 def test_the_logits_of_english_are_those_of_transformers() -> None:

@@ -60,17 +60,12 @@ def test_a_missing_directory_is_not_asked_for(tmp_path, monkeypatch) -> None:
             find_model(Path(name))
 
 
-def test_a_model_of_the_hub_does_not_choose_what_is_imported(model, tmp_path, monkeypatch) -> None:
-    with open_hub() as hub:
-        address = f"{hub.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
-        monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", hub.url)
-        monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", address)
-        monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-        files = {path.name: path.read_bytes() for path in model.iterdir()}
-        files[LINEAGE_FILE] = files[LINEAGE_FILE].replace(b'"compact"', b'"theirs:Style"')
-        hub.repos["me/own-style"] = files
-        with pytest.raises(ConfigError, match="theirs:Style"):
-            find_model(Path("me/own-style"))
+def test_a_model_of_the_hub_does_not_choose_what_is_imported(model, hub) -> None:
+    files = {path.name: path.read_bytes() for path in model.iterdir()}
+    files[LINEAGE_FILE] = files[LINEAGE_FILE].replace(b'"compact"', b'"theirs:Style"')
+    hub.repos["me/own-style"] = files
+    with pytest.raises(ConfigError, match="theirs:Style"):
+        find_model(Path("me/own-style"))
 
 
 @pytest.mark.slow

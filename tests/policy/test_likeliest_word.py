@@ -14,7 +14,7 @@ from training_fixtures import small_model
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from worded_models import teach_words
 
-import wordle_rl.policy.base as base_module
+import wordle_rl.policy.constrain as constrain_module
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import SamplingSettings
@@ -69,7 +69,7 @@ def test_no_listed_word_is_likelier_than_the_one_that_is_found(kind, style, code
 
 
 def test_a_greedy_reply_names_a_likelier_word_than_token_by_token(codecs, small_words, monkeypatch) -> None:
-    monkeypatch.setattr(base_module, "WORD_BEAM", 2000)  # a model without training spells in any way
+    monkeypatch.setattr(constrain_module, "WORD_BEAM", 2000)  # a model without training spells in any way
     codec, gains = codecs["tiny"], []
     for seed in range(6):
         model, constraint = random_model(codec, seed), hasty(codec, small_words, COMPACT)

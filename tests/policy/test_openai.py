@@ -54,15 +54,6 @@ def test_replies_come_back_in_the_order_asked_and_no_more_are_under_way_than_all
     assert 2 <= endpoint.busiest <= 3
 
 
-def test_settings_and_words_reach_the_endpoint(serve) -> None:
-    endpoint = serve(lambda *_: chat("hello"))
-    sampler(endpoint, SamplingSettings(temperature=0.3, max_completion_tokens=77)).sample(requests())
-    [body] = endpoint.requests
-    assert (body["model"], body["temperature"], body["top_p"], body["max_tokens"]) == ("m", 0.3, 1.0, 77)
-    assert body["messages"] == [{"role": "user", "content": "game 0"}]
-    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
-
-
 @pytest.mark.parametrize(
     ("owner", "temperature", "further"),
     [
@@ -77,12 +68,16 @@ def test_a_vllm_server_is_told_all_of_the_sampling_and_others_what_openai_has(
 ) -> None:
     endpoint = serve(lambda *_: chat("hello"))
     endpoint.models = [] if owner is None else [{"id": "m", "owned_by": owner}]
-    sampling, is_own = SamplingSettings(temperature=temperature or 0.0), temperature is None
+    is_own = temperature is None
+    sampling = SamplingSettings(temperature=temperature or 0.0, max_completion_tokens=77)
     player = sampler(endpoint, sampling, endpoint_default_sampling=is_own)
     player.sample(requests())
     [body] = endpoint.requests
     usual = [] if is_own else ["temperature", "top_p"]
     assert {*body} == {"model", "max_tokens", "messages", *usual, *further}
+    assert (body["model"], body["max_tokens"], body["messages"]) == ("m", 77, [*requests()[0].messages])
+    assert [body[name] for name in usual] == [temperature, 1.0][: len(usual)]
+    assert endpoint.headers[0]["authorization"] == f"Bearer {KEY}"
     assert {name: body[name] for name in further} == {name: NEUTRAL_SAMPLING[name] for name in further}
     assert ("endpoint's own" in player.whose_sampling) == (not further)
 
@@ -142,10 +137,10 @@ def test_an_address_where_nothing_answers_is_refused_in_one_line(url) -> None:
 def test_a_refusal_is_tried_again_only_where_that_may_help(status, code, tries, serve) -> None:
     refused = {"error": {"message": f"no\n{KEY}", "code": code, "param": "top_p"}}
     endpoint = serve(lambda *_: (status, refused, {"retry-after-ms": "5"}))
-    limits = {"max_completion_tokens": 9, "temperature": None, "top_p": None, "timeout_s": 5.0, "max_retries": 2}
+    limits = {"timeout_s": 5.0, "max_retries": 2}
 
     async def ask() -> None:
-        async with EndpointClient(Endpoint(endpoint.url, "OPENAI_API_KEY", KEY), model="m", **limits) as client:
+        async with EndpointClient(Endpoint(endpoint.url, "OPENAI_API_KEY", KEY), "m", 9, {}, **limits) as client:
             await client.ask([{"role": "user", "content": "a game"}], read_answer)
 
     with pytest.raises(RequestFailedError) as caught:

@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from prompt_forms import FORMS
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerBase
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.game import Dictionary, Outcome, Rules, Turn
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.tiny import END, PAD, REPLY, TAGS, UNKNOWN, make_model
-from wordle_rl.prompt import Prompter, Style, Thinking
+from wordle_rl.prompt import Prompter
 
 SMALL = {"hidden_size": 16, "num_layers": 1, "num_heads": 2, "num_kv_heads": 1, "intermediate_size": 24}
 
@@ -17,12 +18,9 @@ def ids_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-@pytest.mark.parametrize("style", Style)
-@pytest.mark.parametrize("thinking", Thinking)
+@pytest.mark.parametrize(("style", "thinking"), FORMS)
 @pytest.mark.parametrize("dictionary", Dictionary)
 def test_no_prompt_holds_an_unknown_character(tokenizer, style, thinking, dictionary) -> None:
-    if (style, thinking) == (Style.SPELLED, Thinking.REQUIRED):
-        return  # it has no form for thinking
     prompter = Prompter(style=style, thinking=thinking, rules=Rules(dictionary=dictionary, hard_mode=True))
     turns = [Turn("crane", "GYXYG", Outcome.SCORED)]
     turns += [Turn(None, None, outcome) for outcome in Outcome if outcome.broke_rules]

@@ -1,6 +1,7 @@
-"""Laws of sampling from a vLLM engine, over a stand-in for it: what is asked, what comes back, what is refused."""
+"""Laws of sampling from vLLM, over stand-ins: of an engine and a server alike, and of an engine in this process."""
 
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from chat_families import family_tokenizer
 from fake_vllm import FakeLLM, fake_vllm
+from fake_vllm_server import FakeVLLMServer
 from sampled_games import check_played_alike, padded_model, said_by
 from training_fixtures import compact, small_model
 
@@ -15,14 +17,16 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import LoraSettings, ModelSettings
+from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import PlayerSpec
 from wordle_rl.evaluate.players import make_player
-from wordle_rl.policy.base import Request
+from wordle_rl.policy.base import Request, Sampler
 from wordle_rl.policy.constrain import ReplyProcessor, make_constraint
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm import VLLMSampler
+from wordle_rl.policy.vllm_server import ServedModel, ServerSampler
 from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.rollout import play
 
@@ -40,39 +44,67 @@ def requests_of(codec, texts: list[str]) -> list[Request]:
     return [Request(i, (), (), codec.encode(text)) for i, text in enumerate(texts)]
 
 
+Make = Callable[..., Sampler]
+
+
+@pytest.fixture(params=["engine", "server"])
+def sampler_of(request, codec) -> Iterator[Make]:
+    """A sampler of a model, by either way to vLLM."""
+    servers: list[FakeVLLMServer] = []
+
+    def make(model, settings: SamplingSettings, seed: int = 0) -> Sampler:
+        if request.param == "engine":
+            return VLLMSampler(FakeLLM(model), codec, settings, seed)
+        servers.append(FakeVLLMServer(model))
+        asked, served = GRPOSettings(engine=servers[-1].url), ServedModel("alias", 128)
+        return ServerSampler(asked, served, codec, settings, seed, model.config.vocab_size)
+
+    yield make
+    for server in servers:
+        server.close()
+
+
 @pytest.mark.parametrize("shape", Shape)
-def test_the_games_are_those_that_transformers_plays(shape, tiny_model, codec, small_words) -> None:
+def test_the_games_are_those_that_transformers_plays(shape, sampler_of, tiny_model, codec, small_words) -> None:
     starts = [InitialState(secret) for secret in small_words.answers[:6]]
-    engine = FakeLLM(tiny_model)
     prompter = compact(shape, max_turns=3)
-    there = play(starts, small_words, prompter, VLLMSampler(engine, codec, GREEDY))
+    there = play(starts, small_words, prompter, sampler_of(tiny_model, GREEDY))
     here = play(starts, small_words, prompter, TransformersSampler(tiny_model, codec, GREEDY))
     check_played_alike(there, here)
-    assert len(engine.calls) == max(len(game.transcript.own_turns) for game in here), "one call a turn"
+    assert any(game.segments for game in there)
 
 
-def test_a_seed_says_what_is_sampled_and_its_stream_runs_on(tiny_model, codec) -> None:
+def test_an_engine_is_called_once_a_turn(tiny_model, codec, small_words) -> None:
+    engine = FakeLLM(tiny_model)
+    starts = [InitialState(secret) for secret in small_words.answers[:6]]
+    games = play(starts, small_words, compact(max_turns=3), VLLMSampler(engine, codec, GREEDY))
+    assert len(engine.calls) == max(len(game.transcript.own_turns) for game in games)
+
+
+def test_games_of_a_group_draw_from_streams_of_their_own_and_a_seed_repeats_them(sampler_of, tiny_model, codec) -> None:
     settings = SamplingSettings(max_completion_tokens=5)
 
-    def said(seed: int) -> list[tuple[int, ...]]:
-        sampler = VLLMSampler(FakeLLM(tiny_model), codec, settings, seed)
-        asked = requests_of(codec, ["5x6"] * 8)
+    def said(seed: int, count: int = 8) -> list[tuple[int, ...]]:
+        sampler = sampler_of(tiny_model, settings, seed)
+        asked = requests_of(codec, ["5x6"] * count)
         return [completion.token_ids for _ in range(2) for completion in sampler.sample(asked)]
 
     assert said(1) == said(1) != said(2)
     assert said(1)[:8] != said(1)[8:]
+    assert said(1, 2)[:2] == said(1)[:2]
     assert len(set(said(1))) > 4
 
 
-def test_ids_that_the_tokenizer_does_not_know_are_ruled_out(tokenizer, codec) -> None:
+def test_ids_that_the_tokenizer_does_not_know_are_ruled_out(sampler_of, tokenizer, codec) -> None:
     model = padded_model(tokenizer)
-    said = said_by(VLLMSampler(FakeLLM(model), codec, GREEDY), codec)
+    said = said_by(sampler_of(model, GREEDY), codec)
     own = said_by(TransformersSampler(model, codec, GREEDY), codec)
     assert [each.token_ids for each in said] == [each.token_ids for each in own]
-    said_by(VLLMSampler(FakeLLM(model), codec, SamplingSettings(max_completion_tokens=9)), codec)
+    drawn = said_by(sampler_of(model, SamplingSettings(max_completion_tokens=9)), codec)
+    assert len({each.token_ids for each in drawn}) > 10
     model.resize_token_embeddings(len(tokenizer) + 1025)
     with pytest.raises(ConfigError, match="engine"):
-        VLLMSampler(FakeLLM(model), codec, GREEDY)
+        sampler_of(model, GREEDY)
 
 
 def test_a_prompt_that_the_engine_cannot_take_is_an_error_and_the_others_are_asked(tiny_model, codec) -> None:

@@ -2,16 +2,12 @@
 
 import pytest
 from fake_vllm_server import FakeVLLMServer
-from sampled_games import check_played_alike, padded_model, said_by
-from training_fixtures import compact, small_model
+from training_fixtures import small_model
 
-from wordle_rl.boards import InitialState
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Request
-from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.vllm_server import ServedModel, ServerSampler
-from wordle_rl.rollout import play
 
 GREEDY = SamplingSettings(temperature=0.0, max_completion_tokens=6)
 DRAWN = SamplingSettings(temperature=0.8, max_completion_tokens=6)
@@ -40,25 +36,6 @@ def sampler(
 def asked(codec, count: int = 4) -> list[Request]:
     prompt = codec.prompt_ids([{"role": "user", "content": "GYXXX"}])
     return [Request(number, (), (), prompt) for number in range(count)]
-
-
-def test_greedy_games_are_those_of_the_model_itself(server, model, codec, sixty) -> None:
-    starts = [InitialState(secret) for secret in sixty.answers[:5]]
-    served, own = (
-        play(starts, sixty, compact(max_turns=3), player)
-        for player in (sampler(server, codec, GREEDY), TransformersSampler(model, codec, GREEDY))
-    )
-    check_played_alike(served, own)
-    assert any(game.segments for game in served)
-
-
-def test_games_of_a_group_draw_from_streams_of_their_own_and_a_seed_repeats_them(server, codec) -> None:
-    first, again, other = (
-        [said.token_ids for said in sampler(server, codec, seed=seed).sample(asked(codec, 8))] for seed in (3, 3, 4)
-    )
-    assert first == again != other
-    assert len(set(first)) > 1
-    assert [said.token_ids for said in sampler(server, codec).sample(asked(codec, 2))] == first[:2]
 
 
 def test_a_reply_ends_where_the_codec_says_and_nowhere_else(server, codec) -> None:
@@ -91,19 +68,6 @@ def test_a_request_says_everything_that_decides_how_it_is_sampled(server, codec)
         "ignore_eos": True,
         "return_token_ids": True,
     }
-
-
-def test_ids_that_the_tokenizer_does_not_know_are_ruled_out(tokenizer, codec) -> None:
-    model = padded_model(tokenizer)
-    padded = FakeVLLMServer(model)
-    try:
-        served = said_by(sampler(padded, codec, GREEDY), codec)
-        drawn = said_by(sampler(padded, codec), codec)
-    finally:
-        padded.close()
-    own = said_by(TransformersSampler(model, codec, GREEDY), codec)
-    assert [said.token_ids for said in served] == [said.token_ids for said in own]
-    assert len({said.token_ids for said in drawn}) > 10
 
 
 def test_a_passing_refusal_is_asked_again_with_the_same_seed(server, codec) -> None:

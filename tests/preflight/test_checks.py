@@ -35,6 +35,10 @@ REFUSED = {
     "an opener that is not listed": (["--traces.teacher.opener", "zzzzz"], "opener 'zzzzz'"),
     "boards that are not there": (["--grpo.starts.file", "nothing.jsonl"], "nothing.jsonl"),
     "strict words in the prompt": (["--words.strict-fraction", "0.1", "--game.system-prompt", "STRICT"], "STRICT"),
+    "strict words in a style": (
+        ["--words.source", "default", "--words.strict-fraction", "0.04", "--game.style", "notebook"],
+        "'avoid'",
+    ),
 }
 
 
@@ -49,7 +53,7 @@ def bare(monkeypatch) -> None:
     for tracker in ("wandb", "trackio"):
         monkeypatch.setitem(sys.modules, tracker, None)
     find = importlib.util.find_spec
-    for module in ("wordle_rl.policy.loading", "wordle_rl.policy.base"):
+    for module in ("wordle_rl.policy.loading", "wordle_rl.policy.vllm"):
         monkeypatch.setattr(f"{module}.find_spec", lambda name: None if name.startswith("vllm") else find(name))
 
 

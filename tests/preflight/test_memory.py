@@ -18,9 +18,9 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
-from wordle_rl.policy.kv_cache import GameCache, num_shared_layers
+from wordle_rl.policy.kv_cache import GameCache
 from wordle_rl.policy.loading import load_model, load_numbers
-from wordle_rl.policy.sizes import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers, num_shared_layers
 from wordle_rl.preflight.memory import (
     MemoryEstimate,
     Passes,
@@ -149,6 +149,14 @@ def test_labelled_boards_count_as_rows_and_those_of_a_game_stay_together() -> No
     assert activations(12, **compiled) == activations(8, "wins", **compiled) + activations(4, "wins", **compiled)
 
 
+def test_logits_of_a_large_vocabulary_are_counted_by_the_piece_in_every_stage() -> None:
+    stages = ["sft", "grpo", "expert_iteration", "dpo", "distill"]
+    config = RunConfig.model_validate({"stages": stages, "game": {"thinking": "off"}, "model": {"precision": "fp32"}})
+    models = [replace(SMALL, vocab_size=size) for size in (2**17, 2**18)]
+    one, two = (memory_of_stages(config, model, 200, 200) for model in models)
+    assert [one[stage].step for stage in stages] == [two[stage].step for stage in stages], "half the tokens at once"
+
+
 @pytest.mark.parametrize(
     ("engine", "caches", "copies"), [("transformers", True, 0), ("vllm", False, 2000), ("http://box:8000", False, 0)]
 )
@@ -204,6 +212,16 @@ def test_a_larger_group_fills_the_cache() -> None:
 def test_measuring_the_gradient_s_noise_keeps_a_copy_of_it() -> None:
     without, measured = (on_a_mac(GEMMA_4B, gradient_noise_every=every)[1]["grpo"].training for every in (0, 5))
     assert measured == pytest.approx(without * 4 / 3)  # gradients and two numbers of AdamW, and one gradient more
+
+
+def test_the_forecast_of_smollm2_is_within_a_fifth_of_what_it_took(monkeypatch) -> None:
+    """Resident memory of 216 steps of SFT and of the first round of play, on a processor: docs/smollm2.md."""
+    monkeypatch.setattr("wordle_rl.policy.device.device_kind", lambda: "cpu")
+    config = load_config("smollm2", {("model", "precision"): "bf16"})
+    numbers = ModelNumbers(134_515_008, 134_515_008, 30, 9, 3, 64, 576, 1536, 49_152, 4, context=8192)
+    found = memory_of_stages(config, numbers, teacher_length=71, game_length=88)
+    for stage, gib in (("sft", 7.0), ("expert_iteration", 6.5)):
+        assert found[stage].total / GIB == pytest.approx(gib, rel=0.2)
 
 
 def test_games_and_what_is_learnt_from_them_are_not_in_memory_at_once() -> None:

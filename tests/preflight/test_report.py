@@ -5,12 +5,13 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted import ScriptedSampler
+from scripted import ScriptedSampler, opened
 from training_fixtures import context_of, write_config
 from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.run import RunConfig
+from wordle_rl.evaluate.asked import Asked
 from wordle_rl.preflight.report import Played, check_play, play_groups
 from wordle_rl.prompt import Prompter, Thinking
 
@@ -41,7 +42,8 @@ def test_a_group_whose_games_all_end_alike_has_no_variance(small_words, solver) 
     say = Prompter(thinking=Thinking.OFF).reply
     win, lose = [say("crane")], [say("fuzzy")] * 6
     script = {0: win, 1: win, 2: win, 3: ["what?", *lose[:5]]}
-    played = play_groups(config, context_of(config, small_words), ScriptedSampler(script), [InitialState("crane")] * 4)
+    asked = Asked(context_of(config, small_words), [InitialState("crane")] * 4)
+    played = play_groups(config, asked, opened(ScriptedSampler(script)))
     assert (played.num_games, played.win_rate, played.constant_group_rate) == (4, 0.75, 0.5)
     assert (played.cut_off_rate, played.format_compliance) == (0.0, pytest.approx(8 / 9))
 

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
-from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_forms import FORMS
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
@@ -14,7 +14,7 @@ from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.teachers import LLMTeacherSettings
 from wordle_rl.game import Outcome, Rules, Turn
-from wordle_rl.prompt import Guess, Message, Prompter, PromptError, Shape, Style, Thinking, fault_in
+from wordle_rl.prompt import Guess, Message, Prompter, PromptError, Shape, Style, fault_in
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
@@ -52,9 +52,7 @@ def test_an_empty_text_is_no_system_message(style, shape) -> None:
     assert silent.state(TURNS) == without_system(plain.state(TURNS))
 
 
-@pytest.mark.parametrize(
-    ("style", "thinking"), [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)]
-)
+@pytest.mark.parametrize(("style", "thinking"), FORMS)
 @pytest.mark.parametrize("word_length", range(3, 11))
 def test_the_example_is_a_reply_that_the_parser_takes(style, thinking, word_length) -> None:
     prompter = Prompter(style, thinking=thinking, word_length=word_length, system_prompt="{example}")

@@ -8,6 +8,7 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from prompt_forms import FORMS
 
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import (
@@ -24,8 +25,6 @@ from wordle_rl.prompt import (
 )
 
 G, T, E = "<guess>crane</guess>", "<think>", "</think>"
-FORMS = [form for form in product(Style, Thinking) if form != (Style.SPELLED, Thinking.REQUIRED)]
-"""Styles and what each may be set to; the spelled one has no form for thinking."""
 
 
 # --- the grammar ----------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from wordle_rl.cli import main
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.policy.gguf import converted_path
+from wordle_rl.policy.directory import converted_path
 from wordle_rl.policy.loading import load_model
 
 pytestmark = [pytest.mark.smollm2, pytest.mark.filterwarnings("default")]

@@ -84,7 +84,7 @@ def traces(sixty, split, solver) -> list[GameRecord]:
         num_games=200, narrate=True, teacher=TeacherSettings(noise_rate=0.3, random_opener_rate=0.5)
     )
     secrets = draw_secrets(sixty, split, settings, 0)
-    return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
+    return list(solver_traces(secrets, SolverTeacher(solver), settings, 0))
 
 
 @pytest.fixture(scope="session")
@@ -92,7 +92,7 @@ def plain_traces(sixty, split, solver) -> list[GameRecord]:
     """64 games without thinking."""
     settings = TraceSettings(num_games=64, teacher=TeacherSettings())
     secrets = draw_secrets(sixty, split, settings, 0)
-    return list(solver_traces(sixty, secrets, SolverTeacher(solver), settings, 0))
+    return list(solver_traces(secrets, SolverTeacher(solver), settings, 0))
 
 
 class StopAt:

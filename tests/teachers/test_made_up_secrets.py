@@ -34,7 +34,7 @@ SETTINGS = TraceSettings(
 def games_of(settings: TraceSettings) -> list[GameRecord]:
     words = WORDS.reserving(SPLIT.strict).named
     teacher = SolverTeacher(Solver(words))
-    return list(solver_traces(words, draw_secrets(words, SPLIT, settings, 0), teacher, settings, 0))
+    return list(solver_traces(draw_secrets(words, SPLIT, settings, 0), teacher, settings, 0))
 
 
 @pytest.fixture(scope="module")

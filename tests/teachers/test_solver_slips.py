@@ -20,7 +20,7 @@ TEACHER = TeacherSettings(random_opener_rate=0.3, noise_rate=0.3)
 def traces(small_words) -> list[GameRecord]:
     settings = TraceSettings(num_games=600, slip_rate=0.4, narrate=True, teacher=TEACHER)
     secrets = draw_secrets(small_words, split_secrets(small_words), settings, 0)
-    return list(solver_traces(small_words, secrets, SolverTeacher(Solver(small_words)), settings, 0))
+    return list(solver_traces(secrets, SolverTeacher(Solver(small_words)), settings, 0))
 
 
 def test_a_slip_is_a_letter_or_two_from_the_word_and_fits_the_board(default_words) -> None:

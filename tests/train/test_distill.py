@@ -116,7 +116,7 @@ def test_a_board_that_fits_no_answer_gets_no_label(sixty, codec, as_teacher) -> 
 @pytest.mark.parametrize("shape", Shape)
 def test_a_game_played_as_the_teacher_plays_is_learnt_as_the_teacher_game_is(shape, sixty, codec, teacher) -> None:
     prompter = compact(shape)
-    traces = list(solver_traces(sixty, sixty.answers, teacher, PURE, 0))
+    traces = list(solver_traces(sixty.answers, teacher, PURE, 0))
     lines = [[say(turn.guess) for turn in trace.turns] for trace in traces]
     games = games_of(sixty, codec, sixty.answers, lambda i, turns: lines[i][len(turns)], prompter)
     _, labels, _, numbers = labelled(sixty, codec, games, prompter)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.chat.templates import chat_template_of, read_frame, render
+from wordle_rl.chat.templates import ChatTemplate, read_frame
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Message, Prompter, Shape, Thinking
 from wordle_rl.words import WordList
@@ -42,9 +42,8 @@ class ChatCodec:
         stops: Iterable[int] = (),
     ) -> None:
         self.tokenizer = tokenizer
-        self._template = chat_template_of(tokenizer)
-        self._template_kwargs = dict(template_kwargs or {})
-        self.frame = read_frame(tokenizer, self._template, self._template_kwargs)
+        self.template = ChatTemplate.of(tokenizer, template_kwargs)
+        self.frame = read_frame(self.template)
         self.turn_end_ids = tuple(self.encode(self.frame.turn_end))
         eos = tokenizer.eos_token_id
         self.stop_ids = frozenset({self.turn_end_ids[0], *([eos] if isinstance(eos, int) else eos or []), *stops})
@@ -69,7 +68,7 @@ class ChatCodec:
 
     def rendered_ids(self, messages: Sequence[Message]) -> list[int]:
         """Return the ids of a whole prompt as a server makes them: one rendering, encoded in one piece."""
-        return self.encode(self._render(messages))
+        return self.encode(self.template.render(messages))
 
     def bridge_ids(self, feedback: Message) -> list[int]:
         """Return the ids between two completions: the feedback message in its frame."""
@@ -145,7 +144,7 @@ class ChatCodec:
         if key not in self._prompts:
             if len(self._prompts) >= _MAX_CACHED_PROMPTS:
                 self._prompts.clear()
-            self._prompts[key] = tuple(self.encode(self._render(messages)))
+            self._prompts[key] = tuple(self.rendered_ids(messages))
         return self._prompts[key]
 
     def _cached(self, text: str) -> tuple[int, ...]:
@@ -154,9 +153,6 @@ class ChatCodec:
                 self._cache.clear()
             self._cache[text] = tuple(self.encode(text))
         return self._cache[text]
-
-    def _render(self, messages: Sequence[Message]) -> str:
-        return render(self.tokenizer, self._template, messages, self._template_kwargs)
 
 
 def opening_length(messages: Sequence[Message]) -> int:

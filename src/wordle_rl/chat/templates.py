@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -114,55 +114,61 @@ class Frame:
         return reply if "</think>" in reply else _NO_THOUGHT + reply
 
 
-def chat_template_of(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Return the tokenizer's template; of several named ones, the default."""
-    template = tokenizer.chat_template
-    if isinstance(template, Mapping):
-        template = template.get("default")
-    if not template:
-        raise ChatTemplateError("the tokenizer has no chat template; save one with the model")
-    return str(template)
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A template, the tokenizer it is for, and values for its own variables."""
+
+    tokenizer: PreTrainedTokenizerBase
+    text: str
+    variables: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, tokenizer: PreTrainedTokenizerBase, variables: Mapping[str, Any] | None = None) -> ChatTemplate:
+        """Take the tokenizer's template; of several named ones, the default."""
+        text = tokenizer.chat_template
+        if isinstance(text, Mapping):
+            text = text.get("default")
+        if not text:
+            raise ChatTemplateError("the tokenizer has no chat template; save one with the model")
+        return cls(tokenizer, str(text), dict(variables or {}))
+
+    def render(self, messages: Sequence[Message], *, ask: bool = True) -> str:
+        """Render messages. With `ask`, end where a completion begins."""
+        try:
+            text = self.tokenizer.apply_chat_template(
+                cast("list[dict[str, str]]", list(messages)),
+                tokenize=False,
+                add_generation_prompt=ask,
+                chat_template=self.text,
+                **self.variables,
+            )
+        except Exception as error:  # a template is foreign code: it may loop over `tools`, which is None here
+            raise ChatTemplateError(
+                f"the chat template refuses a conversation ({first_line(error)}); name another one as "
+                "model.chat_template"
+            ) from error
+        return str(text)
+
+    def after(self, text: str) -> ChatTemplate:
+        """Return the template with a text before it."""
+        return replace(self, text=text + self.text)
 
 
-def render(
-    tokenizer: PreTrainedTokenizerBase,
-    template: str,
-    messages: Sequence[Message],
-    variables: Mapping[str, Any],
-    *,
-    ask: bool = True,
-) -> str:
-    """Render messages with a template. With `ask`, end where a completion begins."""
-    try:
-        text = tokenizer.apply_chat_template(
-            cast("list[dict[str, str]]", list(messages)),
-            tokenize=False,
-            add_generation_prompt=ask,
-            chat_template=template,
-            **variables,
-        )
-    except Exception as error:  # a template is foreign code: it may loop over `tools`, which is None here
-        raise ChatTemplateError(
-            f"the chat template refuses a conversation ({first_line(error)}); name another one as model.chat_template"
-        ) from error
-    return str(text)
-
-
-def read_frame(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> Frame:
+def read_frame(template: ChatTemplate) -> Frame:
     """Read the frame off a rendered dialogue of marker words."""
     dialogue = [_message("user", "a"), _message("assistant", _REPLY), _message("user", _USER)]
-    rendered = render(tokenizer, template, dialogue, variables)
+    rendered = template.render(dialogue)
     if rendered.count(_REPLY) != 1 or rendered.count(_USER) != 1:
         raise ChatTemplateError("the chat template drops or repeats a message")
     between, tail = rendered.split(_REPLY)[1].split(_USER)
-    answer_end = render(tokenizer, template, dialogue, variables, ask=False).split(_USER)[-1]
+    answer_end = template.render(dialogue, ask=False).split(_USER)[-1]
     if not tail.startswith(answer_end):  # some templates close the whole conversation when no reply is asked for
         answer_end = tail
-    finished = render(tokenizer, template, dialogue[:2], variables, ask=False).split(_REPLY)[-1]
-    closing, closing_inside = _closing(tokenizer, between, finished)
+    finished = template.render(dialogue[:2], ask=False).split(_REPLY)[-1]
+    closing, closing_inside = _closing(template.tokenizer, between, finished)
     opened = _OPENED.search(tail)
     head = opened.group() if opened else ""
-    thought = _thought_form(tokenizer, template, variables, head)
+    thought = _thought_form(template, head)
     return Frame(closing, between[len(closing_inside) :], tail, answer_end, head, thought)
 
 
@@ -188,31 +194,29 @@ def _special_tokens(tokenizer: PreTrainedTokenizerBase) -> set[str]:
     return {str(token) for token in tokenizer.added_tokens_decoder.values() if token.special}
 
 
-def _lead_of(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> str:
+def _lead_of(template: ChatTemplate) -> str:
     """Return text before a reply that the prompt does not hold, such as gpt-oss' tag for final replies.
 
     The model usually writes this text itself; our prompts include it. It ends in a special token.
     """
     question = [_message("user", "a")]
-    prompt = render(tokenizer, template, question, variables)
-    whole = render(tokenizer, template, [*question, _message("assistant", _REPLY)], variables, ask=False)
+    prompt = template.render(question)
+    whole = template.render([*question, _message("assistant", _REPLY)], ask=False)
     lead = whole.split(_REPLY)[0].removeprefix(prompt)
     if not whole.startswith(prompt) or not lead or _THINK_TAG.search(lead):
         return ""
-    return lead if lead.endswith(tuple(_special_tokens(tokenizer))) else ""
+    return lead if lead.endswith(tuple(_special_tokens(template.tokenizer))) else ""
 
 
-def _thought_form(
-    tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any], opened: str
-) -> tuple[str, str] | None:
+def _thought_form(template: ChatTemplate, opened: str) -> tuple[str, str] | None:
     """Return the text around a reply's thinking, read off a message with `reasoning_content`.
 
     A template that opens thoughts but takes none in a message (DeepSeek-R1's) is assumed to close them like the others.
     """
     question = _message("user", "a")
     reply = cast("Message", {**_message("assistant", _REPLY), "reasoning_content": _THOUGHT})
-    prompt = render(tokenizer, template, [question], variables)
-    rendered = render(tokenizer, template, [question, reply], variables, ask=False)
+    prompt = template.render([question])
+    rendered = template.render([question, reply], ask=False)
     if rendered.startswith(prompt) and _THOUGHT in rendered:
         before, rest = rendered[len(prompt) - len(opened) :].split(_THOUGHT, 1)
         after = rest.split(_REPLY)[0]
@@ -238,41 +242,41 @@ def training_template(tokenizer: PreTrainedTokenizerBase, variables: Mapping[str
     as `{"enable_thinking": False}` become defaults of the variant, so a server that does not pass them renders what was
     trained.
     """
-    given = dict(variables or {})
     if not tokenizer.chat_template and tokenizer.eos_token is not None:
         return PLAIN_TEMPLATE
-    template = chat_template_of(tokenizer)
-    if template not in (PLAIN_TEMPLATE, LINES_TEMPLATE):
-        _check_bounded(template, json.dumps({**tokenizer.special_tokens_map, **given}))
+    template = ChatTemplate.of(tokenizer, variables)
+    given = template.variables
     changes: list[str] = []
+    if template.text not in (PLAIN_TEMPLATE, LINES_TEMPLATE):
+        _check_bounded(template.text, json.dumps({**tokenizer.special_tokens_map, **given}))
     opening = [_message("user", "a")]
-    if not _takes_text(tokenizer, template, given):
-        template = _IN_PARTS + template
+    if not _takes_text(template):
+        template = template.after(_IN_PARTS)
         changes.append("messages are handed over in parts")
     # Each check renders with and without one change, so the variant names only what this template needs.
-    if render(tokenizer, _FIXED_DATE + template, opening, given) != render(tokenizer, template, opening, given):
-        template = _FIXED_DATE + template
+    if template.after(_FIXED_DATE).render(opening) != template.render(opening):
+        template = template.after(_FIXED_DATE)
         changes.append("the date is fixed")
-    if render(tokenizer, template, opening, given) != render(tokenizer, template, opening, {}):
+    if template.render(opening) != replace(template, variables={}).render(opening):
         defaults = [
             f"{{%- if {n} is not defined %}}{{%- set {n} = {_literal(v)} %}}{{%- endif %}}" for n, v in given.items()
         ]
-        template = "".join(defaults) + template
+        template = template.after("".join(defaults))
         changes.append(f"{', '.join(given)} kept as trained with")
-    no_system = not _takes_system(tokenizer, template, given)
+    no_system = not _takes_system(template)
     if no_system:
         changes.append("the system message opens the first user message")
-    if _rewrites(tokenizer, template, given):
+    if rewrites := _rewrites(template):
         changes.append("earlier replies stay as they were spoken")
-    if lead := _lead_of(tokenizer, template, given):
+    if lead := _lead_of(template):
         changes.append("prompts end where the final reply begins")
-    if no_system or lead or _rewrites(tokenizer, template, given):
-        template = _wrapped(template, read_frame(tokenizer, template, given), no_system, lead)
-    if not _takes_system(tokenizer, template, given) or _rewrites(tokenizer, template, given):
+    if no_system or lead or rewrites:
+        template = replace(template, text=_wrapped(template, no_system, lead))
+    if not _takes_system(template) or _rewrites(template):
         raise ChatTemplateError(
             "the chat template rewrites earlier turns in a way that cannot be undone; save another one with the model"
         )
-    return f"{{#- Training variant: {'; '.join(changes)}. -#}}{template}" if changes else template
+    return f"{{#- Training variant: {'; '.join(changes)}. -#}}{template.text}" if changes else template.text
 
 
 def changes_of(template: str) -> tuple[str, ...]:
@@ -321,37 +325,35 @@ def _check_bounded(template: str, variables: str) -> None:
         ) from None
 
 
-def _takes_text(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
+def _takes_text(template: ChatTemplate) -> bool:
     # False for templates of models with pictures that read content in parts only (SmolVLM, LLaVA).
     try:
-        return _USER in render(tokenizer, template, [_message("user", _USER)], variables)
+        return _USER in template.render([_message("user", _USER)])
     except ChatTemplateError:
         return False
 
 
-def _takes_system(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
-    opening = [_message("system", _REPLY), _message("user", _USER)]
+def _takes_system(template: ChatTemplate) -> bool:
     try:
-        rendered = render(tokenizer, template, opening, variables)
+        rendered = template.render([_message("system", _REPLY), _message("user", _USER)])
     except ChatTemplateError:
         return False
     return rendered.count(_REPLY) == 1 and rendered.count(_USER) == 1
 
 
-def _rewrites(tokenizer: PreTrainedTokenizerBase, template: str, variables: Mapping[str, Any]) -> bool:
+def _rewrites(template: ChatTemplate) -> bool:
     # Does rendering a growing conversation again differ from concatenating its turns? Most games begin with a system
     # message, which some templates move to the last user message (Mistral's).
-    frame = read_frame(tokenizer, template, variables)
-    openings = [[_SYSTEM]] if _takes_system(tokenizer, template, variables) else []
-    for opening in [[], *openings]:
+    frame = read_frame(template)
+    for opening in [[], [_SYSTEM]] if _takes_system(template) else [[]]:
         game = [*opening, *_GAME]
-        joined = render(tokenizer, template, game[: len(opening) + 1], variables)
+        joined = template.render(game[: len(opening) + 1])
         for end in range(len(opening) + 2, len(game) + 1):
             content, is_reply = game[end - 1]["content"], game[end - 1]["role"] == "assistant"
             joined += (
                 frame.spoken(content) + frame.turn_end if is_reply else frame.bridge_head + content + frame.bridge_tail
             )
-            rendered = render(tokenizer, template, game[:end], variables, ask=not is_reply)
+            rendered = template.render(game[:end], ask=not is_reply)
             if not (rendered.startswith(joined) if is_reply else rendered == joined):
                 return True
     return False
@@ -403,9 +405,9 @@ _THINKING_APART = """\
 {%- set said = BEFORE + turn.reasoning_content | trim + AFTER + said | trim %}{%- endif %}"""
 
 
-def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
+def _wrapped(template: ChatTemplate, no_system: bool, lead: str) -> str:
     # The template renders the opening, then later turns are concatenated in the frame. `lead` ends each prompt.
-    spoken = "said"
+    frame, spoken = read_frame(template), "said"
     if frame.opened:
         spoken = f"({_literal(_NO_THOUGHT)} + said if '</think>' not in said else said)"
         for opening in ("<think>", frame.opened):
@@ -424,7 +426,7 @@ def _wrapped(template: str, frame: Frame, no_system: bool, lead: str) -> str:
     tail = re.sub("|".join(pieces), lambda found: pieces[found.group()], _TAIL)
     # Templates drop their last line break when parsed; inside the wrapped text it would stay.
     asks = f"{{% if add_generation_prompt %}}{{{{- {_literal(lead)} }}}}{{% endif %}}" if lead else ""
-    return _HEAD + (_FOLD_SYSTEM if no_system else "") + template.removesuffix("\n") + asks + tail
+    return _HEAD + (_FOLD_SYSTEM if no_system else "") + template.text.removesuffix("\n") + asks + tail
 
 
 def _first_token_text(tokenizer: PreTrainedTokenizerBase, text: str) -> str:

@@ -139,7 +139,7 @@ def _codec_of(asked: DatasetRequest) -> ChatCodec | None:
         raise ConfigError(f"--model {asked.model} needs --format instruction; messages are the same for every model")
     from wordle_rl.policy.loading import load_codec
 
-    return load_codec(ModelSettings(path=asked.model))[0]
+    return load_codec(ModelSettings(path=asked.model))
 
 
 def _games(path: Path) -> Iterator[GameRecord]:

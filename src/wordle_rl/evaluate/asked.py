@@ -16,7 +16,7 @@ from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.records import ControlFacts, Evaluation
 from wordle_rl.import_paths import source_mark
-from wordle_rl.policy.base import word_beam
+from wordle_rl.policy.constrain import word_beam
 from wordle_rl.policy.directory import weights_mark
 from wordle_rl.policy.providers import bare_address
 from wordle_rl.policy.scripted import RANDOM_PLAYERS, is_own_player

@@ -20,10 +20,18 @@ from wordle_rl.config.teachers import served_name
 from wordle_rl.config.training import SamplingSettings, check_vllm_temperature
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.import_paths import resolve
-from wordle_rl.policy.base import MakeConstraint, Sampler, check_vllm, find_backend
-from wordle_rl.policy.constrain import WordConstraint, make_constraint
-from wordle_rl.policy.directory import find_model, game_of, is_hub_name, is_model, run_around, settings_of
-from wordle_rl.policy.gguf import at_directory, is_converted
+from wordle_rl.policy.base import Sampler, find_backend
+from wordle_rl.policy.constrain import MakeConstraint, WordConstraint, make_constraint
+from wordle_rl.policy.directory import (
+    at_directory,
+    find_model,
+    game_of,
+    is_converted,
+    is_hub_name,
+    is_model,
+    run_around,
+    settings_of,
+)
 from wordle_rl.policy.providers import find_endpoint
 from wordle_rl.policy.scripted import (
     PLAYER_NAMES,
@@ -228,10 +236,10 @@ def _model_sampler(player: PlayerSpec, words: WordList, prompter: Prompter, seed
         from wordle_rl.policy.adapters import is_adapter
         from wordle_rl.policy.export import merge
         from wordle_rl.policy.loading import load_codec
-        from wordle_rl.policy.vllm import make_engine
+        from wordle_rl.policy.vllm import check_vllm, make_engine
     check_vllm('engine "vllm"')
     check_vllm_temperature(sampling.temperature, "temperature")
-    codec, _ = load_codec(model)
+    codec = load_codec(model)
     constraint = constraint_of(codec)
     directory = Path(at_directory(model).path)
     check_sealed(directory)

@@ -18,7 +18,8 @@ from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.refusals import MLX
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.policy.base import MakeConstraint, Sampler
+from wordle_rl.policy.base import Sampler
+from wordle_rl.policy.constrain import MakeConstraint
 from wordle_rl.runs.distributed import num_processes
 
 if TYPE_CHECKING:

@@ -30,9 +30,8 @@ from wordle_rl.config.model import ModelSettings
 from wordle_rl.mlx import adapters
 from wordle_rl.policy import loading
 from wordle_rl.policy.adapters import base_of, is_adapter
-from wordle_rl.policy.directory import settings_of
+from wordle_rl.policy.directory import at_directory, settings_of
 from wordle_rl.policy.export import check_empty, checked, probe_tokens
-from wordle_rl.policy.gguf import at_directory
 from wordle_rl.policy.multimodal import is_text_part, language_config
 from wordle_rl.runs.seal import check_sealed
 
@@ -106,7 +105,7 @@ def load_model(settings: ModelSettings, seed: int) -> tuple[MLXModel, ChatCodec]
         whole, codec = loading.load_model(settings, seed)
         return of_transformers(whole), codec
     settings = at_directory(settings)
-    codec, _ = loading.load_codec(settings)
+    codec = loading.load_codec(settings)
     source = base_of(Path(settings.path)) if is_adapter(settings.path) else settings.path
     for directory in (settings.path, source):
         check_sealed(Path(directory))

@@ -18,8 +18,8 @@ from wordle_rl.data.game_record import read_traces
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.policy.base import MakeConstraint, find_backend
-from wordle_rl.policy.constrain import make_constraint
+from wordle_rl.policy.base import find_backend
+from wordle_rl.policy.constrain import MakeConstraint, make_constraint
 from wordle_rl.runs import (
     CARD_FILE,
     OWN_TEACHER_FILE,
@@ -121,7 +121,7 @@ def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
 
 def train_by_traces(work: RunWork, stage: str) -> None:
     """SFT on the teacher games."""
-    from wordle_rl.policy.loading import context_length
+    from wordle_rl.policy.sizes import context_length
     from wordle_rl.train.checkpoints import last_place
     from wordle_rl.train.sft import train_sft
 

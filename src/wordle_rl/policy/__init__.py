@@ -16,11 +16,11 @@ Import each module by its own name.
     providers.py       addresses and keys of endpoints
 
     tiny.py            the embedded model: a small Qwen3-architecture model and its tokenizer, built here
-    directory.py       model directories and the settings stored with them
+    directory.py       what the name of a model means, and the settings stored with it
     gguf.py            GGUF files, SmolLM2's among them, converted once to directories
     loading.py         load_model(), load_codec(), load_numbers(), save_model()
     device.py          device of this process: GPU, GPU of a Mac, CPU
-    sizes.py           `ModelNumbers`, `Device`: sizes for memory estimates
+    sizes.py           `ModelNumbers`, `Device`: sizes for memory estimates, read off a model's configuration
     adapters.py        LoRA and 4-bit base models
     multimodal.py      the text part of a multimodal model
     export.py          a whole model from an adapter or from shards

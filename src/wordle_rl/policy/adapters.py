@@ -23,7 +23,7 @@ from transformers import BitsAndBytesConfig, PreTrainedModel
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import LoraSettings
 from wordle_rl.errors import first_line
-from wordle_rl.policy.gguf import converted_path
+from wordle_rl.policy.directory import converted_path
 from wordle_rl.runs import RunError, read_object
 
 if TYPE_CHECKING:
@@ -72,11 +72,7 @@ def add_adapters(model: PreTrainedModel, settings: LoraSettings, base: str) -> P
         task_type="CAUSAL_LM",
     )
     try:
-        with warnings.catch_warnings():
-            # Experts are no linear layers and get no adapters; peft prepares ranks for them all the same.
-            warnings.filterwarnings(
-                "ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning
-            )
+        with _without_needless_warnings():
             adapted = get_peft_model(_prepared(model), config)
     except ValueError as error:
         raise ConfigError(f"model.lora does not fit {base}: {first_line(error)}") from None

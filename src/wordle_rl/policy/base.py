@@ -8,14 +8,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.config.base import ConfigError
-from wordle_rl.config.evaluation import EngineName
 from wordle_rl.game import Turn
-from wordle_rl.policy.constrain import WordConstraint
 from wordle_rl.prompt import Message
 
 T = TypeVar("T")
@@ -82,26 +78,6 @@ class ConcurrentSampler(Protocol):
         """Open connections for as long as the context lasts."""
 
 
-WORD_BEAM = 16
-"""Width of the beam search for the likeliest listed word."""
-
-
-def word_beam(engine: EngineName | None, temperature: float | None, *, constrained: bool) -> int | None:
-    """Return the width of the beam search for the likeliest listed word; None if a player does not search.
-
-    Only greedy, constrained play by transformers searches. Otherwise the constraint acts one token at a time.
-    """
-    return WORD_BEAM if constrained and engine == "transformers" and temperature == 0 else None
-
-
-def check_vllm(wanted_by: str) -> None:
-    """Check that vLLM is installed; `wanted_by` names the settings that need it."""
-    if find_spec("vllm") is None:
-        raise ConfigError(
-            f'{wanted_by} needs vLLM, which is not installed; pip install "wordle-rl[vllm]", or use "transformers"'
-        )
-
-
 def run_async(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end and return its result.
 
@@ -129,10 +105,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
                 with suppress(RuntimeError):  # the loop ended by itself in the meantime
                     loop.call_soon_threadsafe(task.cancel)
             raise
-
-
-MakeConstraint = Callable[[ChatCodec], WordConstraint | None]
-"""Returns the limit on a model's guesses for its codec, or None for no limit."""
 
 
 def find_backend(name: str) -> Any:

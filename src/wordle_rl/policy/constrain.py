@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.evaluation import EngineName
 from wordle_rl.prompt import THINK_TAGS, Prompter
 from wordle_rl.words import WordList
 
@@ -238,6 +239,21 @@ class WordConstraint:
         if state not in self._can_end:
             self._can_end[state] = any(self._ends(then) for _, then in self._spelling(state))
         return self._can_end[state]
+
+
+MakeConstraint = Callable[[ChatCodec], WordConstraint | None]
+"""Returns the limit on a model's guesses for its codec, or None for no limit."""
+
+WORD_BEAM = 16
+"""Width of the beam search for the likeliest listed word (`word_search`)."""
+
+
+def word_beam(engine: EngineName | None, temperature: float | None, *, constrained: bool) -> int | None:
+    """Return the width of the beam search for the likeliest listed word; None if a player does not search.
+
+    Only greedy, constrained play by transformers searches. Otherwise the constraint acts one token at a time.
+    """
+    return WORD_BEAM if constrained and engine == "transformers" and temperature == 0 else None
 
 
 class ReplyProcessor:

@@ -17,12 +17,14 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import OldRunError, stored_config
 from wordle_rl.config.model import GameSettings, ModelSettings
 from wordle_rl.config.run import RunConfig
-from wordle_rl.policy.gguf import converted_path, is_converted
+from wordle_rl.policy.gguf import SMOLLM2, converted, smollm2_file
 from wordle_rl.policy.scripted import PLAYER_NAMES, is_own_player
 from wordle_rl.prompt import Style
 from wordle_rl.runs import has_weights, is_run, trained_model
 from wordle_rl.runs.lineage import lineage_of
 
+BUNDLED = "bundled"
+"""Name of the embedded model as trained by the preset `imitation`, shipped in this package."""
 _HUB_NAME = re.compile(r"([\w.-]+/[\w.-]+?)(?:@([\w./-]+))?")
 _NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5", "*.ot", "*/*")
 """Files of a hub repository that are not needed: other weight formats, and subdirectories."""
@@ -44,6 +46,34 @@ def find_model(path: Path) -> Path:
     if is_hub_name(str(path)):
         return _fetched(str(path))
     raise ConfigError(f"no model or run directory {str(path)!r}; name what `wordle-rl run` wrote, or a model in it")
+
+
+def is_converted(path: str) -> bool:
+    """Return True for `bundled`, `smollm2` and GGUF files, which stand for a directory elsewhere.
+
+    Examples:
+        >>> is_converted("smollm2"), is_converted("models/some.gguf"), is_converted("someone/smollm2")
+        (True, True, False)
+    """
+    return (path in (SMOLLM2, BUNDLED) or Path(path).suffix.lower() == ".gguf") and not Path(path).is_dir()
+
+
+def converted_path(path: str) -> str:
+    """Return the directory of a model that `is_converted` knows, converted on first use; other paths as they are."""
+    if not is_converted(path):
+        return path
+    if path == BUNDLED:
+        return str(Path(__file__).parent / BUNDLED)
+    file = smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
+    if not file.is_file():
+        raise ConfigError(f"no model file {path}; name an existing one")
+    return str(converted(file))
+
+
+def at_directory(settings: ModelSettings) -> ModelSettings:
+    """Apply `converted_path` to the path of some settings."""
+    path = converted_path(settings.path)
+    return settings if path == settings.path else settings.model_copy(update={"path": path})
 
 
 def is_hub_name(name: str) -> bool:

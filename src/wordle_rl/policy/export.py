@@ -132,7 +132,7 @@ def consolidate(checkpoint: Path, out: Path) -> int:
     if not (checkpoint / "config.json").is_file():
         raise ConfigError(f"{checkpoint} has no config.json; copy that of the model it was trained from into it")
     check_empty(out)
-    codec, _ = load_codec(ModelSettings(path=str(checkpoint)))
+    codec = load_codec(ModelSettings(path=str(checkpoint)))
     model = AutoModelForCausalLM.from_config(language_config(str(checkpoint)), trust_remote_code=False)
     weights = read_shards(shards)
     try:

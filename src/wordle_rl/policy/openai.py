@@ -70,15 +70,17 @@ class OpenAISampler:
         self.codec = None  # an endpoint reads text; its tokens are its own affair
         self._endpoint, self._model = endpoint, model
         self._sampling, self._patience, self._thinking = sampling, patience, thinking
-        self._endpoint_default_sampling = endpoint_default_sampling
         self._max_retries = max_retries
         # Asked before the first game: a wrong address or key is one line now, not an error of every game.
         is_vllm = check_endpoint(endpoint)
         if is_vllm:
             check_vllm_temperature(sampling.temperature, "temperature")
-        self._neutral = NEUTRAL_SAMPLING if is_vllm and not endpoint_default_sampling else {}
+        self._drawing: dict[str, Any] = {}
         self.whose_sampling = "sampling: temperature, top_p, top_k, min_p and penalties are the endpoint's own"
         if not endpoint_default_sampling:
+            # The SDK passes on only what OpenAI has; further fields go into `extra_body`.
+            further = NEUTRAL_SAMPLING if is_vllm else {}
+            self._drawing = {"temperature": sampling.temperature, "top_p": 1.0, "extra_body": further}
             others = "no top_k, min_p or penalty" if is_vllm else "top_k, min_p and penalties are the endpoint's own"
             self.whose_sampling = f"sampling: temperature {sampling.temperature:g} and top_p 1 as sent; {others}"
 
@@ -98,14 +100,11 @@ class OpenAISampler:
     async def session(self) -> AsyncIterator[Ask]:
         """Open one client for many requests, `patience.concurrency` at a time."""
         gate = asyncio.Semaphore(self._patience.concurrency)
-        is_default = self._endpoint_default_sampling
         async with EndpointClient(
             self._endpoint,
-            model=self._model,
-            max_completion_tokens=self._sampling.max_completion_tokens,
-            temperature=None if is_default else self._sampling.temperature,
-            top_p=None if is_default else 1.0,
-            more=self._neutral,
+            self._model,
+            self._sampling.max_completion_tokens,
+            self._drawing,
             timeout_s=self._patience.timeout_s,
             max_retries=self._max_retries,
         ) as client:
@@ -176,8 +175,7 @@ class EndpointClient:
     """Client for one model of an endpoint, for many requests at once.
 
     Args:
-        temperature: None: the endpoint's default; as for `top_p`.
-        more: Further fields of a request, which OpenAI itself may not have.
+        drawing: Fields that say how replies are drawn. What is left out is the endpoint's to choose.
         timeout_s: Timeout of one attempt, in seconds, until the last byte.
         max_retries: Retries of a request after rate limits, timeouts, server errors and unreadable responses.
         before: Called before every request; if it raises, the request is not sent.
@@ -186,25 +184,17 @@ class EndpointClient:
     def __init__(
         self,
         endpoint: Endpoint,
-        *,
         model: str,
         max_completion_tokens: int,
-        temperature: float | None,
-        top_p: float | None,
+        drawing: Mapping[str, Any],
+        *,
         timeout_s: float,
         max_retries: int,
-        more: Mapping[str, float] | None = None,
         before: Callable[[], None] = lambda: None,
     ) -> None:
         self._endpoint, self._max_retries, self._before = endpoint, max_retries, before
         self._timeout_s = timeout_s
-        drawing = {"temperature": temperature, "top_p": top_p}
-        self._body: dict[str, Any] = {
-            "model": model,
-            endpoint.limit_name: max_completion_tokens,
-            **{name: value for name, value in drawing.items() if value is not None},
-            "extra_body": dict(more or {}),
-        }
+        self._body: dict[str, Any] = {"model": model, endpoint.limit_name: max_completion_tokens, **drawing}
         self._openai = AsyncOpenAI(
             base_url=endpoint.base_url,
             api_key=endpoint.key,

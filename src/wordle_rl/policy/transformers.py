@@ -20,8 +20,8 @@ from torch import Tensor
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.policy.base import Completion, Request, word_beam
-from wordle_rl.policy.constrain import State, WordConstraint
+from wordle_rl.policy.base import Completion, Request
+from wordle_rl.policy.constrain import State, WordConstraint, word_beam
 from wordle_rl.policy.device import release_memory
 from wordle_rl.policy.drawing import draw, limited
 from wordle_rl.policy.generate import generate, left_padded, needs_generate

@@ -11,6 +11,7 @@ import math
 import os
 import random
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,14 @@ _MOST_BIASES = 1024
 """Most logit biases of one request that vLLM takes."""
 _CONSTRAIN = "wordle_rl_constrain"
 """The extra argument of a request that asks for listed words only."""
+
+
+def check_vllm(wanted_by: str) -> None:
+    """Check that vLLM is installed; `wanted_by` names the settings that need it."""
+    if find_spec("vllm") is None:
+        raise ConfigError(
+            f'{wanted_by} needs vLLM, which is not installed; pip install "wordle-rl[vllm]", or use "transformers"'
+        )
 
 
 class VLLMSampler:

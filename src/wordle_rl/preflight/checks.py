@@ -23,12 +23,13 @@ from wordle_rl.config.training import OptimizerSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.errors import UserError
-from wordle_rl.policy.base import check_vllm, find_backend
+from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import game_of
 from wordle_rl.policy.sizes import ModelNumbers
+from wordle_rl.policy.vllm import check_vllm
 from wordle_rl.preflight import Finding, note, problem, warning
-from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, check_memory, device_for, memory_of_stages
-from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game
+from wordle_rl.preflight.memory import MemoryEstimate, check_memory, device_for, memory_of_stages
+from wordle_rl.preflight.template import check_stops, check_template, check_wording, sample_game, texts_of
 from wordle_rl.prompt import Shape, Style
 from wordle_rl.reward import TERMINAL_COMPONENTS
 from wordle_rl.runs.distributed import launch
@@ -98,7 +99,7 @@ class Plan:
         numbers = None
         try:
             numbers = load_numbers(self.config.model)
-            codec, _ = load_codec(self.config.model)
+            codec = load_codec(self.config.model)
         except UserError as error:
             return LookedUp(numbers, None, str(error))
         return LookedUp(numbers, codec)
@@ -124,7 +125,7 @@ class Plan:
         return longest_game(context.words, context.prompter, codec, self.config.max_completion_tokens)
 
     @cached_property
-    def memory(self) -> dict[MemoryStage, MemoryEstimate]:
+    def memory(self) -> dict[str, MemoryEstimate]:
         """Memory of each stage that is ahead."""
         from wordle_rl.policy.loading import load_numbers
 
@@ -142,17 +143,18 @@ def _backend(plan: Plan) -> None:
         find_backend(plan.config.backend).check_settings(plan.config)
 
 
-def _sparse_rewards(plan: Plan) -> Iterator[Finding]:
-    return check_sparse_rewards(plan.config)
-
-
 def _strict_words(plan: Plan) -> Iterator[Finding]:
-    game, split = plan.config.game, plan.context.split
-    if named := sorted(split.strict_words_in(game.system_prompt)):
-        yield problem(
-            f"game.system_prompt contains {named[0]!r}, a strict word (words.strict_fraction), which training must "
-            "never name; reword it"
-        )
+    context, own_prompt = plan.context, plan.config.game.system_prompt
+    if not context.split.strict or not {*plan.ahead} - {"eval"}:  # what is trained may be evaluated by any prompt
+        return
+    said = texts_of(context.for_training.words, context.prompter)
+    for setting, texts, fix in (("system_prompt", [own_prompt], "reword it"), ("style", said, "choose another")):
+        if named := sorted(context.split.strict_words_in(*texts)):
+            yield problem(
+                f"game.{setting} contains {named[0]!r}, a strict word (words.strict_fraction), which training must "
+                f"never name; {fix}"
+            )
+            return
 
 
 def _opener(plan: Plan) -> Iterator[Finding]:
@@ -201,8 +203,13 @@ def _packages(plan: Plan) -> None:
 
 
 def _engines(plan: Plan) -> None:
-    if plan.begins_here:
-        check_engines(plan.config)
+    if not plan.begins_here:
+        return
+    asked = {stage: own.engine for stage, own in plan.config.stages_of("grpo") if own.plays_by_vllm}
+    if plan.config.eval.engine == "vllm":
+        asked["eval"] = plan.config.eval.engine
+    if asked:
+        check_vllm(" and ".join(f'{name}.engine "{engine}"' for name, engine in asked.items()))
 
 
 def _model(plan: Plan) -> Iterator[Finding]:
@@ -211,8 +218,15 @@ def _model(plan: Plan) -> Iterator[Finding]:
     numbers, codec, fault = plan.model
     if numbers is None or codec is None:
         yield problem(fault)
-    else:
-        yield from check_model(plan.config, plan.context, codec, numbers)
+        return
+    prompter = plan.context.prompter
+    game = sample_game(plan.context.words, prompter)
+    yield from check_template(codec, game, prompter.thinking)
+    yield from check_wording(prompter)
+    yield from check_stops(codec, game, numbers.vocab_size)
+    yield from _check_lengths(plan, codec, numbers.context)
+    yield from check_updates(plan.config, numbers)
+    yield from check_pretrained(plan.config, numbers)
 
 
 def _teacher(plan: Plan) -> Iterator[Finding]:
@@ -221,7 +235,9 @@ def _teacher(plan: Plan) -> Iterator[Finding]:
         yield from check_teacher([len(example.token_ids) for example in taught], config.model.max_length)
     # Without thinking, a reply of the solver is only a guess.
     if taught and (traces.narrate or traces.file is not None or traces.teacher.is_own):
-        yield from check_teacher_replies(reply_lengths(taught), config.max_completion_tokens)
+        runs = (run for example in taught for run in groupby(example.loss_mask))
+        lengths = [len([*run]) for learnt, run in runs if learnt]  # of replies, closing tokens included
+        yield from check_teacher_replies(lengths, config.max_completion_tokens)
 
 
 def _room(plan: Plan) -> Iterator[Finding]:
@@ -235,7 +251,7 @@ def _room(plan: Plan) -> Iterator[Finding]:
 CHECKS: tuple[Callable[[Plan], Iterable[Finding] | None], ...] = (
     _settings,
     _backend,
-    _sparse_rewards,
+    lambda plan: check_sparse_rewards(plan.config),
     _strict_words,
     _opener,
     _given_games,
@@ -261,17 +277,6 @@ def findings_of(plan: Plan) -> list[Finding]:
         except UserError as error:
             found.setdefault(str(error), problem(str(error)))
     return [*found.values()]
-
-
-def check_model(config: RunConfig, context: GameContext, codec: ChatCodec, numbers: ModelNumbers) -> Iterator[Finding]:
-    """Run the checks that need no weights: template, stop tokens, rates, budgets."""
-    game, prompter = sample_game(context.words, context.prompter), context.prompter
-    yield from check_template(codec, game, prompter.thinking)
-    yield from check_wording(prompter)
-    yield from check_stops(codec, game, numbers.vocab_size)
-    yield from _check_lengths(context, codec, numbers.context, config.max_completion_tokens)
-    yield from check_updates(config, numbers)
-    yield from check_pretrained(config, numbers)
 
 
 _SMALL_RATE = 1e-4
@@ -360,30 +365,18 @@ def _recipe_for(config: RunConfig, numbers: ModelNumbers) -> str:
     return f"qwen3-{'1.7b' if numbers.num_parameters < 3e9 else '4b'}"
 
 
-def check_engines(config: RunConfig) -> None:
-    """Check that vLLM is installed if it is to play."""
-    asked = {stage: own.engine for stage, own in config.stages_of("grpo") if own.plays_by_vllm}
-    if config.eval.engine == "vllm":
-        asked["eval"] = config.eval.engine
-    if asked:
-        check_vllm(" and ".join(f'{name}.engine "{engine}"' for name, engine in asked.items()))
-
-
-def _check_lengths(context: GameContext, codec: ChatCodec, model_length: int | None, budget: int) -> Iterator[Finding]:
-    words, prompter = context.words, context.prompter
-    guess, game = longest_reply(words, prompter, codec), longest_game(words, prompter, codec, budget)
+def _check_lengths(plan: Plan, codec: ChatCodec, model_length: int | None) -> Iterator[Finding]:
+    words, prompter, budget = plan.context.words, plan.context.prompter, plan.config.max_completion_tokens
+    guess, game = longest_reply(words, prompter, codec), plan.game_length
     if budget < guess:
         yield problem(f"max_completion_tokens {budget} is too small; a guess needs up to {guess} tokens, so raise it")
-    if model_length is not None and game > model_length:
+    if model_length is not None and game is not None and game > model_length:
         shorter = ", shorten game.system_prompt" if prompter.system_prompt else ""
         shape = "" if prompter.shape is Shape.STATE else 'game.shape to "state" or '
-        fix = f'set {shape}game.style to "compact", or raise the context (model.max_length)'
-        yield problem(f"{game_too_long(budget, game, 'model', model_length)}; lower it{shorter}, {fix}")
-
-
-def game_too_long(budget: int, game: int, taker: str, length: int) -> str:
-    """Describe that a game needs `game` tokens, but `taker` (a model, an engine, a server) takes only `length`."""
-    return f"a game can need {game} tokens with max_completion_tokens {budget}, but the {taker} takes {length}"
+        yield problem(
+            f"a game can need {game} tokens with max_completion_tokens {budget}, but the model takes {model_length}; "
+            f'lower it{shorter}, set {shape}game.style to "compact", or raise the context (model.max_length)'
+        )
 
 
 _MANY_CUT, _MOST_CUT = 0.05, 0.5
@@ -433,14 +426,5 @@ def teacher_examples(config: RunConfig, context: GameContext, codec: ChatCodec) 
         traces = own_teacher_traces(words, secrets, teacher, config.seed)
     else:
         secrets = draw_secrets(context.words, context.split, settings, config.seed)
-        solver_teacher = SolverTeacher(context.solver)
-        traces = solver_traces(
-            solver_teacher.words, secrets, solver_teacher, settings, config.seed, None, config.game.max_turns
-        )
+        traces = solver_traces(secrets, SolverTeacher(context.solver), settings, config.seed, config.game.max_turns)
     return encode_traces(traces, context.prompter, codec, max_length=10**9).examples
-
-
-def reply_lengths(examples: Iterable[Example]) -> list[int]:
-    """Return the length of each trained reply in tokens, including the closing token."""
-    runs = (groupby(example.loss_mask) for example in examples)
-    return [len(list(run)) for found in runs for learnt, run in found if learnt]

@@ -32,9 +32,6 @@ from wordle_rl.runs.distributed import Sharding, sharding
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.runs.provenance import main_memory_bytes
 
-MemoryStage = str
-"""A stage of the run, or `eval`."""
-
 FOUR_BIT_BYTES = 0.5 + 1 / 64 + 4 / (64 * 256)
 """Bytes per 4-bit number: half a byte, one byte of scale per 64 numbers, and four more per 256 such scales.
 
@@ -42,8 +39,9 @@ Source: QLoRA, arXiv:2305.14314, section 3 (NF4, double quantization); a test co
 """
 _ON_A_CPU = 1.25
 """Measured factor for a CPU, whose heap fragments as tensors differ in size from step to step. SmolLM2 took 7.0 GiB
-in SFT and 6.5 in a round of play; the forecasts are 6.0 and 6.9."""
-_TILE = 1024
+in SFT and 6.5 in a round of play; the forecasts are 6.2 and 7.1."""
+_MLX_PIECE = 512
+"""Tokens whose logits MLX holds at once."""
 _GIB = 1024**3
 _SMALL_MAC = 36 * _GIB
 
@@ -120,13 +118,13 @@ class Passes:
     Attributes:
         number_bytes: Bytes per number.
         eager: Plain attention, which stores a table of scores.
-        tiled: The loss computes the logits of a few positions at a time.
+        piece: Tokens whose logits the loss holds at once; None: those of all.
     """
 
     number_bytes: int
     eager: bool = False
     checkpointing: bool = False
-    tiled: bool = False
+    piece: int | None = None
 
     def step_bytes(self, model: ModelNumbers, rows: int, length: int, shared: int = 0) -> int:
         """Return what a backward pass over rows keeps; `shared` counts its tokens if rows share their beginnings."""
@@ -146,59 +144,62 @@ class Passes:
             kept += rows * length * self.number_bytes * laid_out * model.num_layers
         if self.number_bytes < model.weight_bytes:  # autocast keeps a smaller copy of the weights during a pass
             kept += model.num_whole * self.number_bytes
-        scored = min(tokens, _TILE) if self.tiled else tokens
+        scored = tokens if self.piece is None else min(tokens, self.piece)
         return kept + 3 * scored * model.vocab_size * 4  # float32: logits, log-probabilities and gradient
+
+
+def _passes_of(config: RunConfig, model: ModelNumbers) -> Passes:
+    from wordle_rl.policy.loading import attention_of
+    from wordle_rl.train.logprobs import tokens_per_piece
+    from wordle_rl.train.optimizer import wants_bf16
+
+    checkpointing = config.model.gradient_checkpointing
+    if config.backend == "mlx":  # it computes in the type of the weights, and keeps the attention table
+        return Passes(min(4, model.weight_bytes), True, checkpointing, _MLX_PIECE)
+    eager = attention_of(config.model) == "eager"
+    number_bytes = 2 if wants_bf16(config.model.precision) else 4
+    return Passes(number_bytes, eager, checkpointing, tokens_per_piece(model.vocab_size))
 
 
 def memory_of_stages(
     config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None
-) -> dict[MemoryStage, MemoryEstimate]:
-    """Forecast the memory of each stage of a run. Unknown lengths, in tokens, count as the longest allowed."""
+) -> dict[str, MemoryEstimate]:
+    """Forecast the memory of each stage of a run, and of `eval`. Unknown lengths, in tokens, count as the longest."""
     from wordle_rl.policy.device import device_kind
-    from wordle_rl.policy.loading import SMALL_VOCABULARY, attention_of
-    from wordle_rl.train.optimizer import wants_bf16
 
     longest = min(config.model.max_length, numbers.context or config.model.max_length)
-    teacher_length = teacher_length or longest
     game_length = min(game_length or longest, numbers.context or game_length or longest)
     mlx, on_a_cpu = config.backend == "mlx", device_kind() == "cpu"
-    if mlx:
-        # MLX computes in the type of the weights, keeps the attention table for the backward pass, and computes the
-        # logits of 512 tokens at a time.
-        half, eager, tiled = numbers.weight_bytes == 2, True, True
-    else:
-        half, eager = wants_bf16(config.model.precision), attention_of(config.model) == "eager"
-        tiled = numbers.vocab_size > SMALL_VOCABULARY
-    passes = Passes(2 if half else 4, eager, config.model.gradient_checkpointing, tiled)
-    # Training plays as it learns, under autocast; a small model on a CPU does not.
-    smaller = half and not mlx and not (on_a_cpu and numbers.num_parameters <= FEW_WEIGHTS)
-    playing = replace(numbers, weight_bytes=min(2, numbers.weight_bytes)) if smaller else numbers
-    shares = numbers.full_attention and not (mlx or config.model.gradient_checkpointing or config.model.compile)
-    # While MLX draws a turn, the cache of a game exists twice: its own, and a row of the batch.
-    copies = 2 if mlx else 1
-    weights = weight_bytes(numbers)
-    found: dict[MemoryStage, MemoryEstimate] = {}
+    passes, weights = _passes_of(config, numbers), weight_bytes(numbers)
+    # While MLX draws a turn, the cache of a game exists twice: its own, and a row of the batch. Torch plays as it
+    # learns, under autocast; a small model on a CPU does not.
+    copies, playing = (2 if mlx else 1), numbers
+    if not (on_a_cpu and numbers.num_parameters <= FEW_WEIGHTS):
+        playing = replace(numbers, weight_bytes=min(passes.number_bytes, numbers.weight_bytes))
+    found: dict[str, MemoryEstimate] = {}
     for stage in config.stages:
         own = config.settings_of(stage)
-        kept = isinstance(own, GRPOSettings) and own.beta > 0
-        training = training_bytes(numbers, muon=own.optimizer.muon_learning_rate is not None, reference=kept)
+        training = training_bytes(
+            numbers,
+            muon=own.optimizer.muon_learning_rate is not None,
+            reference=isinstance(own, GRPOSettings) and own.beta > 0,
+        )
         games = engine_weights = 0
         if isinstance(own, SFTSettings):
             rows, _ = config.model.batches(own.batch_size)
-            step = passes.step_bytes(numbers, rows, teacher_length)
+            step = passes.step_bytes(numbers, rows, teacher_length or longest)
         elif isinstance(own, GRPOSettings):
-            # Of torch the logits of all positions are counted: an upper bound, as the loss holds a piece of them.
-            step = replace(passes, tiled=mlx).step_bytes(numbers, _grpo_rows(config, own), game_length)
             games = 0 if own.plays_by_vllm else own.groups_per_step * own.group_size
+            step = passes.step_bytes(numbers, _grpo_rows(config, own), game_length)
             engine_weights = 2 * numbers.num_parameters if own.engine == "vllm" else 0
             if own.gradient_noise_every:  # the gradient of the first half
                 training += numbers.num_trainable * _trained_bytes(numbers)
         else:
-            games, own_passes = own.groups_per_round * own.group_size, passes
+            games = own.groups_per_round * own.group_size
             if isinstance(own, DPOSettings):  # its reference is the whole model
-                games = max(games, own.boards_per_round * own.guesses_per_board)
-                own_passes, training = replace(passes, tiled=True), training + weights
-            step = own_passes.step_bytes(numbers, *_round_rows(config, own, game_length, shares=shares))
+                games, training = max(games, own.boards_per_round * own.guesses_per_board), training + weights
+            shares = numbers.full_attention and not (mlx or passes.checkpointing or config.model.compile)
+            step = passes.step_bytes(numbers, *_round_rows(config, own, game_length, shares=shares))
         cache = copies * cache_bytes(playing, game_length, games)
         found[stage] = MemoryEstimate(weights, training, step, cache, engine_weights)
     if config.eval.engine != "vllm":  # vLLM checks its memory itself
@@ -218,12 +219,11 @@ def _round_rows(config: RunConfig, settings: RoundSettings, length: int, *, shar
     # Rows of a backward pass, their length, and its tokens if they share their beginnings. Rows that stay together: the
     # two replies of a pair, or a game and its labelled boards.
     max_turns = config.game.max_turns
+    together = 1
     if isinstance(settings, DPOSettings):
         together = 2
     elif isinstance(settings, ExpertIterationSettings) and settings.labels != "wins":
         together = max_turns
-    else:
-        together = 1
     rows = settings.batch_size * together
     micro = config.model.micro_batch_size
     rows = min(max(micro, together), rows) if micro else rows
@@ -258,24 +258,21 @@ def unified_memory(gib: float | None = None) -> Device:
     return Device(f"unified memory of {total / _GIB:.0f} GiB, of which the GPU", usable)
 
 
-def _fewer_games(stage: MemoryStage) -> str:
-    if stage == "eval":
-        return "max_batch_size"
-    if kind_of(stage) == "grpo":
-        return f"{stage}.groups_per_step, {stage}.group_size or max_completion_tokens"
-    return f"{stage}.groups_per_round or {stage}.group_size"
-
-
-def _smaller_batches(stage: MemoryStage) -> str:
-    if stage == "eval":
-        return "max_batch_size"
-    smaller = "model.micro_batch_size"
-    return smaller if kind_of(stage) == "grpo" else f"{stage}.batch_size or {smaller}"
+def _lowered(config: RunConfig, stage: str, needed: MemoryEstimate) -> str:
+    # What to turn if the rough total is too much.
+    grpo = stage != "eval" and kind_of(stage) == "grpo"
+    if needed.cache > needed.step:
+        games = f"{stage}.groups_per_round or {stage}.group_size"
+        if grpo:
+            games = f"{stage}.groups_per_step, {stage}.group_size or max_completion_tokens"
+        return f"lower {'max_batch_size' if stage == 'eval' else games}, for the games' cache"
+    batch = "model.micro_batch_size" if grpo else f"{stage}.batch_size or model.micro_batch_size"
+    return f"lower {batch}{'' if config.model.gradient_checkpointing else ', or set model.gradient_checkpointing'}"
 
 
 def check_memory(
     config: RunConfig,
-    memory: Mapping[MemoryStage, MemoryEstimate],
+    memory: Mapping[str, MemoryEstimate],
     device: Device,
     spread: Sharding | None = None,
     *,
@@ -289,9 +286,9 @@ def check_memory(
     if device.num_bytes is None:
         return
     spread, unified = sharding() if spread is None else spread, shares_memory(config)
+    colocated = {name: own.gpu_memory_utilization for name, own in config.stages_of("grpo") if own.engine == "vllm"}
     for stage, needed in memory.items():
-        colocated = [own for name, own in config.stages_of("grpo") if name == stage and own.engine == "vllm"]
-        beside = colocated[0].gpu_memory_utilization if colocated else 0.0
+        beside = colocated.get(stage, 0.0)
         room = device.num_bytes * (1 - beside)
         taken = f", {in_percent(beside, 0)}% of it vLLM's" if beside else ""
         available = f"{device.name} has {device.num_bytes / _GIB:.1f} GiB{taken}"
@@ -310,14 +307,9 @@ def check_memory(
             # The rough part can be twice too high. If even half of it does not fit, the system would kill the run; a
             # Mac swaps before that, and a step takes hours.
             hopeless = not own.offloaded and least + (needed.total - needed.counted) / 2 > room
-            if needed.cache > needed.step:
-                fix = f"lower {_fewer_games(stage)}, for the games' cache"
-            else:
-                fix = f"lower {_smaller_batches(stage)}"
-                fix += "" if config.model.gradient_checkpointing else ", or set model.gradient_checkpointing"
             message = (
                 f"{stage} may need about {needed.total / _GIB:.1f} GiB, but {available}"
-                f"{', so it would swap' if unified else ''}; {fix}"
+                f"{', so it would swap' if unified else ''}; {_lowered(config, stage, needed)}"
             )
             yield problem(message) if hopeless or unified else warning(message)
         if beside and needed.engine_weights >= device.num_bytes * beside:

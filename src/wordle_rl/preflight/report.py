@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import changes_of
 from wordle_rl.config.base import ConfigError
-from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings, LearningByPlay, kind_of
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.asked import Asked
-from wordle_rl.evaluate.play import evaluate
-from wordle_rl.policy.base import Sampler, find_backend
+from wordle_rl.evaluate.asked import Asked, PlayerSpec
+from wordle_rl.evaluate.play import OpenPlayer, evaluate
+from wordle_rl.evaluate.players import open_player
 from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage, device_for, shares_memory
+from wordle_rl.preflight.memory import MemoryEstimate, device_for, shares_memory
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import groups_of
@@ -58,7 +57,7 @@ class Preflight:
     longest_teacher_game: int | None = None
     picture: str = ""
     device: Device | None = None
-    memory: dict[MemoryStage, MemoryEstimate] = field(default_factory=dict)
+    memory: dict[str, MemoryEstimate] = field(default_factory=dict)
     played: Played | None = None
 
 
@@ -94,41 +93,30 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
 
 
 def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
-    config, played = plan.config, None
-    found: list[Finding] = []
-    if num_groups and config.model.path == "tiny":
-        found = [note("the embedded model is untrained and plays no games here; name one with model.path")]
-    elif num_groups and not any(finding.level == "problem" for finding in report.findings):
-        try:
-            played = _play_model(plan, num_groups)
-            # A model that SFT will teach first has nothing to show yet.
-            found = (
-                []
-                if kind_of(config.stages[0]) == "sft"
-                else [*check_play(played, config.max_completion_tokens, config.stages[0])]
-            )
-        except UserError as error:
-            found = [problem(str(error))]
-    return replace(report, findings=(*report.findings, *found), played=played)
-
-
-def _play_model(plan: Plan, num_groups: int) -> Played:
-    from wordle_rl.policy.loading import context_budget, load_model
-    from wordle_rl.policy.transformers import TransformersSampler
-
     config = plan.config
+    if num_groups and config.model.path == "tiny":
+        untrained = note("the embedded model is untrained and plays no games here; name one with model.path")
+        return replace(report, findings=(*report.findings, untrained))
+    if not num_groups or any(finding.level == "problem" for finding in report.findings):
+        return report
     settings = first_play(config)
-    sampling = config.sampling.model_copy(update={"temperature": settings.temperature})
-    sampler: Sampler
-    if config.backend == "torch":
-        model, codec = load_model(config.model, config.seed)
-        sampler = TransformersSampler(model, codec, sampling, config.seed)
-    else:
-        backend = find_backend(config.backend)
-        model = backend.load_learner(config.model, config.seed, temperature=1.0).model
-        sampler = backend.make_sampler(config.model, sampling, (config.seed, config.seed), lambda _: None)
-    starts = [start for start in _starts(plan, num_groups) for _ in range(settings.group_size)]
-    return play_groups(config, plan.context, sampler, starts, context_budget(model, sampling))
+    player = PlayerSpec(
+        name=config.model.path,
+        model=config.model,
+        engine="mlx" if config.backend == "mlx" else "transformers",
+        sampling=config.sampling.model_copy(update={"temperature": settings.temperature}),
+        seed=config.seed,
+    )
+    try:
+        starts = [start for start in _starts(plan, num_groups) for _ in range(settings.group_size)]
+        asked = Asked(plan.context, starts, player)
+        played = play_groups(config, asked, partial(open_player, asked))
+    except UserError as error:
+        return replace(report, findings=(*report.findings, problem(str(error))))
+    # A model that SFT will teach first has nothing to show yet.
+    first = config.stages[0]
+    found = () if kind_of(first) == "sft" else check_play(played, config.max_completion_tokens, first)
+    return replace(report, findings=(*report.findings, *found), played=played)
 
 
 def first_play(config: RunConfig) -> LearningByPlay:
@@ -153,25 +141,18 @@ def _starts(plan: Plan, num_groups: int) -> list[InitialState]:
     return GroupStarts(setup, settings.starts, config.seed).draw(num_groups, step=0)
 
 
-def play_groups(
-    config: RunConfig,
-    context: GameContext,
-    sampler: Sampler,
-    starts: Sequence[InitialState],
-    max_prompt_tokens: int | None = None,
-) -> Played:
+def play_groups(config: RunConfig, asked: Asked, open_player: OpenPlayer) -> Played:
     """Play groups of games like a round of the first stage that plays, and measure them.
 
-    `starts` holds the start of each group, repeated `group_size` times.
+    `asked.starts` holds the start of each group, repeated `group_size` times.
     """
-    settings = first_play(config)
-    asked = Asked(context, starts)
-    trajectories = evaluate(asked, lambda _: nullcontext((sampler, max_prompt_tokens)), lambda game: game)
+    settings, solver = first_play(config), asked.context.solver
+    trajectories = evaluate(asked, open_player, lambda game: game)
     grpo = settings if isinstance(settings, GRPOSettings) else GRPOSettings(credit="game")
     rubric = grpo.reward.schedule().rubric()
     credit = find_credit(grpo.credit)
     constant = [
-        is_constant(credit([rubric.score(trajectory.transcript, context.solver).turn_rewards for trajectory in group]))
+        is_constant(credit([rubric.score(trajectory.transcript, solver).turn_rewards for trajectory in group]))
         for group in groups_of(trajectories, settings.group_size)
         if len(group) > 1  # a single game has nothing to be compared with
     ]

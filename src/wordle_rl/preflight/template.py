@@ -29,6 +29,19 @@ def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
     return messages
 
 
+def texts_of(words: WordList, prompter: Prompter) -> list[str]:
+    """Return all that a style says before a game ends: rules, opening, and the feedback of every outcome.
+
+    The words that it plays are answers.
+    """
+    answers = words.answers[:3]
+    marked = [Turn(guess, score_guess(answers[0], guess), Outcome.SCORED) for guess in answers]
+    refused = [Turn(answers[0], None, outcome) for outcome in Outcome if outcome.broke_rules]
+    boards = [marked, [*marked, marked[-1]], *([*marked, turn] for turn in refused), *([turn] for turn in refused)]
+    prompts = [prompter.opening(), *([prompter.feedback(board), *prompter.state(board)] for board in boards)]
+    return [message["content"] for messages in prompts for message in messages]
+
+
 def check_template(codec: ChatCodec, game: Sequence[Message], thinking: Thinking) -> Iterator[Finding]:
     """Check that rendering the whole game, as a server does, gives the trained tokens, and that thinking agrees."""
     frame = codec.frame

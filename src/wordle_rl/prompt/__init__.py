@@ -4,9 +4,10 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
     reply.py       the grammar of a reply: what is a guess, and why something is not
     knowledge.py   what the marks so far prove, in plain sentences
-    english.py, symbols.py, textarena_style.py, compact.py, spelled.py, trl_notebook.py
-                   a style each: its texts and errors ("not a word"), and how replies are written if not in tags
+    english.py     the styles in sentences, english, symbols and textarena, with their errors ("not a word")
+    coded.py       the styles of a token per letter, compact and spelled, with theirs, and how replies are spelled
     textarena_texts.py  the texts of TextArena's Wordle
+    trl_notebook.py, verifiers_style.py  the styles of other projects, which are made of these
     prompter.py    `Prompter`: every message of a game, in one style and shape; your own style and system prompt
 """
 

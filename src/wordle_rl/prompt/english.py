@@ -1,4 +1,4 @@
-"""The `english` style, and the sentences that `symbols` and `textarena` share with it."""
+"""The styles in sentences, `english`, `symbols` and `textarena`: the same rules and errors, other marks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from wordle_rl.game import Dictionary, Outcome, Turn
 from wordle_rl.prompt.knowledge import knowledge_lines
 from wordle_rl.prompt.reply import Thinking
+from wordle_rl.prompt.textarena_texts import board
 
 if TYPE_CHECKING:
     from wordle_rl.prompt.prompter import Prompter
@@ -106,4 +107,17 @@ ENGLISH = SentenceStyle(
     "copy in it",
     line=_line,
     tells_knowledge=True,
+)
+
+_SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
+
+SYMBOLS = SentenceStyle(
+    legend="each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, ⬛ no (further) copy in it",
+    line=lambda guess, marks: f"{guess} {marks.translate(_SQUARES)}",
+)
+
+TEXTARENA = SentenceStyle(
+    legend="each letter gets a mark: G in its place, Y elsewhere in the word, X no (further) copy in it",
+    line=board,
+    has_brackets=True,
 )

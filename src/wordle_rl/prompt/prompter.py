@@ -15,8 +15,8 @@ from typing_extensions import TypedDict  # pydantic reads no other before Python
 from wordle_rl.errors import UserError
 from wordle_rl.game import Rules, Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
-from wordle_rl.prompt.compact import COMPACT_FORM, CompactStyle
-from wordle_rl.prompt.english import ENGLISH
+from wordle_rl.prompt.coded import COMPACT, COMPACT_FORM, SPELLED, SpelledForm
+from wordle_rl.prompt.english import ENGLISH, SYMBOLS, TEXTARENA
 from wordle_rl.prompt.reply import (
     BRACKETS,
     TAGGED_BRACKETS,
@@ -27,9 +27,6 @@ from wordle_rl.prompt.reply import (
     TaggedForm,
     Thinking,
 )
-from wordle_rl.prompt.spelled import SpelledForm, SpelledStyle
-from wordle_rl.prompt.symbols import SYMBOLS
-from wordle_rl.prompt.textarena_style import TEXTARENA
 from wordle_rl.prompt.trl_notebook import NotebookStyle
 from wordle_rl.prompt.verifiers_style import VerifiersStyle
 from wordle_rl.words import EXAMPLE_WORDS
@@ -232,12 +229,12 @@ class StyleTexts(Protocol):
 _TEXTS: dict[Style, StyleTexts] = {
     Style.ENGLISH: ENGLISH,
     Style.SYMBOLS: SYMBOLS,
-    Style.COMPACT: CompactStyle(),
+    Style.COMPACT: COMPACT,
     Style.TEXTARENA: TEXTARENA,
     Style.NOTEBOOK: NotebookStyle(player0=False),
     Style.NOTEBOOK_PLAYER0: NotebookStyle(player0=True),
     Style.VERIFIERS: VerifiersStyle(),
-    Style.SPELLED: SpelledStyle(),
+    Style.SPELLED: SPELLED,
 }
 _FORMS: dict[str, ReplyForm] = {
     Style.COMPACT: COMPACT_FORM,

@@ -21,7 +21,7 @@ from wordle_rl.evaluate.compare import Comparison, MultiComparison, SharedGame
 from wordle_rl.evaluate.figures import MISSING, RewardFigures, number_text, percent_text, results_table
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.game import Outcome, Turn
-from wordle_rl.preflight.memory import MemoryEstimate, MemoryStage
+from wordle_rl.preflight.memory import MemoryEstimate
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.progress import ProgressCallback, show_progress
@@ -102,7 +102,7 @@ def _plain_table(title: str | None = None) -> Table:
     return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False)
 
 
-def memory_table(memory: Mapping[MemoryStage, MemoryEstimate]) -> Table:
+def memory_table(memory: Mapping[str, MemoryEstimate]) -> Table:
     """Tabulate the memory of each training stage in GiB: a column per stage, a row per component."""
     table = _plain_table()
     table.add_column("GiB", no_wrap=True)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wordle_rl.prompt.symbols import SYMBOLS
+from wordle_rl.prompt.english import SYMBOLS
 
 if TYPE_CHECKING:
     from wordle_rl.runs.run import Run

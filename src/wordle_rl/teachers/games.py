@@ -55,52 +55,37 @@ def draw_secrets(words: WordList, split: Split, settings: TraceSettings, seed: i
 
 
 def solver_traces(
-    words: WordList,
-    secrets: Sequence[str],
-    teacher: SolverTeacher,
-    settings: TraceSettings,
-    seed: int,
-    on_progress: Callable[[int], None] | None = None,
-    max_turns: int = 6,
+    secrets: Sequence[str], teacher: SolverTeacher, settings: TraceSettings, seed: int, max_turns: int = 6
 ) -> Iterator[GameRecord]:
-    """Play one teacher game per secret; with `pseudo_secrets`, letters can replace words outside the answers.
-
-    `on_progress` is called with the number of games done so far.
-    """
+    """Play one teacher game per secret; with `pseudo_secrets`, letters can replace words outside the answers."""
     for start in range(0, len(secrets), _CHUNK):
-        yield from _chunk_of(words, secrets, teacher, settings, seed, start, max_turns)
-        if on_progress is not None:
-            on_progress(min(start + _CHUNK, len(secrets)))
+        yield from _chunk_of(secrets, teacher, settings, seed, start, max_turns)
 
 
 def _chunk_of(
-    words: WordList,
-    secrets: Sequence[str],
-    teacher: SolverTeacher,
-    settings: TraceSettings,
-    seed: int,
-    start: int,
-    max_turns: int,
+    secrets: Sequence[str], teacher: SolverTeacher, settings: TraceSettings, seed: int, start: int, max_turns: int
 ) -> Iterator[GameRecord]:
     # A chunk depends on no other chunk, so a run can resume at any of them. Each draws from streams of its own.
-    drawn = list(secrets[start : start + _CHUNK])
-    slips = random.Random(f"slips {seed} {start}")
+    words, drawn = teacher.words, list(secrets[start : start + _CHUNK])
+    slips, letters = (random.Random(f"{stream} {seed} {start}") for stream in ("slips", "letters"))
+
+    def played(secrets: Sequence[str]) -> Iterator[GameRecord]:
+        games = teacher.play(secrets, settings.teacher, seed + start, max_turns)
+        return _as_traces(words, games, settings, seed, slips)
+
     if not settings.pseudo_secrets:
-        return _as_traces(words, teacher.play(drawn, settings.teacher, seed + start, max_turns), settings, seed, slips)
+        return played(drawn)
     # Play an answer in place of each outside word, then replace the secret by letters with the same marks.
     outside = [place for place, secret in enumerate(drawn) if _is_outside(secret, words)]
     num_before = sum(_is_outside(secret, words) for secret in secrets[:start])
     secret_of = dict(zip(outside, _evenly(words.answers, num_before, len(outside), seed), strict=True))
     answers = [secret_of.get(place, secret) for place, secret in enumerate(drawn)]
-    games = teacher.play(answers, settings.teacher, seed + start, max_turns)
-    letters = random.Random(f"letters {seed} {start}")
     found = {
         place: _with_pseudo_secret(trace, words, letters) if place in secret_of else trace
-        for place, trace in enumerate(_as_traces(words, games, settings, seed, slips))
+        for place, trace in enumerate(played(answers))
     }
     if without := [place for place, trace in found.items() if trace is None]:  # no such letters: play the outside word
-        games = teacher.play([drawn[place] for place in without], settings.teacher, seed + start, max_turns)
-        found |= zip(without, _as_traces(words, games, settings, seed, slips), strict=True)
+        found |= zip(without, played([drawn[place] for place in without]), strict=True)
     return (trace for trace in found.values() if trace is not None)
 
 
@@ -138,7 +123,7 @@ def validation_traces(
     """
     # Another seed than for training, or both would have the same random openings.
     seed = random.Random(f"validation {seed}").getrandbits(31)
-    return solver_traces(teacher.words, split.val, teacher, settings, seed, max_turns=max_turns)
+    return solver_traces(split.val, teacher, settings, seed, max_turns)
 
 
 def write_solver_traces(
@@ -171,7 +156,7 @@ def write_solver_traces(
 
     def play_chunk(start: int) -> Iterator[GameRecord]:
         on_progress(start)
-        return _chunk_of(solver.words, secrets, teacher, settings, seed, start, max_turns)
+        return _chunk_of(secrets, teacher, settings, seed, start, max_turns)
 
     _write_traces(path, asked, len(secrets), _CHUNK, play_chunk)
     on_progress(len(secrets))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError, seed_after
 from wordle_rl.config.teachers import LLMTeacherSettings, served_name
 from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord, read_traces
 from wordle_rl.data.trace_files import SettingsFile, write_csv_files
-from wordle_rl.env import StopReason, WordleEnv
-from wordle_rl.policy.base import run_async
+from wordle_rl.env import PlayedTurn
+from wordle_rl.policy.base import Completion, Request, run_async
 from wordle_rl.policy.openai import (
     NO_QUOTA,
     EndpointClient,
@@ -33,6 +34,7 @@ from wordle_rl.policy.openai import (
 )
 from wordle_rl.policy.providers import Endpoint, find_endpoint
 from wordle_rl.prompt import Guess, with_opened_thought
+from wordle_rl.rollout import play_alone
 from wordle_rl.runs.jsonl_store import Store
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.words import WordList
@@ -55,7 +57,26 @@ class Job(NamedTuple):
 
 
 @dataclass
-class Tally:
+class Spent:
+    """Tokens as an endpoint counted them, prompts and games that failed or were cut short included."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+    @property
+    def tokens(self) -> int:
+        """All tokens."""
+        return self.prompt_tokens + self.completion_tokens
+
+    def cost(self, settings: LLMTeacherSettings) -> float | None:
+        """Return the money spent, in the currency of the prices; None without prices."""
+        if settings.price_in is None or settings.price_out is None:
+            return None
+        return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
+
+
+@dataclass
+class Tally(Spent):
     """Games played and tokens spent so far.
 
     `num_unfinished` counts games that were cut short because the run stopped; they are not errors. `over_budget` says
@@ -66,37 +87,22 @@ class Tally:
     num_wins: int = 0
     num_errors: int = 0
     num_unfinished: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
     over_budget: bool = False
     last_error: str | None = None
-
-    @property
-    def tokens(self) -> int:
-        """Tokens used, including prompts and games that failed or were cut short."""
-        return self.prompt_tokens + self.completion_tokens
-
-    def cost(self, settings: LLMTeacherSettings) -> float | None:
-        """Return the money spent, in the currency of the prices; None without prices."""
-        if settings.price_in is None or settings.price_out is None:
-            return None
-        return (self.prompt_tokens * settings.price_in + self.completion_tokens * settings.price_out) / 1e6
 
 
 class _StoppedError(Exception):
     pass
 
 
-class _Reply(NamedTuple):
-    said: Said  # as the endpoint sent it, without the key
-    text: str  # as the game reads it
-
-
 @dataclass
-class _Spent:
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    known: bool = True  # the endpoint has reported the tokens of every reply
+class _Game(Spent):
+    """A game in play."""
+
+    said: list[Said] = field(default_factory=list)
+    """Its replies as the endpoint sent them, without the key."""
+    is_counted: bool = True
+    """The endpoint has reported the tokens of every reply."""
 
 
 @dataclass
@@ -110,7 +116,7 @@ class LLMTeacher:
     endpoint: Endpoint
     settings: LLMTeacherSettings
     tally: Tally = field(default_factory=Tally)
-    before: Tally = field(default_factory=Tally)
+    before: Spent = field(default_factory=Spent)
 
     def __post_init__(self) -> None:
         self._prompter = self.settings.game.prompter(self.words.word_length)
@@ -132,29 +138,28 @@ class LLMTeacher:
     async def _play_all(self, jobs: Sequence[Job], on_game: Callable[[GameRecord], None]) -> None:
         self._stop = asyncio.Event()
         waiting, settings = iter(jobs), self.settings
+
+        async def take_turns(client: EndpointClient) -> None:
+            while not self._stop.is_set() and (job := next(waiting, None)) is not None:
+                trace = await self._play(client, job)
+                if trace is None:
+                    self.tally.num_unfinished += 1
+                else:
+                    self._count(trace)
+                    on_game(trace)
+
+        drawing = settings.model_dump(include={"temperature", "top_p"}, exclude_none=True)
         async with EndpointClient(
             self.endpoint,
-            model=served_name(settings.model).model,
-            max_completion_tokens=settings.max_completion_tokens,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
+            served_name(settings.model).model,
+            settings.max_completion_tokens,
+            drawing,
             timeout_s=settings.timeout_s,
             max_retries=settings.max_retries,
             before=self._check_budget,
         ) as client:
-            workers = min(settings.max_concurrent, len(jobs))
-            await asyncio.gather(*(self._work(client, waiting, on_game) for _ in range(workers)))
-
-    async def _work(
-        self, client: EndpointClient, waiting: Iterator[Job], on_game: Callable[[GameRecord], None]
-    ) -> None:
-        while not self._stop.is_set() and (job := next(waiting, None)) is not None:
-            trace = await self._play(client, job)
-            if trace is None:
-                self.tally.num_unfinished += 1
-                continue
-            self._count(trace)
-            on_game(trace)
+            # Each task takes the next waiting game, so at most `max_concurrent` games are in play.
+            await asyncio.gather(*(take_turns(client) for _ in range(min(settings.max_concurrent, len(jobs)))))
 
     def _count(self, trace: GameRecord) -> None:
         if trace.error is None:
@@ -170,36 +175,31 @@ class LLMTeacher:
 
     async def _play(self, client: EndpointClient, job: Job) -> GameRecord | None:
         # None if the run ended before the game.
-        env = WordleEnv(job.secret, self.words, self._prompter)
-        replies: list[_Reply] = []
-        spent, error = _Spent(), None
-        seed = job.seed if self.settings.send_seed else None
+        game, settings = _Game(), self.settings
+        seed = job.seed if settings.send_seed else None
+
+        async def ask(request: Request) -> Completion:
+            try:
+                said = await client.ask(request.messages, lambda answer: self._read(answer, game), seed)
+            except RequestFailedError as failed:
+                if fix := _FATAL_STATUS.get(402 if failed.code == NO_QUOTA else failed.status or 0):
+                    self._end(f"{self.endpoint.base_url} refused: {failed}; {fix}")
+                    raise _StoppedError from None
+                return Completion("", error=str(failed))
+            game.said.append(said)
+            return Completion(as_reply(said, settings.game.thinking))
+
         try:
-            async with asyncio.timeout(self.settings.game_timeout_s):
-                while env.stop_reason is None:
-                    replies.append(await client.ask(env.conversation, lambda answer: self._read(answer, spent), seed))
-                    env.step(replies[-1].text)
+            start = InitialState(job.secret)
+            played = await play_alone(0, start, self.words, self._prompter, ask, settings.game_timeout_s)
         except _StoppedError:
             return None
-        except RequestFailedError as failed:
-            if fix := _FATAL_STATUS.get(402 if failed.code == NO_QUOTA else failed.status or 0):
-                self._end(f"{self.endpoint.base_url} refused: {failed}; {fix}")
-                return None
-            error = str(failed)
-        except TimeoutError:
-            error = f"the game took longer than game_timeout_s {self.settings.game_timeout_s:g}"
-        if error is not None:
-            env.truncate(StopReason.REQUEST_FAILED)
+        counts = (game.prompt_tokens, game.completion_tokens) if game.is_counted else ()
         return GameRecord(
             secret=job.secret,
-            turns=_turns_of(env, replies),
-            error=error,
-            notes=GameNotes(
-                teacher=served_name(self.settings.model).alias,
-                seed=job.seed,
-                prompt_tokens=spent.prompt_tokens if spent.known else 0,
-                completion_tokens=spent.completion_tokens if spent.known else 0,
-            ),
+            turns=tuple(map(_turn_of, played.transcript.turns, game.said)),
+            error=played.error,
+            notes=GameNotes(served_name(settings.model).alias, job.seed, *counts),
         )
 
     def _check_budget(self) -> None:
@@ -212,26 +212,26 @@ class LLMTeacher:
         if self._stop.is_set():
             raise _StoppedError
 
-    def _read(self, answer: object, spent: _Spent) -> _Reply:
+    def _read(self, answer: object, game: _Game) -> Said:
         # Count tokens first, since a response without a message costs tokens, too. Without a count, the response must
         # be readable before it can prove that the endpoint reports none.
         usage: object = getattr(answer, "usage", None)
         if usage is not None:
-            self._spend(usage, spent)
+            self._spend(usage, game)
         said = read_answer(answer, self.endpoint.without_key)
         if usage is None:
-            self._spend(None, spent)
-        return _Reply(said, as_reply(said, self.settings.game.thinking))
+            self._spend(None, game)
+        return said
 
-    def _spend(self, usage: object, spent: _Spent) -> None:
+    def _spend(self, usage: object, game: _Game) -> None:
         for name in ("prompt_tokens", "completion_tokens"):
             count = getattr(usage, name, None)
             if not isinstance(count, int | float) or not 0 <= count < math.inf:
-                spent.known = False
+                game.is_counted = False
                 continue
-            for total in (self.tally, spent):
+            for total in (self.tally, game):
                 setattr(total, name, getattr(total, name) + int(count))
-        if not spent.known and (self.settings.budget_tokens or self.settings.budget_money):
+        if not game.is_counted and (self.settings.budget_tokens or self.settings.budget_money):
             self._end("the endpoint does not report all tokens, so no budget can be kept; leave out the budget")
 
     def _end(self, fault: str) -> None:
@@ -239,29 +239,24 @@ class LLMTeacher:
         self._stop.set()
 
 
-def _turns_of(env: WordleEnv, replies: Sequence[_Reply]) -> tuple[TurnRecord, ...]:
-    turns = []
-    for played, (said, text) in zip(env.transcript().turns, replies, strict=True):
-        thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
-        stood_in = text != with_opened_thought(said.text)  # separate reasoning is the thinking of `text` already
-        separate = "" if stood_in and thought else said.reasoning.strip()
-        turns.append(
-            TurnRecord.of(
-                played,
-                taught=not played.turn.outcome.broke_rules,
-                thinking="\n\n".join(part for part in (separate, thought) if part),
-                reply=said.text,
-                notes=TurnNotes(finish="" if said.finish == "stop" else said.finish),
-            )
-        )
-    return tuple(turns)
+def _turn_of(played: PlayedTurn, said: Said) -> TurnRecord:
+    thought = played.parsed.thinking if isinstance(played.parsed, Guess) else ""
+    stood_in = played.reply != with_opened_thought(said.text)  # separate reasoning is the thinking of the reply already
+    separate = "" if stood_in and thought else said.reasoning.strip()
+    return TurnRecord.of(
+        played,
+        taught=not played.turn.outcome.broke_rules,
+        thinking="\n\n".join(part for part in (separate, thought) if part),
+        reply=said.text,
+        notes=TurnNotes(finish="" if said.finish == "stop" else said.finish),
+    )
 
 
 class Collected(NamedTuple):
     """Result of one call; games that were already in the file, and games that are still missing."""
 
     tally: Tally
-    spent_before: Tally
+    spent_before: Spent
     num_before: int
     num_missing: int
 
@@ -309,7 +304,7 @@ def collect(
             for secret in secrets
         }
         finished: set[tuple[str, int, str]] = set()
-        before = Tally()  # spent on the wanted games, including failed attempts
+        before = Spent()  # spent on the wanted games, including failed attempts
         for trace in read_traces(path) if path.exists() else ():
             if trace.error is None:
                 finished.add(trace.key)
@@ -328,27 +323,21 @@ def collect(
         try:
             if missing:
                 check_endpoint(endpoint)  # before anything costs money
-                _play(teacher, missing, store, lambda: record.keep(teacher_name, asked), console)
+                with show_progress(console, teacher_name, len(missing)) as advance:
+
+                    def keep(trace: GameRecord) -> None:
+                        if trace.error is None:
+                            record.keep(teacher_name, asked)
+                        store.add(trace.to_row())
+                        done = teacher.tally.num_games + teacher.tally.num_errors
+                        advance(done, len(missing), describe(teacher.tally, settings))
+
+                    teacher.play(missing, keep)
         finally:
             if csv_directory is not None:
                 write_csv_files(path, csv_directory)
         num_missing = len(missing) - teacher.tally.num_games
         return Collected(teacher.tally, teacher.before, len(jobs) - len(missing), num_missing)
-
-
-def _play(
-    teacher: LLMTeacher, jobs: Sequence[Job], store: Store, on_finished: Callable[[], None], console: Console
-) -> None:
-    with show_progress(console, served_name(teacher.settings.model).alias, len(jobs)) as advance:
-
-        def keep(trace: GameRecord) -> None:
-            if trace.error is None:
-                on_finished()
-            store.add(trace.to_row())
-            tally = teacher.tally
-            advance(tally.num_games + tally.num_errors, len(jobs), describe(tally, teacher.settings))
-
-        teacher.play(jobs, keep)
 
 
 def describe(tally: Tally, settings: LLMTeacherSettings) -> str:

@@ -44,7 +44,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.stages import DistillSettings
 from wordle_rl.config.teachers import TraceSettings
-from wordle_rl.policy.gguf import converted_path
+from wordle_rl.policy.directory import converted_path
 from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import read_jsonl, trained_model, write_jsonl
 from wordle_rl.teachers.distribution import BoardTeacher, SolverDistribution, SolverGuess

@@ -160,7 +160,7 @@ class Scorer(nn.Module):
         if self._sharded and head is not None:
             states, head = head(states), None  # one call for all pieces, see `sharded`
         vocabulary = states.shape[1] if head is None else head.weight.shape[0]
-        size = max(64, PIECE_BYTES // (4 * vocabulary))
+        size = tokens_per_piece(vocabulary)
         if len(states) <= size:
             return self._of_piece(head, states, predicted_by, *targets, masks, entropy)
         found = tuple(states.new_zeros(len(predicted_by), dtype=torch.float32) for _ in range(3))
@@ -228,6 +228,11 @@ class Scorer(nn.Module):
         whole.train(was_training)
         found = nodes[shared.asked[: shared.num_asked]][shared.predicted_by].float()
         return _close(found, plain)
+
+
+def tokens_per_piece(vocabulary: int) -> int:
+    """Return the number of tokens whose logits are held at once."""
+    return max(64, PIECE_BYTES // (4 * vocabulary))
 
 
 def compile_layers(model: PreTrainedModel) -> None:

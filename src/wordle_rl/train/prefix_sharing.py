@@ -38,7 +38,7 @@ from torch.nn import functional as nnf
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, Qwen3ForCausalLM
 
-from wordle_rl.policy.kv_cache import has_full_attention
+from wordle_rl.policy.sizes import has_full_attention
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

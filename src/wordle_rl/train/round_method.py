@@ -29,7 +29,7 @@ from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
-from wordle_rl.policy.loading import context_length
+from wordle_rl.policy.sizes import context_length
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run
 from wordle_rl.runs.distributed import check_alone

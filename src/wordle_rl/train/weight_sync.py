@@ -19,10 +19,10 @@ from wordle_rl.chat.codec import ChatCodec, longest_game
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.config.training import SamplingSettings
-from wordle_rl.policy.base import Sampler, check_vllm
-from wordle_rl.policy.loading import context_length
+from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.multimodal import is_text_part
-from wordle_rl.policy.vllm import VLLMSampler, close_engine, quiet_vllm
+from wordle_rl.policy.sizes import context_length
+from wordle_rl.policy.vllm import VLLMSampler, check_vllm, close_engine, quiet_vllm
 from wordle_rl.policy.vllm_server import ServedModel, ServerSampler, check_takes_weights, served_models
 from wordle_rl.runs.distributed import num_processes, wait_for_all
 from wordle_rl.train.learner import TorchLearner

@@ -37,7 +37,10 @@ PROMPT_WORDS = frozenset((
     "whether",
     "word", "wordle", "words", "write", "wrong", "you", "your",
 ))  # fmt: skip
-"""Every word of 3 to 10 letters in prompts, feedback, tags and the solver's thinking; they are never strict words."""
+"""Every word of 3 to 10 letters in our prompts, feedback, tags and the solver's thinking; they are never strict words.
+
+Texts of other projects and styles of your own hold others: a run whose prompts name a strict word is refused.
+"""
 
 
 @dataclass(frozen=True)

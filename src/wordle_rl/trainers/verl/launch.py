@@ -14,7 +14,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.pipeline import finish_model
-from wordle_rl.policy.gguf import at_directory
+from wordle_rl.policy.directory import at_directory
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.prompt import Style
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, RunError, boards_file, write_jsonl

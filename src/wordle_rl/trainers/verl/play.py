@@ -18,7 +18,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.chat.templates import ChatTemplateError, render
+from wordle_rl.chat.templates import ChatTemplateError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
@@ -50,7 +50,7 @@ class RunGames:
             codec: ChatCodec = ToolCodec(tokenizer, config.model.template_kwargs)
             context = replace(context, prompter=ToolPrompter(**vars(context.prompter)))
         else:
-            codec = load_codec(config.model.model_copy(update={"path": model}))[0]
+            codec = load_codec(config.model.model_copy(update={"path": model}))
         return cls(config, context, codec, config.grpo.reward.schedule().rubric())
 
     def start(self, secret: str, step: int, index: int) -> InitialState:
@@ -171,7 +171,7 @@ class ToolCodec(ChatCodec):
             {"role": "tool", "content": _MARK},
         ]
         # How the template wraps a tool message is read off a rendering in which a mark stands for it.
-        rendered = render(tokenizer, self._template, cast("list[Message]", dialogue), self._template_kwargs)
+        rendered = self.template.render(cast("list[Message]", dialogue))
         if rendered.count(_MARK) != 1 or "<tool_call>" not in rendered.split(_MARK)[0].rsplit("crane", 1)[0][-80:]:
             raise ChatTemplateError("the chat template has no tool calls in tags of <tool_call>; play without --tool")
         before, self._tool_tail = rendered.split(_MARK)
