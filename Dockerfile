@@ -20,7 +20,7 @@ RUN pip install --no-cache-dir --constraint constraints.txt torch
 # hadolint ignore=DL3006
 FROM torch-${DEVICE}
 WORKDIR /app
-COPY pyproject.toml README.md LICENSE ./
+COPY pyproject.toml hatch_build.py README.md LICENSE ./
 COPY src ./src
 RUN pip install --no-cache-dir --constraint constraints.txt ".[train,openai,serve]" \
     && useradd --create-home --uid 1000 player \

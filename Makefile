@@ -21,7 +21,7 @@ MINIMUM_TORCH ?= torch==2.11.0
 
 # Targets that install into one environment never run side by side.
 .NOTPARALLEL:
-.PHONY: quickstart test test-all test-faults fuzz test-minimum test-smollm2 test-vllm test-trainers test-mlx test-verl check format docs \
+.PHONY: quickstart test test-all test-faults fuzz test-minimum test-smollm2 test-vllm test-trainers test-mlx test-verl check format docs packages \
   benchmarks clean lock locked sbom vulnerabilities
 
 quickstart: $(VENV)/.installed  ## train a small model from nothing and show what it learnt
@@ -101,6 +101,11 @@ format: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed-docs  ## the site, in site/; a broken link or anchor is an error
 	$(BIN)/mkdocs build --strict
+
+packages: $(VENV)/.installed-dev  ## wheel and sdist in dist/; the wheel works in an empty environment, alone and with the extra train
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/pytest -m slow tests/repository/test_packaging.py
 
 benchmarks: $(VENV)/.installed-dev  ## each prints a table; add --json for machines
 	for script in tree environment training server; do $(BIN)/python benchmarks/$$script.py || exit 1; done

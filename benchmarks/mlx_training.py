@@ -36,7 +36,7 @@ from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import Learner, TorchLearner
 from wordle_rl.train.play_loop import learn_by_play

@@ -35,9 +35,8 @@ from wordle_rl.pipeline.stages import load_learner
 from wordle_rl.policy.constrain import make_constraint
 from wordle_rl.rollout import play
 from wordle_rl.runs import Run
-from wordle_rl.runs.sample_games import GameLog
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.runs.trackers import GameLog
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import Learner, Update
 from wordle_rl.train.loss import CrossEntropy

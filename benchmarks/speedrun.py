@@ -22,7 +22,7 @@ from typing import Any, Literal
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import kind_of
 from wordle_rl.errors import UserError
-from wordle_rl.report.reference import config_of, curve_of, games_per_point
+from wordle_rl.evaluate.compare import config_of, curve_of, games_per_point
 from wordle_rl.runs import read_object, write_json
 from wordle_rl.runs.lineage import audit
 

@@ -41,8 +41,7 @@ from wordle_rl.policy.loading import load_model
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.optimizer import make_optimizer, set_rate, wants_bf16

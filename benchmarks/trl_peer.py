@@ -44,8 +44,7 @@ from wordle_rl.rollout import advance, open_game
 from wordle_rl.runs import Run
 from wordle_rl.teachers.games import draw_secrets, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.grpo import GRPO
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import learn_by_play

@@ -330,7 +330,7 @@ def memory_in_use() -> dict[str, float]:
     """GiB in use on the GPU by all processes, and all that it has; elsewhere the most that this process has had."""
     import torch
 
-    from wordle_rl.pipeline.run_work import memory_now
+    from wordle_rl.pipeline.timings import memory_now
 
     if not torch.cuda.is_available():
         return {"peak_gib": round(memory_now().peak_gib, 3)}

@@ -1,4 +1,4 @@
-"""MkDocs hook: links that leave `docs/` work on the site as they do in the repository.
+"""MkDocs hook: links that leave `docs/` work on the site as they do in the repository, whose address the site has.
 
 A linked file outside `docs/` becomes part of the site under `repository/`, with the path it has in the repository:
 Markdown as a page, anything else as it is. Links are rewritten to match. A link to something that does not exist, or to
@@ -7,6 +7,7 @@ a folder, is left alone, and the strict build then fails on it.
 
 import os
 import re
+import tomllib
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
@@ -15,6 +16,15 @@ from mkdocs.structure.pages import Page
 
 FOLDER = "repository"
 LINK = re.compile(r"\]\(([^()#:\s]+)(?=[)#])")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Link to the repository, once `pyproject.toml` has its address."""
+    settings = tomllib.loads((repository(config) / "pyproject.toml").read_text(encoding="utf-8"))
+    address = settings["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository"]
+    if address:
+        config.repo_url, config.repo_name = address, "wordle-rl"
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "wordle_rl"
 
 ORDER = (
     "errors", "import_paths", "words", "game", "solver", "prompt", "env", "reward", "chat", "config", "runs",
-    "policy", "boards", "rollout", "data", "teachers", "evaluate", "train", "preflight", "report",
-    "pipeline", "library", "cli",
+    "policy", "boards", "rollout", "data", "teachers", "evaluate", "train", "preflight", "report", "pipeline", "cli",
+    "library",
 )  # fmt: skip
 """Rooms; each may import from those before it. A package is one room."""
 
@@ -24,7 +24,7 @@ TENSOR_ROOMS = {"policy", "train"}
 LIGHT_MODULES = {
     "policy", "policy.base", "policy.constrain", "policy.directory", "policy.gguf",
     "policy.sizes", "policy.openai", "policy.providers", "policy.scripted", "policy.vllm", "policy.vllm_server",
-    "train", "train.advantages", "train.checkpoints", "train.encoding", "train.example", "train.grpo_rollouts",
+    "train", "train.advantages", "train.checkpoints", "train.example", "train.grpo_rollouts",
     "train.scored_games", "train.starts", "train.starts_file", "train.turn_candidates",
 }  # fmt: skip
 

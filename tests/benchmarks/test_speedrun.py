@@ -9,7 +9,7 @@ import pytest
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig
-from wordle_rl.report.reference import against_reference, reference_for
+from wordle_rl.evaluate.compare import against_reference, reference_for
 from wordle_rl.runs import Run, read_object, write_json
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))

@@ -13,8 +13,7 @@ from wordle_rl.chat.codec import ChatCodec, longest_reply
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.prompt import Message, Prompter, Style, Thinking
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 
 THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
 GUESSES = (("crane", "YGGXG"), ("grace", "XGGYG"), ("trace", "GGGGG"))

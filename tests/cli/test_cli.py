@@ -24,8 +24,8 @@ from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS
-from wordle_rl.cli.human import secret_of
-from wordle_rl.cli.settings import USUAL
+from wordle_rl.cli.arguments import USUAL
+from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
@@ -235,7 +235,7 @@ def person(cli, monkeypatch):
 
     def plays(*typed, options=("--secret", "CRANE")):
         words = iter(typed)
-        monkeypatch.setattr("wordle_rl.cli.human.Prompt.ask", lambda *_, **__: next(words))
+        monkeypatch.setattr("wordle_rl.cli.play.Prompt.ask", lambda *_, **__: next(words))
         code, out, err = cli("play", *options)
         assert code == 0, err
         assert next(words, None) is None, "all was asked for"

@@ -11,7 +11,7 @@ from scripted import play_script
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference
 from wordle_rl.game import Rules
-from wordle_rl.report.results import power_line
+from wordle_rl.report.terminal import power_line
 from wordle_rl.train.checkpoints import complete_checkpoint
 
 
@@ -123,7 +123,7 @@ def test_a_reward_is_measured_in_every_game(cli, word_directory: Path, tmp_path:
         found = told["reward"]["held_out"]
         assert (code, found["preset"], found["num_games"]) == (0, name, told["num_games"])
         assert kept.reward_preset == name
-        assert found["mean"] == pytest.approx(sum(game.reward for game in kept.records) / len(kept.records))
+        assert found["mean"] == pytest.approx(sum(game.notes.reward for game in kept.records) / len(kept.records))
         assert (found["lowest"] >= 1.0) == (player == "solver"), "which wins every game"
     assert cli(*command, "solver", "--reward", "nosuch")[0] == 2
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from wordle_rl.cli import COMMANDS, run
 from wordle_rl.cli.arguments import read as read_arguments
-from wordle_rl.cli.settings import take_settings
+from wordle_rl.cli.arguments import take_settings
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting

@@ -6,14 +6,15 @@ from pathlib import Path
 import pytest
 from training_fixtures import compact
 
+from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.data.readers import game_of, holds_talk, read_row
-from wordle_rl.data.trace_filter import TracesFromFile
+from wordle_rl.data.readers import game_of, games_of, holds_talk, read_row
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.runs import write_jsonl
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.words.split import split_secrets
 
 
@@ -83,6 +84,73 @@ def test_the_input_of_an_instruction_is_a_part_of_it(taken, split) -> None:
         ["Play Wordle.", guess],
         ["Play Wordle.", f"<think>vowels</think>\n{guess}"],
     ]
+
+
+def parts(*texts: str) -> list[dict[str, str]]:
+    return [{"type": "text", "text": text} for text in texts]
+
+
+def sharegpt(talk):
+    names = {"system": "system", "user": "human", "assistant": "gpt"}
+    return {"conversations": [{"from": names[each["role"]], "value": each["content"]} for each in talk]}
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        lambda talk: {"conversations": talk},
+        sharegpt,
+        lambda talk: {"prompt": talk[:2], "completion": talk[2:]},
+        lambda talk: {"messages": [{**each, "content": parts(each["content"])} for each in talk]},
+        lambda talk: {"messages": [{**each, "content": parts(*each["content"])} for each in talk]},
+    ],
+    ids=["conversations", "ShareGPT", "TRL", "parts", "many parts"],
+)
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["", "byte-order mark"])
+def test_every_form_of_a_chat_is_read_as_the_same_chat(form, mark, taken, split) -> None:
+    talk = chat(*split.train[:2])["messages"]
+    given, [game] = taken(mark + json.dumps({**form(talk), "answer": split.train[1]}))
+    assert not given.rejected
+    assert [*game.messages] == talk
+    assert game.secret == split.train[1]
+
+
+def test_a_prompt_and_its_completion_are_one_reply(taken, split) -> None:
+    guess = f"<guess>{split.train[0]}</guess>"
+    given, games = taken({"prompt": "play", "completion": f"{guess}<|im_end|>"}, {"prompt": CHAT, "completion": guess})
+    assert not given.rejected
+    assert [[message["role"] for message in game.messages] for game in games] == [
+        ["user", "assistant"],
+        ["system", "user", "assistant"],
+    ]
+    assert all(game.turns[0].reply == guess for game in games)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        lambda talk: {"conversations": [{"from": "human", "value": "a"}, {"from": "tool", "value": "b"}]},
+        lambda talk: {"messages": [talk[0], {"role": "user", "content": [{"type": "image_url"}]}, talk[-1]]},
+        lambda talk: {"messages": [talk[0], {"role": "user", "content": []}, talk[-1]]},
+    ],
+)
+def test_a_chat_with_a_part_that_is_no_text_is_counted(row, taken, split) -> None:
+    talk = chat(split.train[0])["messages"]
+    given, games = taken({"messages": talk}, row(talk))
+    assert (len(games), given.rejected) == (1, {"unreadable_messages": 1})
+
+
+def test_a_file_of_another_form_is_told_by_its_fields(taken) -> None:
+    with pytest.raises(ConfigError, match=r"the fields dialogue, label; what is taken: .*conversations.*completion"):
+        taken({"dialogue": "…", "label": 1})
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_games_of_ours_are_read_behind_a_byte_order_mark(mark, tmp_path, small_words) -> None:
+    secret = small_words.answers[0]
+    row = GameRecord(secret, (TurnRecord(secret, "GGGGG"),)).to_row()
+    (tmp_path / "traces.jsonl").write_text(mark + json.dumps(row) + "\n" + json.dumps(row), encoding="utf-8")
+    assert [game.secret for game in games_of(tmp_path / "traces.jsonl", small_words, Prompter())] == [secret, secret]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from wordle_rl.data.dataset import DatasetLimits, conversation, fault_of, instru
 from wordle_rl.data.game_record import GameNotes, GameRecord, TurnRecord
 from wordle_rl.game import Outcome, score_guess
 from wordle_rl.prompt import Prompter, Shape, Thinking
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 
 
 def game(secret: str, *guesses: str, untaught: tuple[int, ...] = (), thinking: str = "") -> GameRecord:

@@ -1,14 +1,17 @@
-"""Laws of teacher games: checked again from scratch, never with a held-out secret, and true in every sentence."""
+"""Laws of teacher games: checked from scratch, never of a held-out secret, true in every sentence, the same as CSV."""
 
+import csv
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
-from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
-from wordle_rl.game import score_guess, violates_clues
+from wordle_rl.data.game_record import GameNotes, GameRecord, TurnNotes, TurnRecord, read_traces
+from wordle_rl.data.trace_files import COLUMNS, read_games, write_csv_files
+from wordle_rl.game import Outcome, score_guess, violates_clues
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces
@@ -110,6 +113,21 @@ def test_traces_come_back_as_written(traces, tmp_path: Path) -> None:
     assert list(read_traces(tmp_path / "traces.jsonl")) == traces
 
 
+def test_a_stored_row_is_flat_and_what_is_known_becomes_notes() -> None:
+    guess = {"outcome": "scored", "guess": "crate", "marks": "GGGXG", "reply": "<guess>crate</guess>"}
+    known = {"repeated": True, "violates_clues": True, "regret": 0.25, "reward": 0.5, "components": {"win": 1.0}}
+    row = {"secret": "crane", "won": False, "turns_used": 1, "reward": 0.75, "turns": [guess | known]}
+    read = GameRecord.from_row(row | {"stage": "grpo", "step": 3})
+    [turn] = read.turns
+    assert (turn.guess, turn.notes.regret, turn.notes.components, read.notes.reward) == (
+        "crate",
+        0.25,
+        {"win": 1.0},
+        0.75,
+    )
+    assert read.to_row() == row
+
+
 @pytest.mark.parametrize(
     "row",
     [
@@ -127,3 +145,42 @@ def test_a_row_that_is_no_trace_is_named(row, tmp_path: Path) -> None:
     write_jsonl(tmp_path / "traces.jsonl", [sound, row])
     with pytest.raises(RunError, match=r"traces\.jsonl:2"):
         list(read_traces(tmp_path / "traces.jsonl"))
+
+
+def game(secret: str, seed: int = 0, *guesses: str, model: str = "m", error: str | None = None) -> GameRecord:
+    turns = [TurnRecord(g, score_guess(secret, g), thinking=f"say\n{g},", reply=f'"{g}"') for g in guesses]
+    return GameRecord(secret, tuple(turns), error, notes=GameNotes(model, seed))
+
+
+BROKEN = TurnRecord(
+    None, None, False, outcome=Outcome.MALFORMED, reply="é, 🟩\nno", costs_turn=False, notes=TurnNotes(finish="length")
+)
+GAMES = [
+    replace(game("crane", 0, "crane"), turns=(BROKEN, *game("crane", 0, "crane").turns)),
+    replace(game("crane", 1, "crate", "crane"), notes=GameNotes("m", 1, 200, 31)),
+    game("crane", 0, "crate", model="other/model"),
+    game("abbey", 0, "crane"),
+]
+
+
+def test_csv_files_hold_one_word_each_and_read_back_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    failed = [game("civic", 0, error="down"), game("crane", 7, "crate", error="down")]
+    write_jsonl(path, (one.to_row() for one in [*GAMES, *failed]))
+    assert write_csv_files(path, tmp_path / "csv") == 2
+    assert sorted(p.name for p in (tmp_path / "csv").iterdir()) == ["wordle_data_ABBEY.csv", "wordle_data_CRANE.csv"]
+    with (tmp_path / "csv" / "wordle_data_CRANE.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert tuple(rows[0]) == COLUMNS
+    found = [(r["model"], r["seed"], r["turn"], r["won"]) for r in rows]
+    won = [("m", seed, turn, "1") for seed in "01" for turn in "12"]
+    assert found == [*won, ("other/model", "0", "1", "0")]
+    assert sorted(read_games(tmp_path / "csv"), key=lambda g: g.key) == sorted(GAMES, key=lambda g: g.key)
+
+
+@pytest.mark.parametrize("reply", ["a\rb", "\r", "a\r\nb", "\n", '"', '",', " a ", "", "=1+1", "'=1+1", "-1"])
+def test_a_reply_of_any_characters_reads_back_the_same(reply: str, tmp_path: Path) -> None:
+    odd = replace(GAMES[0], turns=(replace(BROKEN, reply=reply, thinking=reply), *GAMES[0].turns[1:]))
+    write_jsonl(tmp_path / "t.jsonl", [odd.to_row()])
+    write_csv_files(tmp_path / "t.jsonl", tmp_path)
+    assert list(read_games(tmp_path)) == [odd]

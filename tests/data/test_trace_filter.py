@@ -10,8 +10,8 @@ import pytest
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.teachers import TraceSettings
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import UNKNOWN_TEACHER, GameNotes, GameRecord, TurnRecord
-from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.game import Dictionary, Outcome, Turn, hard_mode_fault, score_guess
 from wordle_rl.prompt import Thinking
 from wordle_rl.runs import RunError, write_jsonl

@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import yaml
 from pages import blocks
 
 pytest.importorskip("torch")
@@ -15,10 +16,11 @@ pytest.importorskip("torch")
 from wordle_rl import open_model
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import main
-from wordle_rl.cli.settings import take_settings
+from wordle_rl.cli.arguments import take_settings
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
 from wordle_rl.policy.scripted import OwnSampler
+from wordle_rl.report.findings import PAGE, PATTERNS
 from wordle_rl.reward import Rubric
 from wordle_rl.rollout import play
 from wordle_rl.solver import Solver
@@ -117,6 +119,53 @@ def test_the_readme_example_runs(capsys: pytest.CaptureFixture[str]) -> None:
     (example,) = blocks(ROOT / "README.md", "python")
     exec(example, {})
     assert capsys.readouterr().out.rstrip().endswith("5")
+
+
+def pages_of(nav: list) -> list[tuple[str | None, str]]:
+    """Name and path of every page in the menu of the site; the name is None where the menu takes the page's title."""
+    found: list[tuple[str | None, str]] = []
+    for entry in nav:
+        if isinstance(entry, str):
+            found.append((None, entry))
+            continue
+        for name, below in entry.items():
+            found += [(name, below)] if isinstance(below, str) else pages_of(below)
+    return found
+
+
+def site_nav() -> list:
+    settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    return yaml.safe_load(settings[settings.index("\nnav:") :])["nav"]
+
+
+def test_the_menu_names_every_page_by_its_title() -> None:
+    titles = set()
+    for name, page in pages_of(site_nav()):
+        path = ROOT / page.removeprefix("repository/") if page.startswith("repository/") else ROOT / "docs" / page
+        (title,) = re.findall(r"\A# (.+)$", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+        assert name in (None, title), page
+        titles.add(title)
+    assert len(titles) == len(pages_of(site_nav())), "two pages of one title"
+
+
+def test_the_readme_and_the_page_of_models_begin_with_one_recipe() -> None:
+    first = []
+    for path in (ROOT / "README.md", ROOT / "docs" / "models.md"):
+        command = next(command for command in commands_in(path) if "--model.path" in command)
+        first.append(shlex.split(command)[2])
+    assert first[0] == first[1]
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_diagrams_and_formulas_fit_beside_the_menus(path: Path) -> None:
+    # What docs/assets/site.css leaves room for; other blocks wrap.
+    assert [line for block in blocks(path, "text") for line in block.splitlines() if len(line) > 86] == []
+
+
+def test_every_finding_in_the_curves_of_a_run_leads_to_a_section() -> None:
+    page = (ROOT / PAGE).read_text(encoding="utf-8")
+    sections = re.findall(r"^## (.+)$", page, flags=re.MULTILINE)
+    assert {pattern.capitalize() for pattern in PATTERNS} <= set(sections)
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)

@@ -12,11 +12,11 @@ from training_fixtures import begun, write_config
 from wordle_rl.chat.masks import Segment
 from wordle_rl.config.files import load_config
 from wordle_rl.env import StopReason, Transcript
-from wordle_rl.evaluate.controls import controlled, controls_at, keep_controls
 from wordle_rl.evaluate.entropy import MAX_TEMPERATURE, match_temperature, nats_of, nats_per_game
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError
 from wordle_rl.game import Rules
 from wordle_rl.pipeline import Pipeline
+from wordle_rl.report.controls import controlled, controls_at, keep_controls
 from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import read_object, write_json
 
@@ -121,9 +121,9 @@ def coin_entropy(temperature: float) -> float:
 
 @pytest.mark.parametrize("wanted", [0.3, 0.9, 1.0, 2.7])
 def test_the_temperature_of_an_entropy_is_found(wanted: float) -> None:
-    found = match_temperature(coin_entropy, coin_entropy(wanted), tolerance=1e-6, max_steps=60)
-    assert found.temperature == pytest.approx(wanted, rel=1e-4)
-    assert found.nats == pytest.approx(found.target, rel=1e-6)
+    temperature, nats = match_temperature(coin_entropy, coin_entropy(wanted), tolerance=1e-6, max_steps=60)
+    assert temperature == pytest.approx(wanted, rel=1e-4)
+    assert nats == pytest.approx(coin_entropy(wanted), rel=1e-6)
 
 
 @pytest.mark.parametrize("wanted", [0.6, 0.9, 2.7])

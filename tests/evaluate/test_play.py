@@ -88,7 +88,7 @@ def test_regret_is_what_the_solver_says_of_the_answers_then_left() -> None:
             continue
         expected.append(SOLVER.regret(turn.guess, left, turns_left=6 - place))
         left = np.array([i for i in left if score_guess(ANSWERS[i], turn.guess) == turn.marks])
-    assert [turn.regret for turn in evaluation.records[0].turns] == expected
+    assert [turn.notes.regret for turn in evaluation.records[0].turns] == expected
     assert evaluation.figures().mean_regret == pytest.approx(sum(expected) / 6)
 
 
@@ -102,7 +102,7 @@ def test_the_solver_wins_without_regret_and_in_the_guesses_it_promised() -> None
 def test_a_free_refusal_gives_nothing_away() -> None:
     rules = Rules(dictionary=Dictionary.APP, max_refusals=1)
     evaluation = play_script([("crane", ["zzzzz", "zzzzz", "crane"])], regret=True, rules=rules)
-    assert [turn.regret for turn in evaluation.records[0].turns[:2]] == [0.0, WASTED_TURN_REGRET]
+    assert [turn.notes.regret for turn in evaluation.records[0].turns[:2]] == [0.0, WASTED_TURN_REGRET]
     assert evaluation.records[0].turns_used == 2
 
 
@@ -143,7 +143,7 @@ def test_the_distribution_adds_up(records) -> None:
     found = reward_figures(records, "own")
     assert found is not None
     assert (found.preset, found.num_games, found.highest) == ("own", 3, 1.0)
-    assert [record.reward for record in records] == [1.0, found.lowest, None, 1.0], "an error has none"
+    assert [record.notes.reward for record in records] == [1.0, found.lowest, None, 1.0], "an error has none"
     assert found.mean == pytest.approx((2.0 + found.lowest) / 3)
     assert found.below_zero == pytest.approx(1 / 3)
     assert sum(found.bin_counts) == 3

@@ -111,7 +111,7 @@ def test_an_evaluation_is_written_as_json_and_csv(cli, command, split, tmp_path:
     assert found["mean_regret"] > 0
     kept = Evaluation.load(json_file)
     assert [record.secret for record in kept.records] == list(split.test)
-    assert (kept.name, kept.records[0].won, kept.records[0].turns[0].regret is None) == ("m", True, False)
+    assert (kept.name, kept.records[0].won, kept.records[0].turns[0].notes.regret is None) == ("m", True, False)
     rows = list(csv.DictReader(io.StringIO(csv_file.read_text())))
     assert [(row["secret"], row["split"]) for row in rows] == [(secret, "test") for secret in split.test]
     games = (tmp_path / "m.games.jsonl").read_text()

@@ -24,7 +24,7 @@ from wordle_rl.policy import loading
 from wordle_rl.policy.export import merge
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.runs import Run, RunError
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.train.sft import train_sft
 from wordle_rl.words.split import split_secrets
 

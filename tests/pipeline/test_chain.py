@@ -6,19 +6,19 @@ import logging
 import shutil
 from dataclasses import asdict, fields
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 from training_fixtures import NUM_ANSWERS, begun, flipped, rows, write_config
 
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import stage_title
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.figures import Figures, is_sampled_part, sampled_part
+from wordle_rl.evaluate.figures import Figures, sampled_part
 from wordle_rl.evaluate.players import open_model
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.strata import strata_of_run
@@ -178,7 +178,7 @@ def test_damaged_figures_of_english_are_named(damage, finished_run, tmp_path) ->
     pretrained = config.model_copy(update={"model": config.model.model_copy(update={"path": str(run / "sft")})})
     (run / "english.json").write_text(damage)
     with pytest.raises(RunError, match=str(run / "english.json")):
-        evaluation._english(SimpleNamespace(config=pretrained, directory=run))
+        evaluation._english(pretrained, GameContext.of(pretrained), run)
 
 
 def test_models_of_a_run_from_before_stages_play_where_they_lie(finished_run, sixty, tmp_path, cli) -> None:
@@ -367,7 +367,7 @@ def test_every_secret_is_played_once_more_at_temperature_1(sampled_run, finished
         stored = Evaluation.load(sampled_run / "eval" / f"{name}-sampled.json")
         assert (stored.conditions.temperature, stored.conditions.seed, stored.constrain) == (1.0, 0, "none")
         assert sorted(record.secret for record in stored.records) == list(sixty.answers)
-        greedy = {part: figures for part, figures in results[name].items() if not is_sampled_part(part)}
+        greedy = {part: figures for part, figures in results[name].items() if not part.endswith("_sampled")}
         assert greedy == before[name]
         assert results[name].keys() == {*greedy, *map(sampled_part, greedy)}
         for part in ("all", "train", "held_out"):

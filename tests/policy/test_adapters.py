@@ -25,7 +25,7 @@ from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_
 from wordle_rl.preflight.memory import training_bytes, weight_bytes
 from wordle_rl.runs import RunError
 from wordle_rl.runs.seal import SEAL_FILE
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 

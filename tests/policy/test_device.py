@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -73,6 +74,14 @@ def test_a_gpu_of_its_own_comes_first_and_a_processor_last(mac, monkeypatch) -> 
 
 def test_a_mac_trains_in_float32_unless_bfloat16_is_asked_for(mac) -> None:
     assert [wants_bf16(precision) for precision in ("auto", "fp32", "bf16")] == [False, False, True]
+
+
+@pytest.mark.parametrize(("generation", "bf16"), [(7, False), (8, True), (9, True)])
+def test_a_gpu_that_only_emulates_bfloat16_trains_in_float32(monkeypatch, generation: int, bf16: bool) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: SimpleNamespace(major=generation))
+    assert wants_bf16("auto") is bf16
 
 
 def test_a_processor_held_to_older_instructions_trains_in_float32() -> None:

@@ -26,7 +26,7 @@ from wordle_rl.policy.loading import load_codec, load_model, save_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Guess, Message, Prompter, Style, Thinking
 from wordle_rl.rollout import play
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 
 KEPT = "earlier replies stay as they were spoken"
 CHANGES = {

@@ -70,7 +70,10 @@ def test_a_dry_run_lists_the_files_and_needs_no_token(model, no_token, cli) -> N
     assert not (model / "README.md").exists()
 
 
-@pytest.mark.parametrize(("repo", "named"), [("wordle", "USER/NAME"), ("me/wordle", "HF_TOKEN")])
+@pytest.mark.parametrize(
+    ("repo", "named"),
+    [("wordle", "USER/NAME"), ("me/you/wordle", "USER/NAME"), ("me/wor dle", "USER/NAME"), ("me/wordle", "HF_TOKEN")],
+)
 def test_what_the_hub_would_refuse_is_refused_first(repo: str, named: str, model, no_token, cli, tmp_path) -> None:
     run = tmp_path / "run"
     for command in (("export", model, "--repo"), ("run", "quickstart", "--out", run, "--push-to")):
@@ -78,12 +81,6 @@ def test_what_the_hub_would_refuse_is_refused_first(repo: str, named: str, model
         assert (code, out, err.count("\n")) == (2, "", 1)
         assert named in err
     assert not run.exists()
-
-
-@pytest.mark.parametrize("name", ["wordle", "me/you/wordle", "me/wor dle"])
-def test_a_name_that_the_hub_would_refuse_is_refused_here(model, name: str) -> None:
-    with pytest.raises(ConfigError, match=name):
-        push(model, name, api=HfApi(endpoint="http://127.0.0.1:9", token=TOKEN))
 
 
 @pytest.mark.parametrize("status", [401, 403, 400, None])
@@ -146,6 +143,16 @@ def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> N
     other = head("Qwen/Qwen3-4B")
     assert (other["base_model"], other["license_name"]) == ("Qwen/Qwen3-4B", "see-base-model")
     assert "base_model" not in head(str(tmp_path))
+
+
+def test_adapters_are_sent_as_adapters_of_a_base_that_the_hub_has(record) -> None:
+    model = {**record.config["model"], "path": "smollm2", "lora": {"rank": 16}}
+    text = card_text(replace(record, config={**record.config, "model": model}), "grpo")
+    found = front_matter(text)
+    assert (found["library_name"], found["base_model_relation"]) == ("peft", "adapter")
+    assert (found["base_model"], found["license"]) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")
+    assert "license_name" not in found
+    assert 'from_pretrained("merged")' in text
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Laws of the report's page: it shows the figures of the run, all its games, and what is missing."""
 
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -97,6 +98,23 @@ def test_every_game_can_be_browsed(run_dir: Path) -> None:
     assert (turn["guess"], turn["reward"], turn["components"]) == ("crane", 0.5, {"win": 1.0})
 
 
+def test_no_two_elements_of_the_page_have_one_id(run_dir: Path) -> None:
+    html = write_report(run_dir).read_text()
+    names = re.findall(r' id="([^"]+)"', html)
+    assert len(names) > 50
+    assert len(set(names)) == len(names)
+    assert {*re.findall(r'(?:url\(#|href="#)([^)"]+)', html)} <= {*names}, "references lead to them"
+
+
+def test_a_limit_on_guesses_in_training_alone_is_told(run_dir: Path) -> None:
+    config = json.loads((run_dir / "config.json").read_text())
+    assert "listed words" not in read_run(run_dir).limit_note
+    (run_dir / "config.json").write_text(json.dumps(config | {"grpo": {"constrain": "words"}}))
+    told = read_run(run_dir).limit_note
+    assert "GRPO" in told
+    assert told in read_page(run_dir).text
+
+
 def test_a_failed_game_is_shown_as_an_error(run_dir: Path) -> None:
     failed = GameRecord("crane", (), stop_reason=StopReason.REQUEST_FAILED, error="timeout")
     evaluation("grpo", [failed]).save(run_dir / "eval" / "grpo.json")
@@ -182,7 +200,7 @@ def test_every_series_of_a_chart_looks_different_and_the_label_is_text() -> None
     series = [Series(str(place), np.arange(3.0), np.arange(3.0) * place) for place in range(len(COLORS))]
     for drawn in (line_chart("a <b>", series), bar_chart("a <b>", ["1", "2"], {"x": [0.5, 0.5], "y": [0.1, 0.9]})):
         assert ElementTree.fromstring(drawn).get("aria-label") == "a <b>"
-    assert all(color in line_chart("all", series) for color in COLORS)
+    assert all(f"var(--c{place})" in line_chart("all", series) for place in range(len(COLORS)))
     assert len(set(DASHES)) == len(COLORS) == len(DASHES)
 
 

@@ -150,17 +150,12 @@ def test_the_head_of_every_table_stands_above_its_body_and_no_column_is_out_of_s
 @pytest.mark.parametrize("size", [DESKTOP, PHONE])
 def test_the_page_is_short_and_every_text_of_a_chart_can_be_read(size, dark, tmp_path: Path) -> None:
     contrast = """
-        const seen = (color) => {  // what the filter of dark mode makes of a colour
-          const rgb = color.match(/[\\d.]+/g).slice(0, 3).map(Number), [r, g, b] = rgb.map((v) => 255 - v);
-          return getComputedStyle(document.querySelector('.drawing')).filter === 'none' ? rgb :
-            [1.43 * g - 0.574 * r + 0.144 * b, 0.426 * r + 0.43 * g + 0.144 * b, 0.426 * r + 1.43 * g - 0.856 * b]; };
-        const light = (rgb) => { const [r, g, b] = rgb.map((v) => {
+        const light = (color) => { const [r, g, b] = color.match(/[\\d.]+/g).slice(0, 3).map((v) => {
           v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; });
           return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
-        const card = getComputedStyle(document.querySelector('.chart')).backgroundColor;
-        const ground = light(card.match(/[\\d.]+/g).slice(0, 3).map(Number));
-        return [...document.querySelectorAll('.chart text')].map((text) => {
-          const ink = light(seen(getComputedStyle(text).fill));
+        const ground = light(getComputedStyle(document.querySelector('.chart')).backgroundColor);
+        return [...document.querySelectorAll(arguments[0])].map((each) => {
+          const ink = light(getComputedStyle(each)[arguments[1]]);
           return (Math.max(ink, ground) + 0.05) / (Math.min(ink, ground) + 0.05); });
     """
     with opened(write_report(make_run(tmp_path / "run")), size, dark) as browser:
@@ -170,5 +165,6 @@ def test_the_page_is_short_and_every_text_of_a_chart_can_be_read(size, dark, tmp
                             "(text) => text.getBoundingClientRect().height)")  # fmt: skip
         assert len(sizes) > 5
         assert min(sizes) >= 8
-        assert min(browser.run(contrast)) >= 4.5, "text stands out from its ground"
+        assert min(browser.run(contrast, ".chart text", "fill")) >= 4.5, "text stands out from its ground"
+        assert min(browser.run(contrast, ".drawing path[style*=stroke]", "stroke")) >= 1.25, "so does every line"
         assert browser.complaints() == []

@@ -40,7 +40,7 @@ def test_the_package_can_be_built_from_what_is_copied() -> None:
     assert {line[1:] for line in ignored if line.startswith("!")} == copied, "what reaches the engine"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     licences = {name for name in project["license-files"] if "/" not in name}
-    assert {"pyproject.toml", project["readme"], *licences} <= copied
+    assert {"pyproject.toml", "hatch_build.py", "README.md", *licences} <= copied
     (extras,) = re.findall(r'"\.\[([\w,]+)\]"', "\n".join(arguments_of("RUN")))
     assert set(extras.split(",")) <= set(project["optional-dependencies"])
 
@@ -61,7 +61,22 @@ def test_the_check_is_a_script_that_takes_these_arguments(monkeypatch: pytest.Mo
     assert importlib.import_module(script.stem).make_parser().parse_args(check["command"])
 
 
-SPACE = Path(__file__).resolve().parents[2] / "environments" / "openenv"
+SPACES = ("openenv", "space")
+SPACE = ROOT / "environments" / "openenv"
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_a_space_serves_on_the_port_that_its_front_matter_names(name: str) -> None:
+    folder = ROOT / "environments" / name
+    matter = yaml.safe_load((folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)[1])
+    text = (folder / "Dockerfile").read_text(encoding="utf-8")
+    command, *arguments = json.loads(re.findall(r"^CMD (\[.*\])$", text, flags=re.MULTILINE)[0])[1:]
+    read(COMMANDS[command].load(), f"wordle-rl {command}", arguments)
+    port = arguments[arguments.index("--port") + 1]
+    assert (matter["sdk"], str(matter["app_port"])) == ("docker", port)
+    assert re.findall(r"^EXPOSE (\d+)$", text, flags=re.MULTILINE) == [port]
+    assert f"127.0.0.1:{port}/health" in text
+    assert len(matter["short_description"]) <= 60, "the hub's limit"
 
 
 class FakeHub:

@@ -5,10 +5,13 @@ They need a package registry, for hatchling and for what the wheel depends on.
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import tarfile
 import zipfile
+from email import message_from_string
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,26 @@ def test_the_sdist_holds_the_repository_and_nothing_made_in_it(built: Path) -> N
     made = {".venv", "runs", "site", "dist", "build", "shared", ".env", ".mypy_cache", ".git"}
     assert {name.split("/")[0] for name in names} & made == set()
     assert [name for name in names if "__pycache__" in name] == []
+
+
+def test_the_address_of_the_repository_leads_to_urls_and_to_whole_links(tmp_path: Path) -> None:
+    tree, address = tmp_path / "tree", "https://example.org/somebody/wordle-rl"
+    for name in ("README.md", "LICENSE", "hatch_build.py", "src/wordle_rl/__init__.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tree / name)
+    settings = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for repository, leads in (("", set()), (address, {"Repository", "Documentation", "Changelog", "Issues"})):
+        named = re.sub(r'^repository = ".*"$', f'repository = "{repository}"', settings, flags=re.MULTILINE)
+        (tree / "pyproject.toml").write_text(named, encoding="utf-8")
+        run(sys.executable, "-m", "build", "--wheel", tree, cwd=tmp_path)
+        with zipfile.ZipFile(tree / "dist" / WHEEL) as archive:
+            told = message_from_string(archive.read(f"{STEM}.dist-info/METADATA").decode())
+        urls = dict(line.split(", ") for line in told.get_all("Project-URL", ()))
+        assert set(urls) == leads
+        assert all(url.startswith(address) for url in urls.values())
+        targets = re.findall(r"\]\(([^)#]+)", str(told.get_payload()))
+        assert targets
+        assert [target for target in targets if not target.startswith("https://")] == ([] if leads else targets)
 
 
 def test_the_commands_work_in_an_empty_environment(programs: Path, tmp_path: Path) -> None:

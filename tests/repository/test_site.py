@@ -36,6 +36,7 @@ def small(tmp_path: Path) -> Path:
     settings = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     files = {
         "mkdocs.yml": settings[: settings.index("\nnav:")] + "\nnav:\n  - index.md\n",
+        "pyproject.toml": '[tool.hatch.metadata.hooks.custom]\nrepository = "https://example.org/somebody/wordle-rl"\n',
         "LICENSE": "free",
         "configs/small.toml": "seed = 1\n",
         "README.md": "# Title\n\n[home](docs/index.md#home), [licence](LICENSE), [self](README.md#title)\n",
@@ -57,6 +58,7 @@ def test_links_that_leave_docs_lead_to_copies(small: Path) -> None:
     assert (copies / "configs" / "small.toml").read_text() == "seed = 1\n"
     assert {"repository/configs/small.toml", "repository/index.html#title"} <= links(small / "site" / "index.html")
     assert {"../index.html#home", "LICENSE", "#title"} <= links(copies / "index.html")
+    assert "https://example.org/somebody/wordle-rl" in links(small / "site" / "index.html")
 
 
 BROKEN = [("docs/index.md", "index.md#gone"), ("docs/index.md", "../gone.toml"), ("README.md", "docs/gone.md")]

@@ -23,7 +23,7 @@ from wordle_rl.policy.tiny import make_tokenizer
 from wordle_rl.runs import write_json
 from wordle_rl.runs.distributed import launch
 from wordle_rl.runs.lineage import audit
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.words import load_words
 from wordle_rl.words.split import split_secrets
 

@@ -12,8 +12,7 @@ from training_fixtures import make_run, rows
 from wordle_rl.config.base import ConfigError
 from wordle_rl.runs import Run, write_json
 from wordle_rl.runs.run import Tracking
-from wordle_rl.runs.sample_games import GameLog
-from wordle_rl.runs.trackers import Tracker, check_trackers, opened_trackers
+from wordle_rl.runs.trackers import GameLog, Tracker, check_trackers, opened_trackers
 
 # --- the packages, faked by what is used of them, with their own parameters ---
 

@@ -53,7 +53,7 @@ class FakeHub(LocalServer):
         if "/preupload/" in path:
             files = [{**row, "uploadMode": "regular", "shouldIgnore": False} for row in json.loads(body)["files"]]
             return 200, {"files": files, "commitOid": SHA}
-        if found := re.match(r"/api/models/([^/]+/[^/]+)/commit/", path):
+        if found := re.match(r"/api/(?:models|datasets|spaces)/([^/]+/[^/]+)/commit/", path):
             return self._commit(found[1], [json.loads(line) for line in body.splitlines()])
         return 404, {}
 

@@ -20,7 +20,7 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.prompt import Shape
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import ShouldStop
-from wordle_rl.runs.sample_games import GameLog
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.example import Example
 from wordle_rl.train.grpo_rollouts import GroupRollouts, Played

@@ -9,8 +9,7 @@ from pages import Page, parse_page
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
-from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.records import EvalConditions, Evaluation
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter
 from wordle_rl.report import write_report
@@ -22,7 +21,7 @@ ANSWERS = SPLIT.named("all")
 
 def game(secret: str, *guesses: str, reply: str | None = None) -> GameRecord:
     turns = tuple(
-        TurnRecord(g, score_guess(secret, g), reply=reply or f"<guess>{g}</guess>", regret=0.25) for g in guesses
+        TurnRecord(g, score_guess(secret, g), reply=reply or f"<guess>{g}</guess>").noted(regret=0.25) for g in guesses
     )
     won = guesses[-1] == secret
     return GameRecord(secret, turns, stop_reason=StopReason.SOLVED if won else StopReason.OUT_OF_TURNS)

@@ -8,8 +8,7 @@ torch = pytest.importorskip("torch")
 from training_fixtures import compact, fast, training_of
 
 from wordle_rl.config.stages import SFTSettings
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.sft import train_sft
 

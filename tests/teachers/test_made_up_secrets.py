@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.config.teachers import TeacherSettings, TraceSettings
+from wordle_rl.data.dataset import replay_fault
 from wordle_rl.data.game_record import GameNotes, GameRecord
-from wordle_rl.data.trace_filter import replay_fault
 from wordle_rl.game import Outcome, Rules, score_guess, violates_clues
 from wordle_rl.solver import Solver
 from wordle_rl.teachers.games import draw_secrets, solver_traces

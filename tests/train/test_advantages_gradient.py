@@ -30,7 +30,7 @@ from wordle_rl.train.advantages import (
     returns_to_go,
     turn_advantages,
 )
-from wordle_rl.train.belief import belief_rises
+from wordle_rl.train.scored_games import belief_rises
 from wordle_rl.words import WordList
 
 WORDS = WordList("toy", ("bad", "dab", "bag"), ("bad", "dab", "bag"))

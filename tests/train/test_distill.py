@@ -37,8 +37,7 @@ from wordle_rl.train.distill import (
     next_token_targets,
     rows_up_to,
 )
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.logprobs import Scorer, Scores
 from wordle_rl.train.loss import CrossEntropy
 from wordle_rl.train.micro_batches import Batch

@@ -21,7 +21,7 @@ from wordle_rl.train.example import Example
 from wordle_rl.train.grpo import rows_per_pass
 from wordle_rl.train.logprobs import Scorer
 from wordle_rl.train.micro_batches import Batch, micro_batches
-from wordle_rl.train.prefix_sharing import share_prefixes, short_attention, takes_shared_prefixes
+from wordle_rl.train.prefix_sharing import share_prefixes, short_attention
 
 SMALL_EXPERTS = {
     "num_key_value_heads": 2, "kv_lora_rank": 8, "q_lora_rank": 8, "qk_rope_head_dim": 8, "qk_nope_head_dim": 8,
@@ -305,18 +305,6 @@ def test_rows_can_be_read_back_and_no_prefix_stands_twice(rows) -> None:
     assert batch.asked[batch.predicted_by].tolist() == predicting
     assert batch.num_asked == len(set(predicting))
     assert batch.node_of.flatten()[batch.places].tolist() == list(range(len(prefixes)))
-
-
-# --- the embedded model ---
-
-
-def test_a_model_with_more_to_it_takes_its_own_forward_pass(tokenizer) -> None:
-    assert takes_shared_prefixes(small_model(tokenizer))
-    dropout, hooked, half = (small_model(tokenizer) for _ in range(3))
-    dropout.model.layers[0].self_attn.attention_dropout = 0.1
-    hooked.model.layers[0].mlp.register_forward_hook(lambda *_: None)
-    for model in (dropout, hooked, half.to(torch.bfloat16), torch.nn.DataParallel(small_model(tokenizer))):
-        assert not takes_shared_prefixes(model)
 
 
 def test_short_attention_makes_its_mask_where_the_queries_are() -> None:

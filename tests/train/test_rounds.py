@@ -15,10 +15,9 @@ from wordle_rl.config.stages import RoundSettings
 from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.runs import RunError, write_jsonl
-from wordle_rl.runs.sample_games import GameLog
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import PlayedGames, Stage, learn_by_play
 from wordle_rl.train.round_method import Replay, RoundMethod, draw_games

@@ -34,7 +34,7 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
 from wordle_rl.runs import RunError, read_object
-from wordle_rl.runs.sample_games import GameLog
+from wordle_rl.runs.trackers import GameLog
 from wordle_rl.solver import Solver
 from wordle_rl.train.checkpoint_selection import BestWeights, Validated, Validation
 from wordle_rl.train.learner import TorchLearner

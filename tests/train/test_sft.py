@@ -11,8 +11,7 @@ from training_fixtures import compact, fast, make_run, rows, same_bits, small_mo
 import wordle_rl.train.logprobs as logprobs_module
 from wordle_rl.config.base import ConfigError
 from wordle_rl.prompt import Shape
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.sft import Plan
 
 STEPS_PER_EPOCH = 4

@@ -20,7 +20,7 @@ from training_fixtures import close, compact, rows, same_bits, small_model, weig
 
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.policy.loading import load_model
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 
 pytestmark = pytest.mark.slow
 

@@ -295,13 +295,31 @@ def test_a_file_without_a_usable_row_is_refused_with_its_first_line(read, split)
 @pytest.mark.parametrize(
     "row",
     [
-        "{", "[1]", '{"name": "crane"}', '{"word": 3, "turns": []}', '{"word": "crane", "turns": "crate"}',
-        '{"word": "crane", "turns": ["crate"]}', '{"word": "crane", "turns": [{"guess": null}]}',
-        '{"secret": "crane", "past_guess_history": "[["}',
+        '{"word": "crane", "turns": "crate"}', '{"word": "crane", "turns": ["crate"]}',
+        '{"word": "crane", "turns": [{"guess": null}]}', '{"secret": "crane", "past_guess_history": "[["}',
+        '{"secret": "crane", "past_guess_history": NaN}', '{"secret": "crane", "past_guess_history": "nan"}',
     ],
 )  # fmt: skip
+def test_a_board_that_cannot_be_read_is_counted(row: str, read, split, tmp_path: Path) -> None:
+    path = tmp_path / "given.jsonl"
+    path.write_text(json.dumps(board(split.train[0])) + f"\n{row}\n")
+    found = read(path)
+    assert len(found.starts) == 1
+    [(reason, number)] = found.rejected.items()
+    assert (reason.startswith("unreadable_"), number) == (True, 1)
+
+
+@pytest.mark.parametrize("row", ["{", "[1]", '{"name": "crane"}', '{"word": 3, "prompt": "p"}'])
 def test_a_line_that_is_no_board_is_refused_by_its_number(row: str, read, split, tmp_path: Path) -> None:
     path = tmp_path / "given.jsonl"
     path.write_text(json.dumps(board(split.train[0])) + f"\n{row}\n")
     with pytest.raises(RunError, match=r"^[^\n]*given\.jsonl:2 [^\n]*$"):
         read(path)
+
+
+def test_a_history_is_read_as_pandas_writes_it(read, split) -> None:
+    a, b = split.train[:2]
+    for guesses in ([b], [b, b]):
+        pairs = "\n ".join(f"['{guess.upper()}' 'C(x) R(-)']" for guess in guesses)
+        [start] = read({"secret": a, "past_guess_history": f"[{pairs}]"}).starts
+        assert start.prefix_guesses == tuple(guesses)

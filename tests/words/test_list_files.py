@@ -105,6 +105,8 @@ FILES = {
     "words.csv": ("abide\nspeed\ncrane\n", ANSWERS, ANSWERS),
     "column.csv": ("rank,Word,frequency\n1,abide,0.5\n2,speed,0.25\n3,crane,0.125\n", ANSWERS, ANSWERS),
     "both.csv": ("answer,guess\nabide,aahed\nspeed,abide\ncrane,crane\n,speed\n,zymic\n", ANSWERS, GUESSES),
+    "array.json": ('["abide", "speed",\n "CRANE"]\n', ANSWERS, ANSWERS),
+    "object.json": ('{"answers": ["abide", "speed", "crane"], "Allowed": ["aahed", "zymic"]}', ANSWERS, GUESSES),
     "apart.csv": ('"solutions","allowed"\nabide,aahed\nspeed,zymic\ncrane,\n', ANSWERS, GUESSES),
 }
 
@@ -127,6 +129,15 @@ def test_two_files_are_a_list_folded_and_completed(tmp_path: Path) -> None:
     put(tmp_path, "allowed.csv", "id,word\n1,aahed\n2,zymic\n")
     words = load_words(f"{tmp_path}/solutions.txt,{tmp_path}/allowed.csv")
     assert (words.answers, words.guesses, words.name) == (ANSWERS, GUESSES, "solutions")
+
+
+@pytest.mark.parametrize("text", ['["abide", 3]', "[]", '{"rank": ["abide"]}', '{"answers": "abide"}', "[", "3"])
+def test_json_without_words_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+    path = put(tmp_path, "words.json", text)
+    told = refusal(lambda: load_words(str(path)), WordListError)
+    assert told is not None
+    assert str(path) in told
+    assert "array" in told
 
 
 PIECES = [

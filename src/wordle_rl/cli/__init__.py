@@ -1,7 +1,6 @@
 """The `wordle-rl` command: a table of commands, each a function whose signature gives its options.
 
-arguments.py     parse a command's arguments
-settings.py      `--section.key value`: settings of a run, and their help
+arguments.py     parse a command's arguments, and the settings of a run among them; their help
 console.py       where commands print
 
 A command's module is imported only when you call it, so `wordle-rl --help` is quick and needs no torch.

@@ -13,12 +13,11 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import stored_config
-from wordle_rl.evaluate.compare import compare_all
-from wordle_rl.evaluate.controls import controls_at
+from wordle_rl.evaluate.compare import against_reference, compare_all, reference_for
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed
 from wordle_rl.report import terminal
-from wordle_rl.report.reference import against_reference, reference_for
+from wordle_rl.report.controls import controls_at
 from wordle_rl.runs import is_run, read_object
 
 

@@ -1,110 +1,149 @@
-"""`play`: play one game in the terminal, or watch a player."""
+"""`play`: play one game in the terminal, or watch a player.
+
+A person gets rules, board, a keyboard of what is known, and hints; `--daily` gives everybody the same word.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import date
 from typing import Annotated
 
 import tyro
+from rich.prompt import Prompt
 from rich.table import Table
+from rich.text import Text
 
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Address, PlayersWords
-from wordle_rl.cli.human import play_yourself, secret_of
-from wordle_rl.config.base import LARGEST_SEED, ConfigError
+from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section
 from wordle_rl.config.evaluation import Constrain
+from wordle_rl.config.model import GameSettings
+from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import PlayerSpec
 from wordle_rl.evaluate.players import Player, game_for, make_player, notes_on, reply_bound, words_of
-from wordle_rl.game import Dictionary, Rules, Turn
+from wordle_rl.game import Dictionary, Game, Outcome, Rules, Turn, hard_mode_fault
 from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric, named_schedule
 from wordle_rl.rollout import play as play_games
 from wordle_rl.solver import Solver
+from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words import WordList, load_words
 
+HINT, GIVE_UP = "?", "!"
+_SQUARES = str.maketrans("GYX", "🟩🟨⬛")
 
-def play(
-    player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human",
-    secret: str | None = None,
-    words: PlayersWords = None,
-    temperature: float | None = 0.0,
-    max_completion_tokens: int | None = None,
-    constrain: Constrain = "none",
-    base_url: Address = None,
-    dictionary: Dictionary | None = None,
-    hard_mode: bool = False,
-    style: Style | str | None = None,
-    shape: Shape | None = None,
-    thinking: Thinking | None = None,
-    system_prompt: str | None = None,
-    verbose: bool = False,
-    reward: str = "sparse",
-    daily: bool = False,
-    seed: int | None = None,
-) -> None:
-    """Play in the terminal yourself, or watch a player.
 
-    Args:
-        player: human, solver, consistent, random, bundled, openai:MODEL, a model or run directory, a hub model
-            (USER/NAME), or your own player as module:attribute.
-        secret: The word to find. Default: a random answer.
-        temperature: Sampling temperature; 0 is greedy. None leaves it to an endpoint.
-        max_completion_tokens: Token limit of a completion. Default: that of the model's run, else 512.
-        constrain: `words` limits a model's guesses to listed words.
-        dictionary: Cost of an unlisted guess; `app` refuses any bad reply for free. Default: `app` for a human, a
-            model's own, else strict.
-        hard_mode: Later guesses must use every revealed hint. Not for the solver.
-        style: Wording of a player's prompts. Default: the model's own, else english.
-        shape: Conversation shape of a player. Default: the model's own, else transcript.
-        thinking: Thinking in a player's replies. Default: the model's own, else optional.
-        system_prompt: Text that replaces the rules of a player's style. Empty: no system message.
-        verbose: Show every turn as the player saw it: prompt, completion, parsed guess, marks, feedback message,
-            reward, and whether the game is over. Not for a human.
-        reward: Reward preset of --verbose.
-        daily: Play the word of the day, the same for everybody with this list, and show squares to pass on.
-        seed: Seed of the secret and the player. Default: a new game every time.
-    """
-    sampling = SamplingSettings(
-        temperature=temperature or 0.0, max_completion_tokens=reply_bound(player, max_completion_tokens)
-    )
-    found = load_words(words_of(player, words).source)
-    if daily and (secret is not None or seed is not None):
-        raise ConfigError("--daily chooses the word; leave out --secret and --seed")
-    today, seed = date.today(), random.randint(0, LARGEST_SEED) if seed is None else seed
-    drawn = secret_of(today, found) if daily else random.Random(seed).choice(found.answers)
-    chosen = secret.lower() if secret is not None else drawn
-    if chosen not in found:
-        raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}; choose a listed word")
-    wording = {"style": style, "shape": shape, "thinking": thinking, "system_prompt": system_prompt}
-    if player == "human":
-        if verbose or any(value is not None for value in wording.values()):
-            raise ConfigError("--verbose and the wording are for a player that you watch; name one with --player")
-        # A person mistypes. As in the app, that costs nothing; a limit is needed, and 1000 is none for a person.
-        rules = Rules(dictionary=dictionary or Dictionary.APP, hard_mode=hard_mode, max_refusals=1000)
-        play_yourself(chosen, found, rules, f"wordle-rl {today}" if daily else "")
-        return
-    # None leaves a model the dictionary and the mode of its training.
-    game = game_for(player, wording | {"dictionary": dictionary, "hard_mode": hard_mode or None})
-    with console.messages.status(f"{player} gets ready…"):
-        asked = PlayerSpec(
-            player,
+class PlayerOptions(Section):
+    """Who plays, and how: what `play` and `eval` have in common."""
+
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
+    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL shows it as ALIAS), a model or run
+    directory, a hub model (USER/NAME or USER/NAME@REVISION), or your own player as module:attribute."""
+    words: PlayersWords = None
+    temperature: float | None = 0.0
+    """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
+    models require."""
+    max_completion_tokens: int | None = None
+    """Token limit of a completion. Default: that of the model's run, else 512."""
+    constrain: Constrain = "none"
+    """`words` limits a model's guesses to listed words; greedy play then takes the likeliest one. `eval` keeps such
+    results apart from all others."""
+    dictionary: Dictionary | None = None
+    """Cost of an unlisted guess. Default: as in the model's training, else strict."""
+    hard_mode: bool = False
+    """Later guesses must use every revealed hint. Default: as in the model's training. Not for the solver."""
+    style: Style | str | None = None
+    """Wording of the prompts: a built-in style or `module:attribute`. Default: the model's own, else english."""
+    shape: Shape | None = None
+    """Conversation shape. Default: the model's own, else transcript."""
+    thinking: Thinking | None = None
+    """Thinking in replies. Default: the model's own, else optional."""
+    system_prompt: str | None = None
+    """Text that replaces the style's own rules; {word_length}, {max_turns} and {example} (a well-formed reply) are
+    filled in. Empty: no system message. Default: the model's own, else the style's."""
+    base_url: Address = None
+
+    def spec(self, seed: int, max_batch_size: int = 1024) -> PlayerSpec:
+        """Return the player; it plays at most `max_batch_size` games at once."""
+        sampling = SamplingSettings(
+            temperature=self.temperature or 0.0,
+            max_completion_tokens=reply_bound(self.player, self.max_completion_tokens),
+            max_batch_size=max_batch_size,
+        )
+        return PlayerSpec(
+            self.player,
             sampling,
             seed,
-            constrain=constrain,
-            base_url=base_url,
-            endpoint_default_sampling=temperature is None,
+            constrain=self.constrain,
+            base_url=self.base_url,
+            endpoint_default_sampling=self.temperature is None,
         )
-        who = make_player(asked, found, Solver(found), game)
-    for note in notes_on(player, who.prompter, asked=style is not None):
+
+    @property
+    def wording(self) -> dict[str, object]:
+        """The wording that was asked for; None leaves a model its own."""
+        return {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt")}
+
+    def game(self) -> GameSettings | None:
+        """Return the game that the player plays."""
+        # None leaves a model the dictionary and the mode of its training.
+        rules = {"dictionary": self.dictionary, "hard_mode": self.hard_mode or None}
+        return game_for(self.player, self.wording | rules)
+
+
+class PlayOptions(PlayerOptions):
+    """Options of `play`."""
+
+    player: Annotated[str, tyro.conf.arg(aliases=["--model"])] = "human"
+    """human, or a player to watch: solver, consistent, random, bundled, openai:MODEL, a model or run directory, a hub
+    model (USER/NAME), or your own player as module:attribute."""
+    dictionary: Dictionary | None = None
+    """Cost of an unlisted guess; `app` refuses any bad reply for free. Default: `app` for a human, a model's own, else
+    strict."""
+    secret: str | None = None
+    """The word to find. Default: a random answer."""
+    verbose: bool = False
+    """Show every turn as the player saw it: prompt, completion, parsed guess, marks, feedback message, reward, and
+    whether the game is over. Not for a human."""
+    reward: str = "sparse"
+    """Reward preset of --verbose."""
+    daily: bool = False
+    """Play the word of the day, the same for everybody with this list, and show squares to pass on."""
+    seed: int | None = None
+    """Seed of the secret and the player. Default: a new game every time."""
+
+
+def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
+    """Play in the terminal yourself, or watch a player."""
+    player, found = asked.player, load_words(words_of(asked.player, asked.words).source)
+    if asked.daily and (asked.secret is not None or asked.seed is not None):
+        raise ConfigError("--daily chooses the word; leave out --secret and --seed")
+    today, seed = date.today(), random.randint(0, LARGEST_SEED) if asked.seed is None else asked.seed
+    drawn = secret_of(today, found) if asked.daily else random.Random(seed).choice(found.answers)
+    chosen = asked.secret.lower() if asked.secret is not None else drawn
+    if chosen not in found:
+        raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}; choose a listed word")
+    if player == "human":
+        if asked.verbose or any(value is not None for value in asked.wording.values()):
+            raise ConfigError("--verbose and the wording are for a player that you watch; name one with --player")
+        # A person mistypes. As in the app, that costs nothing; a limit is needed, and 1000 is none for a person.
+        rules = Rules(dictionary=asked.dictionary or Dictionary.APP, hard_mode=asked.hard_mode, max_refusals=1000)
+        play_yourself(chosen, found, rules, f"wordle-rl {today}" if asked.daily else "")
+        return
+    spec, game = asked.spec(seed), asked.game()
+    with console.messages.status(f"{player} gets ready…"):
+        who = make_player(spec, found, Solver(found), game)
+    for note in notes_on(player, who.prompter, asked=asked.style is not None):
         console.messages.print(note, soft_wrap=True)
-    rubric = named_schedule(reward).rubric() if verbose else None
-    _watch(who, chosen, found, rubric, reward)
+    rubric = named_schedule(asked.reward).rubric() if asked.verbose else None
+    _watch(who, chosen, found, rubric, asked.reward)
 
 
 def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, preset: str) -> None:
@@ -126,3 +165,86 @@ def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, pre
 def _board(turns: Sequence[Turn], words: WordList, rules: Rules) -> Table:
     num_free = sum(not turn.costs_turn for turn in turns)
     return terminal.board(turns, word_length=words.word_length, max_turns=rules.max_turns, num_free=num_free)
+
+
+def secret_of(day: date, words: WordList) -> str:
+    """Return the word of a day, the same for everybody who has this list."""
+    digest = hashlib.sha256(f"{day.isoformat()} {words.name}".encode()).digest()
+    return words.answers[int.from_bytes(digest[:8], "big") % len(words.answers)]
+
+
+def play_yourself(secret: str, words: WordList, rules: Rules, title: str = "") -> None:
+    """Ask a person for guesses until the game is over; with a `title` it ends in squares that can be passed on."""
+    game, given_up = Game(secret, words, rules), False
+    for line in rules_in_lines(rules, words.word_length):
+        console.out.print(line)
+    while not (game.over or given_up):
+        word = _asked(game.turns_used + 1)
+        given_up = word == GIVE_UP
+        if word == HINT:
+            console.out.print(hint(game.turns, words, rules))
+        elif word and not given_up:
+            turn = game.play(word if word.isascii() and word.isalpha() else None)
+            console.out.print(*_answer(game, turn, words.word_length), sep="\n")
+    console.out.print(f"{'well done' if game.won else 'the word was'}: {secret.upper()}", style="bold")
+    if title:
+        scored = _scored(game.turns)
+        console.out.print(f"\n{title} {game.turns_used if game.won else 'X'}/{rules.max_turns}")
+        console.out.print(*((turn.marks or "").translate(_SQUARES) for turn in scored), sep="\n")
+
+
+def rules_in_lines(rules: Rules, word_length: int) -> Iterator[str]:
+    """Explain the game in three lines."""
+    free = "; unlisted words cost nothing" if rules.dictionary is Dictionary.APP else ""
+    hard = " Use every hint." if rules.hard_mode else ""
+    yield f"Find the word of {word_length} letters in {rules.max_turns} guesses{free}.{hard}"
+    yield "G green: in its place. Y yellow: elsewhere in the word. X grey: no more of it."
+    yield f"{HINT} gives a hint, {GIVE_UP} gives up. Keys: CAPITALS are in the word, dots are ruled out."
+
+
+def keyboard(turns: Sequence[Turn]) -> Text:
+    """Draw the keys, each with the best mark that its letter has had."""
+    best: dict[str, str] = {}
+    for turn in _scored(turns):
+        for letter, mark in zip(turn.guess or "", turn.marks or "", strict=True):
+            best[letter] = min(mark, best.get(letter, mark), key="GYX".index)
+    keys = Text()
+    for indent, row in enumerate(("qwertyuiop", "asdfghjkl", "zxcvbnm")):
+        keys.append("\n" if indent else "").append(" " * (2 + 2 * indent))
+        for letter in row:
+            mark = best.get(letter, "")
+            shown = {"": letter, "X": "·"}.get(mark, letter.upper())
+            keys.append(f" {shown} ", "dim" if mark == "X" else terminal.TILE_STYLES.get(mark, ""))
+    return keys
+
+
+def hint(turns: Sequence[Turn], words: WordList, rules: Rules) -> str:
+    """Say how many answers fit the marks and what the solver would play."""
+    advice = SolverTeacher(Solver(words)).advise(turns, TeacherSettings(), rules.max_turns)
+    if advice is None:
+        return "No answer of the list fits these marks."
+    left = "One answer fits" if advice.remaining == 1 else f"{advice.remaining:,} answers fit"
+    return f"{left}; the solver would play {advice.guess.upper()}."
+
+
+def _asked(number: int) -> str:
+    try:
+        return Prompt.ask(f"guess {number}", console=console.out).strip().lower()
+    # Ctrl-D, or the end of a piped file, ends the game as Ctrl-C does.
+    except EOFError:
+        raise KeyboardInterrupt from None
+
+
+def _answer(game: Game, turn: Turn, word_length: int) -> Iterator[object]:
+    if not turn.costs_turn:
+        missed = hard_mode_fault(turn.guess, game.turns) if turn.outcome is Outcome.HARD_MODE and turn.guess else None
+        yield f"{missed or terminal.NOTES[turn.outcome]}; that costs nothing"
+        return
+    shown = [each for each in game.turns if each.costs_turn]
+    yield terminal.board(shown, word_length=word_length, max_turns=game.rules.max_turns)
+    if not game.over:
+        yield keyboard(game.turns)
+
+
+def _scored(turns: Sequence[Turn]) -> list[Turn]:
+    return [turn for turn in turns if turn.outcome is Outcome.SCORED]

@@ -13,12 +13,12 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Json
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import BackendName
-from wordle_rl.evaluate.controls import keep_controls
 from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
+from wordle_rl.report.controls import keep_controls
 from wordle_rl.report.hub import push
 from wordle_rl.report.plots import wins_plot
 from wordle_rl.report.run_record import read_metrics

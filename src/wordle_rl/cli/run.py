@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json
-from wordle_rl.cli.settings import Overrides
+from wordle_rl.cli.arguments import Json, Overrides
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config, stored_config
 from wordle_rl.config.run import RunConfig
@@ -89,7 +88,7 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     from wordle_rl.evaluate.forgetting import English
     from wordle_rl.evaluate.records import Evaluation
     from wordle_rl.report import read_run, terminal
-    from wordle_rl.report.claims import control_table
+    from wordle_rl.report.controls import control_table
     from wordle_rl.report.findings import findings_of, told_in_lines
     from wordle_rl.runs.progress import elapsed
     from wordle_rl.words import load_words
@@ -101,6 +100,8 @@ def _show_results(directory: Path, results: dict[str, Any]) -> None:
     rules = f"{last.rules.dictionary} dictionary{', hard mode' if last.rules.hard_mode else ''}"
     table = results_table({name: run.results[name] for name in names}, MAIN_FIGURES, RESULT_SPLITS)
     console.out.print(terminal.figures_table(table, f"Greedy unless it says T = 1, one game per secret, {rules}"))
+    if run.limit_note:
+        console.messages.print(run.limit_note)
     controls = control_table(run)
     if controls is not None and controls.verdict:
         console.messages.print(controls.verdict)

@@ -126,7 +126,9 @@ class ModelSettings(FittingSettings):
         if self.lora.rank and self.path == "tiny":
             raise ValueError("lora.rank adapts a trained model, the embedded one starts from nothing; set path")
         if self.compile and self.path == "tiny":
-            raise ValueError("compile has nothing to fuse in the embedded model, whose forward pass is our own")
+            raise ValueError(
+                "compile shares no prefixes, which makes the embedded model's steps cheap; leave it out, or set path"
+            )
         if self.load_in_4bit and not self.lora.rank:
             raise ValueError("load_in_4bit leaves nothing to train without adapters; set lora.rank, 16 is usual")
         if (self.num_heads > 1 and self.hidden_size % 32) or self.hidden_size % 2:

@@ -2,8 +2,6 @@
 
 game_record.py      `GameRecord`: one finished game, in every file that holds games
 trace_files.py      settings of traces, CSV tables
-trace_filter.py     which games of a file a run may train on
-dataset.py          traces -> conversations and checked rows; figures of teachers
-row_files.py        read rows of CSV, JSON, parquet and plain lists, local or from the hub
-readers.py          what rows made elsewhere say: one class per shape of row
+dataset.py          which games a run may train on; traces -> conversations and checked rows; figures of teachers
+readers.py          rows made elsewhere, local or from the hub, and what they say: one class per shape of row
 """

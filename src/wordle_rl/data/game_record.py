@@ -9,7 +9,7 @@ labels.jsonl also say where in the training a game was played (`PLACE_FIELDS`).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,8 @@ class TurnNotes:
     Attributes:
         remaining: Answers still possible before a teacher's guess; 0 if not counted.
         finish: Why an endpoint ended the reply, if unusual: `length`, `content_filter`, `refusal`.
+        repeated: Evaluation: the game guessed the word before; `violates_clues`: earlier marks rule the guess out.
+        regret: Evaluation: expected guesses lost against the solver; None if not measured.
         components: Training: reward components before their weights.
     """
 
@@ -42,6 +44,9 @@ class TurnNotes:
 
     remaining: int = 0
     finish: str = ""
+    repeated: bool = False
+    violates_clues: bool = False
+    regret: float | None = None
     reward: float | None = None
     components: Mapping[str, float] | None = None
     advantage: float | None = None
@@ -55,7 +60,6 @@ class TurnRecord:
         taught: False if nothing trains on the turn: a prefix guess, a stray, a slip, a broken rule.
         reply: Unchanged text of the completion.
         given: True for a prefix guess, on the board before play began.
-        regret: Evaluation: expected guesses lost against the solver; None if not measured.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -68,9 +72,6 @@ class TurnRecord:
     costs_turn: bool = True
     reply: str = ""
     given: bool = False
-    repeated: bool = False
-    violates_clues: bool = False
-    regret: float | None = None
     notes: TurnNotes = TurnNotes()
 
     @classmethod
@@ -85,6 +86,10 @@ class TurnRecord:
         """The turn as the rules saw it."""
         return Turn(self.guess, self.marks, self.outcome, self.costs_turn)
 
+    def noted(self, **known: Any) -> TurnRecord:
+        """Return a copy with these notes beside those that it has."""
+        return replace(self, notes=replace(self.notes, **known))
+
     def to_row(self) -> dict[str, Any]:
         """Return the turn as a JSON object."""
         row = {"outcome": self.outcome, **dict(_not_default(self))}
@@ -97,11 +102,12 @@ class TurnRecord:
 
 @dataclass(frozen=True, slots=True)
 class GameNotes:
-    """What is known of a teacher's game beside how it was played.
+    """What is known of a game beside how it was played.
 
     Attributes:
-        teacher: Its player: `solver`, a language model, or your own teacher.
+        teacher: Who played a teacher game: `solver`, a language model, or your own teacher.
         prompt_tokens: As counted by an endpoint, like `completion_tokens`; 0 if unknown.
+        reward: Reward in training, or under an evaluation's `reward_preset`, or None.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -110,6 +116,7 @@ class GameNotes:
     seed: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    reward: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +127,6 @@ class GameRecord:
         turns: Every turn, prefix guesses first.
         error: Why the game could not be finished. It then counts as neither won nor lost.
         messages: Conversation of a game that came as one. Trained on word for word.
-        reward: Reward in training, or under an evaluation's `reward_preset`, or None.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -130,7 +136,6 @@ class GameRecord:
     error: str | None = None
     messages: tuple[Message, ...] = ()
     stop_reason: StopReason | None = None
-    reward: float | None = None
     notes: GameNotes = GameNotes()
 
     @classmethod
@@ -154,7 +159,7 @@ class GameRecord:
                 own += 1
             turns.append(TurnRecord.of(played, notes=TurnNotes(**known)))
         total = None if reward is None else round(reward.total, 4)
-        return cls(transcript.secret, tuple(turns), stop_reason=transcript.stop_reason, reward=total)
+        return cls(transcript.secret, tuple(turns), stop_reason=transcript.stop_reason, notes=GameNotes(reward=total))
 
     @property
     def key(self) -> tuple[str, int, str]:

@@ -4,27 +4,36 @@
 
 To read rows of another shape, write a class and add it to `SHAPES`. Every part of a conversation must be read or the
 row refused: what its author's trainer would have shown the model is never dropped without a word.
+
+Rows lie in a file (CSV, JSON lines, JSON, parquet, a plain list), or in a hub data set, OWNER/NAME or OWNER/NAME:SPLIT
+(default: train). Either may end in `[:N]` for its first N rows.
 """
 
 from __future__ import annotations
 
 import ast
+import csv
 import json
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, Protocol
 
+from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.data.row_files import Row, is_data_set, read_rows
-from wordle_rl.data.trace_files import read_games
+from wordle_rl.data.trace_files import read_games, wide_csv
 from wordle_rl.game import score_guess
+from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.prompt import Guess, Message, Prompter
+from wordle_rl.runs import parse_json
 from wordle_rl.words import WordList
 
+Row = dict[str, Any]
+Rows = Iterator[Row | None]
+"""Rows of a file; None for a line that is not a row."""
 _LOOKED_AT = 100  # rows that show what a file holds
 
 
@@ -54,21 +63,29 @@ class _Shape(Protocol):
 
 
 class _Messages:
-    """`{"messages": [{"role", "content"}, …]}`: a chat.
+    """`{"messages": [{"role", "content"}, …]}`; ShareGPT's `{"conversations": [{"from", "value"}, …]}`, or TRL's
+    `{"prompt": [message, …], "completion": [message, …]}`.
 
-    After an optional system message, user messages and replies alternate. Thinking that stands apart from a reply goes
-    in front of it, in `<think>` tags. Closing tokens are cut off replies.
+    After an optional system message, user messages and replies alternate. Content may be a list of text parts. Thinking
+    that stands apart from a reply goes in front of it, in `<think>` tags. Closing tokens are cut off replies.
     """
 
     def matches(self, row: Row) -> bool:
-        return "messages" in row and "turns" not in row
+        both = (row.get("prompt"), row.get("completion"))
+        return "turns" not in row and (
+            "messages" in row or "conversations" in row or all(isinstance(part, list | tuple) for part in both)
+        )
 
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
+        told = row.get("messages", row.get("conversations"))
+        if told is None:
+            told = [*row["prompt"], *row["completion"]]
         messages: list[Message] = []
-        for message in row["messages"] if isinstance(row["messages"], list | tuple) else ():
-            role, content = (message.get(name) if isinstance(message, dict) else None for name in ("role", "content"))
-            if role not in _ROLES or not isinstance(content, str):
+        for given in told if isinstance(told, list | tuple) else ():
+            message = _as_message(given)
+            role, content = message.get("role"), _text_of(message.get("content"))
+            if role not in _ROLES or content is None:
                 raise OddRowError("unreadable_messages")
             reply = role == "assistant"
             known = ("role", "content", *(_THOUGHTS if reply else ()))
@@ -83,14 +100,18 @@ class _Messages:
 
 
 class _Instruction:
-    """`{"instruction", "input", "output"}`: one reply. An instruction in ChatML is split into its messages."""
+    """`{"instruction", "input", "output"}`, or `{"prompt", "completion"}` as texts: one reply.
+
+    A prompt in ChatML is split into its messages.
+    """
 
     def matches(self, row: Row) -> bool:
-        return {"instruction", "output"} <= row.keys()
+        return {"instruction", "output"} <= row.keys() or {"prompt", "completion"} <= row.keys()
 
     def read(self, row: Row) -> Said:
         _refuse_other_parts(row)
-        instruction, given, output = (row.get(name) for name in ("instruction", "input", "output"))
+        names = ("instruction", "input", "output") if "instruction" in row else ("prompt", "input", "completion")
+        instruction, given, output = map(row.get, names)
         if not isinstance(instruction, str) or not isinstance(output, str) or not instruction.strip():
             raise OddRowError("missing_field")
         reply = _with_thinking(row, _closed(output).strip())
@@ -162,6 +183,7 @@ def read_row(row: Row | None) -> Said:
 def games_of(source: Path, words: WordList, prompter: Prompter) -> Iterator[GameRecord | str]:
     """Yield the games of a source: of our files, or its conversations, and a reason for each row that is unusable."""
     if not holds_talk(source):
+        _refuse_other_rows(source)
         yield from read_games(source)
         return
     for row in read_rows(source):
@@ -172,6 +194,27 @@ def games_of(source: Path, words: WordList, prompter: Prompter) -> Iterator[Game
             yield game_of(said, words, prompter)
         except OddRowError as odd:
             yield str(odd)
+
+
+TAKEN = (
+    'games of `wordle-rl traces`, {"messages": […]}, {"conversations": […]}, {"prompt", "completion"} as texts or '
+    'messages, {"instruction", "input", "output"}'
+)
+"""The forms of rows that can be learnt from, for error messages."""
+
+
+def _refuse_other_rows(source: Path) -> None:
+    # A file whose first row is neither a game nor a conversation is told by its fields, not by what a game lacks.
+    if not (source.is_file() and source.suffix.lower() in _READERS):
+        return
+    first = next((row for row in read_rows(source) if row is not None), {})
+    if first and "turns" not in first and "settings" not in first:
+        raise ConfigError(f"{source}: its rows have the fields {fields_of(first)}; what is taken: {TAKEN}")
+
+
+def fields_of(row: Row) -> str:
+    """Name the first fields of a row, for error messages; a CSV line that is too long has one without a name."""
+    return ", ".join(sorted(name or "(no name)" for name in row)[:12])
 
 
 def holds_talk(source: Path) -> bool:
@@ -220,6 +263,33 @@ _SECRETS = ("secret", "answer", "word")
 _PARTS_OF_TALK = ("system", "history", "tools", "functions")
 """Fields of a row, beside its messages, that its author's trainer would have shown the model."""
 _MAX_LITERAL = 4000
+_QUOTED = r"(?:'[^'\n]*'|\"[^\"\n]*\")"
+_PAIR = re.compile(rf"\[\s*['\"](?P<guess>[^'\"\n]*)['\"]\s+{_QUOTED}\s*\]")
+_ARRAY = re.compile(rf"\s*\[(?:\s*\[\s*{_QUOTED}\s+{_QUOTED}\s*\])+\s*\]\s*")
+"""A history as numpy prints it: pairs without commas."""
+
+
+_SPEAKERS = {"human": "user", "gpt": "assistant", "system": "system", "user": "user", "assistant": "assistant"}
+"""ShareGPT's names of the roles."""
+
+
+def _as_message(given: object) -> Mapping[str, Any]:
+    # A message as a chat has it; ShareGPT says `from` and `value`.
+    if not isinstance(given, dict):
+        return {}
+    if "from" in given and "role" not in given:
+        named = {"role": _SPEAKERS.get(given["from"]), "content": given.get("value")}
+        return {**given, **named, "from": None, "value": None}
+    return given
+
+
+def _text_of(content: object) -> str | None:
+    # Content as text: itself, or its parts if all of them are texts; None if it is neither.
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list | tuple) and content else [None]
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
+    return "".join(map(str, texts)) if all(isinstance(text, str) for text in texts) else None
 
 
 def _secret_of(row: Row) -> str | None:
@@ -271,12 +341,19 @@ def _chatml(text: str) -> tuple[list[Message], str]:
 
 
 def guesses_of_history(value: object) -> tuple[str, ...]:
-    """Return the guesses of a `past_guess_history`: a list of pairs of guess and marks, or its text in Python or JSON.
+    """Return the guesses of a `past_guess_history`: a list of pairs of guess and marks, or its text.
+
+    The text may be Python's, JSON's, or what pandas writes of an array.
 
     Examples:
         >>> guesses_of_history("[['CRANE', 'C(✓) R(x) A(-) N(x) E(x)']]")
         ('crane',)
+        >>> guesses_of_history("[['CRANE' 'C(x) R(x)']\\n ['SWEAT' 'S(x) W(-)']]")
+        ('crane', 'sweat')
     """
+    if isinstance(value, str) and len(value) <= _MAX_LITERAL and _ARRAY.fullmatch(value):
+        # Python would join the strings of a pair without a comma to one.
+        return tuple(found["guess"].strip().lower() for found in _PAIR.finditer(value))
     if isinstance(value, str):
         text, value = value.strip() or "[]", None
         for read in (ast.literal_eval, json.loads) if len(text) <= _MAX_LITERAL else ():
@@ -291,3 +368,146 @@ def guesses_of_history(value: object) -> tuple[str, ...]:
     if not all(isinstance(guess, str) for guess in guesses):
         raise OddRowError("unreadable_history")
     return tuple(str(guess).strip().lower() for guess in guesses)
+
+
+# --- rows of files ----------------------------------------------------------------------------------------------------
+
+_LIMIT = re.compile(r"(?P<source>.+)\[:(?P<limit>\d+)\]")
+_DATA_SET = re.compile(r"(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?::(?P<split>\w+))?", re.ASCII)
+_ROWS_AT_ONCE = 1024
+
+
+def read_rows(source: Path | str) -> Rows:
+    """Read the rows of a source, without blank lines. A hub data set is downloaded to the cache of huggingface_hub.
+
+    Raises:
+        ConfigError: If the file or data set is missing, damaged or of an unknown kind.
+    """
+    text, limit = _parts(source)
+    path, data_set = Path(text), _DATA_SET.fullmatch(text)
+    files: Sequence[Path] = (path,)
+    if data_set is not None and is_data_set(source):
+        files = _fetch(data_set["name"], data_set["split"] or "train")
+    elif not path.is_file():
+        raise ConfigError(f"no file {path}; name an existing one")
+    elif path.suffix.lower() not in _READERS:
+        raise ConfigError(f"{path} is none of {', '.join(_READERS)}; convert it, or correct its suffix")
+    return islice((row for file in files for row in _rows_of(file)), limit)
+
+
+def is_data_set(source: Path | str) -> bool:
+    """Return True if a source names a hub data set, not a file."""
+    path = Path(_parts(source)[0])
+    is_file = path.exists() or path.suffix.lower() in _READERS
+    return not is_file and _DATA_SET.fullmatch(str(path)) is not None
+
+
+def _parts(source: Path | str) -> tuple[str, int | None]:
+    limited = None if Path(source).exists() else _LIMIT.fullmatch(str(source))
+    return (limited["source"], int(limited["limit"])) if limited else (str(source), None)
+
+
+def _rows_of(path: Path) -> Rows:
+    try:
+        yield from _READERS[path.suffix.lower()](path)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text; convert it") from None
+
+
+def _csv_rows(path: Path) -> Rows:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            yield from wide_csv(file)
+        except csv.Error as error:
+            raise ConfigError(f"{path} is no CSV ({error})") from None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file):
+            if text := line.decode("utf-8" if number else "utf-8-sig").strip():
+                yield text
+
+
+def _jsonl_rows(path: Path) -> Rows:
+    for line in _lines(path):
+        try:
+            row = parse_json(line)
+        except ValueError:
+            row = None
+        yield row if isinstance(row, dict) else None
+
+
+def _json_rows(path: Path) -> Rows:
+    # One JSON array; a string in it is a word.
+    try:
+        rows = parse_json(path.read_text(encoding="utf-8-sig"))
+    except ValueError as error:
+        raise ConfigError(f"{path} is no JSON ({error}); name a .jsonl file if it has one object a line") from None
+    if not isinstance(rows, list):
+        raise ConfigError(f"{path} holds {type(rows).__name__}, expected an array of rows")
+    for row in rows:
+        yield {"word": row} if isinstance(row, str) else row if isinstance(row, dict) else None
+
+
+def _parquet_rows(path: Path) -> Rows:
+    try:
+        from pyarrow import ArrowException
+        from pyarrow.parquet import ParquetFile
+    except ModuleNotFoundError:
+        raise ConfigError('reading parquet needs pyarrow: pip install "wordle-rl[train]"') from None
+    try:
+        with ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE):
+                yield from batch.to_pylist()
+    except (ArrowException, OSError) as error:
+        raise ConfigError(f"{path} is no parquet file ({' '.join(str(error).split())})") from None
+
+
+_READERS: dict[str, Callable[[Path], Rows]] = {
+    ".parquet": _parquet_rows,
+    ".jsonl": _jsonl_rows,
+    ".csv": _csv_rows,
+    ".json": _json_rows,
+    ".txt": lambda path: ({"word": line} for line in _lines(path)),  # a plain list, one word per line
+}
+"""Readers by suffix. If a data set has several kinds of files, the first kind here is read."""
+
+
+def _fetch(name: str, split: str) -> list[Path]:
+    # Download the files of one split of a data set.
+    try:
+        from huggingface_hub import HfApi, errors
+    except ModuleNotFoundError:
+        raise ConfigError('a data set of the hub needs huggingface_hub: pip install "wordle-rl[train]"') from None
+    api = HfApi()
+    try:
+        with retries_in_one_line():
+            names = _files_of_split(name, split, api.list_repo_files(name, repo_type="dataset"))
+            return [Path(api.hf_hub_download(name, file, repo_type="dataset")) for file in names]
+    except errors.RepositoryNotFoundError:
+        raise ConfigError(
+            f"{name} is neither a file here nor a data set of the hub; check the name, or set HF_TOKEN if it is private"
+        ) from None
+    except (errors.HTTPError, errors.LocalEntryNotFoundError, ConnectionError) as error:  # type: ignore[attr-defined]
+        why = " ".join(str(error).split()) or type(error).__name__
+        raise ConfigError(
+            f"{name} is no file here, and the hub could not be read ({why}); check the name or the network"
+        ) from None
+
+
+def _files_of_split(name: str, split: str, files: Sequence[str]) -> list[str]:
+    """Return the data files of a split: those whose path names it, or the only one.
+
+    Examples:
+        >>> _files_of_split("me/rows", "train", ["README.md", "data/train-0.parquet", "data/test-0.parquet"])
+        ['data/train-0.parquet']
+    """
+    data = [file for file in files if Path(file).suffix.lower() in _READERS and file != "README.txt"]
+    named = [file for file in data if split in re.split(r"[^a-zA-Z0-9]+", file.rpartition(".")[0])]
+    found = named or (data if len(data) == 1 and split == "train" else [])
+    if not found:
+        there = f"its files are {', '.join(sorted(data)[:5])}" if data else f"it has none of {', '.join(_READERS)}"
+        raise ConfigError(f"data set {name} has no file of split {split!r}; {there}; name a split as {name}:SPLIT")
+    kind = next(suffix for suffix in _READERS if any(file.lower().endswith(suffix) for file in found))
+    return sorted(file for file in found if file.lower().endswith(kind))

@@ -13,8 +13,7 @@ from wordle_rl.config.evaluation import Constrain, EngineName, PatienceSettings
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.evaluate.conditions import EvalConditions
-from wordle_rl.evaluate.records import ControlFacts, Evaluation
+from wordle_rl.evaluate.records import ControlFacts, EvalConditions, Evaluation
 from wordle_rl.import_paths import source_mark
 from wordle_rl.policy.constrain import word_beam
 from wordle_rl.policy.directory import weights_mark

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import cycle, islice
 
 from wordle_rl.boards import InitialState
@@ -28,13 +28,9 @@ MAX_TEMPERATURE = 4.0
 """Highest temperature to try."""
 
 
-@dataclass(frozen=True)
-class EntropyMatch:
-    """The matched temperature, its estimated entropy per game in nats, and the entropy to match."""
-
-    temperature: float
-    nats: float
-    target: float
+def nats_of(game: Trajectory) -> float | None:
+    """Return minus the log-probability of a game's sampled tokens; None if it has none."""
+    return -sum(sum(segment.sampler_logprobs) for segment in game.segments) if game.segments else None
 
 
 def nats_per_game(games: Sequence[float | None]) -> float:
@@ -43,11 +39,6 @@ def nats_per_game(games: Sequence[float | None]) -> float:
     if not sampled:
         raise EvaluationError("no tokens were sampled, so games have no entropy; give a model directory")
     return math.fsum(sampled) / len(sampled)
-
-
-def nats_of(game: Trajectory) -> float | None:
-    """Return minus the log-probability of a game's sampled tokens; None if it has none."""
-    return -sum(sum(segment.sampler_logprobs) for segment in game.segments) if game.segments else None
 
 
 def at_equal_entropy(asked: Asked, other: Asked, tell: Callable[[str], None]) -> Asked:
@@ -71,10 +62,10 @@ def at_equal_entropy(asked: Asked, other: Asked, tell: Callable[[str], None]) ->
     other = replace(other, context=replace(asked.context, prompter=other.context.prompter))
     temperature = other.player.sampling.temperature
     target = _entropy_of(other, tell)(temperature)
-    match = match_temperature(_entropy_of(asked, tell), target)
-    control = ControlFacts("equal_entropy", other.player.name, None, match.nats, match.target, temperature)
-    tell(f"temperature {match.temperature:.3g}: {match.nats:.2f} nats a game, to match {match.target:.2f}")
-    return replace(asked, player=asked.player.at(match.temperature), control=control)
+    matched, nats = match_temperature(_entropy_of(asked, tell), target)
+    tell(f"temperature {matched:.3g}: {nats:.2f} nats a game, to match {target:.2f}")
+    control = ControlFacts("equal_entropy", other.player.name, None, nats, target, temperature)
+    return replace(asked, player=asked.player.at(matched), control=control)
 
 
 def _entropy_of(asked: Asked, tell: Callable[[str], None]) -> Callable[[float], float]:
@@ -100,8 +91,8 @@ def _entropy_of(asked: Asked, tell: Callable[[str], None]) -> Callable[[float], 
 
 def match_temperature(
     entropy_at: Callable[[float], float], target: float, *, tolerance: float = 0.01, max_steps: int = 20
-) -> EntropyMatch:
-    """Find the temperature of an entropy by false position, halving where that is slow.
+) -> tuple[float, float]:
+    """Find the temperature of an entropy by false position, halving where that is slow. Return both.
 
     Args:
         entropy_at: Entropy per game in nats at a temperature above 0; must grow with the temperature.
@@ -111,30 +102,32 @@ def match_temperature(
     """
     if not target > 0 or not math.isfinite(target):
         raise EvaluationError(f"an entropy of {target} nats needs a temperature above 0; sample the other model")
-    low, below = 0.0, -target  # greedy play has no entropy
-    high = 1.0
-    tried: list[EntropyMatch] = []
-    while (found := entropy_at(high)) < target:  # double until the target is bracketed
-        tried.append(EntropyMatch(high, found, target))
+    tried: dict[float, float] = {}
+
+    def excess(temperature: float) -> float:
+        tried[temperature] = entropy_at(temperature)
+        return tried[temperature] - target
+
+    low, below, high = 0.0, -target, 1.0  # greedy play has no entropy
+    while (above := excess(high)) < 0:  # double until the target is bracketed
         if high >= MAX_TEMPERATURE:
             raise EvaluationError(
-                f"at temperature {high:g} a game has {found:.2f} nats, less than the {target:.2f} to match; this "
+                f"at temperature {high:g} a game has {tried[high]:.2f} nats, less than the {target:.2f} to match; this "
                 "player is sharper than the other at any temperature"
             )
-        low, below = high, found - target
-        high = min(2 * high, MAX_TEMPERATURE)
-    tried.append(EntropyMatch(high, found, target))
-    above, halve = found - target, False
-    while len(tried) < max_steps and abs(tried[-1].nats - target) > tolerance * target:
+        low, below, high = high, above, min(2 * high, MAX_TEMPERATURE)
+    last, halve = above, False
+    for _ in range(max_steps - len(tried)):
+        if abs(last) <= tolerance * target:
+            break
         # Where a straight line between the ends of the bracket meets the target; where the curve bends much, the line
         # hardly narrows the bracket, and the next step halves it.
         width = high - low
         middle = (low + high) / 2 if halve else (low * above - high * below) / (above - below)
-        found = entropy_at(middle)
-        tried.append(EntropyMatch(middle, found, target))
-        if found < target:
-            low, below = middle, found - target
+        last = excess(middle)
+        if last < 0:
+            low, below = middle, last
         else:
-            high, above = middle, found - target
+            high, above = middle, last
         halve = not halve and high - low > width / 2
-    return min(tried, key=lambda match: abs(match.nats - target))
+    return min(tried.items(), key=lambda found: abs(found[1] - target))

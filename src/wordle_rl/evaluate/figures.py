@@ -49,11 +49,6 @@ def sampled_part(part: str) -> str:
     return f"{part}{_SAMPLED}"
 
 
-def is_sampled_part(part: str) -> bool:
-    """Return True for a name made by `sampled_part`."""
-    return part.endswith(_SAMPLED)
-
-
 @dataclass(frozen=True)
 class Figures:
     """Figures of a set of games. Rates are 0 to 1. A figure without data is None.
@@ -107,7 +102,7 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         else (None, None)
     )
     # Over turns, not over games: a long game has more turns to give something away.
-    regrets = [turn.regret for turn in turns if turn.regret is not None]
+    regrets = [turn.notes.regret for turn in turns if turn.notes.regret is not None]
     return Figures(
         num_games=num_games,
         win_rate=_ratio(wins, num_games),
@@ -116,8 +111,8 @@ def measure(records: Sequence[GameRecord], max_turns: int) -> Figures:
         mean_guesses_on_wins=_ratio(guesses_on_wins, wins),
         mean_guesses_with_losses=_ratio(guesses_on_wins + losses * (max_turns + 1), num_games),
         invalid_rate=_ratio(sum(is_invalid(turn) for turn in turns), len(turns)),
-        repeated_rate=_ratio(sum(turn.repeated for turn in turns), len(turns)),
-        clue_violating_rate=_ratio(sum(turn.violates_clues for turn in turns), len(turns)),
+        repeated_rate=_ratio(sum(turn.notes.repeated for turn in turns), len(turns)),
+        clue_violating_rate=_ratio(sum(turn.notes.violates_clues for turn in turns), len(turns)),
         malformed_rate=_ratio(sum(turn.outcome is Outcome.MALFORMED for turn in turns), len(turns)),
         mean_regret=_ratio(sum(regrets), len(regrets)),
         num_turns=len(turns),
@@ -174,7 +169,7 @@ class RewardFigures:
 
 def reward_figures(records: Sequence[GameRecord], preset: str) -> RewardFigures | None:
     """Summarise the games' rewards; None if no game has one."""
-    rewards = [record.reward for record in records if record.reward is not None]
+    rewards = [record.notes.reward for record in records if record.notes.reward is not None]
     if not rewards:
         return None
     # Equal rewards have no range to divide into bins.

@@ -14,9 +14,8 @@ from pathlib import Path
 
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.asked import Asked
-from wordle_rl.evaluate.conditions import differences
 from wordle_rl.evaluate.play import OpenPlayer, evaluate, record_of, with_regret
-from wordle_rl.evaluate.records import Evaluation, EvaluationError, occurrences
+from wordle_rl.evaluate.records import Evaluation, EvaluationError, differences, occurrences
 from wordle_rl.policy.scripted import RANDOM_PLAYERS
 from wordle_rl.reward import named_schedule
 from wordle_rl.runs.jsonl_store import OtherSettingsError, Row, Store, repaired

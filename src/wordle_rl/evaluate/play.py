@@ -18,7 +18,7 @@ from wordle_rl.chat.codec import longest_game
 from wordle_rl.config.base import seed_after
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.evaluation import PatienceSettings
-from wordle_rl.data.game_record import GameRecord
+from wordle_rl.data.game_record import GameNotes, GameRecord
 from wordle_rl.env import StopReason, Transcript
 from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.records import occurrences
@@ -195,8 +195,7 @@ def record_of(trajectory: Trajectory, rubric: Rubric | None = None, solver: Solv
     record = GameRecord.of(trajectory.transcript)
     board = record.board()
     turns = (
-        replace(
-            turn,
+        turn.noted(
             repeated=turn.guess is not None and any(past.guess == turn.guess for past in board[:place]),
             violates_clues=turn.guess is not None and violates_clues(turn.guess, board[:place]),
         )
@@ -205,7 +204,7 @@ def record_of(trajectory: Trajectory, rubric: Rubric | None = None, solver: Solv
     reward = None
     if rubric is not None and solver is not None and trajectory.error is None:
         reward = rubric.score(trajectory.transcript, solver).total
-    return replace(record, turns=tuple(turns), error=trajectory.error, reward=reward)
+    return replace(record, turns=tuple(turns), error=trajectory.error, notes=GameNotes(reward=reward))
 
 
 def with_regret(records: Iterable[GameRecord], context: GameContext) -> list[GameRecord]:
@@ -230,7 +229,7 @@ def with_regret(records: Iterable[GameRecord], context: GameContext) -> list[Gam
 
     def measured(record: GameRecord) -> GameRecord:
         board = record.board()
-        turns = (replace(turn, regret=regret(board[i], board[:i])) for i, turn in enumerate(record.turns))
+        turns = (turn.noted(regret=regret(board[i], board[:i])) for i, turn in enumerate(record.turns))
         return replace(record, turns=tuple(turns))
 
     return [measured(record) for record in records]

@@ -1,4 +1,4 @@
-"""Records of evaluated games: an evaluation and its file, and a table for spreadsheets."""
+"""Records of evaluated games: an evaluation, how it was played, its file, and a table for spreadsheets."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
-from wordle_rl.config.evaluation import Constrain, Variant, evaluation_name
+from wordle_rl.config.evaluation import Constrain, EngineName, Variant, evaluation_name
 from wordle_rl.config.stages import is_stage
 from wordle_rl.data.game_record import GameRecord, StoredGame
 from wordle_rl.errors import UserError, special_file
-from wordle_rl.evaluate.conditions import EvalConditions
 from wordle_rl.evaluate.figures import Figures, is_invalid, measure
 from wordle_rl.game import Outcome, Rules
+from wordle_rl.prompt import Prompter, Shape, Style, Thinking, name_of
 from wordle_rl.runs import RunError, write_text_atomically
 from wordle_rl.runs.foreign_text import spreadsheet_cell, visible
 from wordle_rl.words.split import Split, SplitName
@@ -40,6 +40,73 @@ def model_and_variant(stem: str) -> tuple[str, Variant]:
 
 class EvaluationError(UserError):
     """An evaluation that cannot be made, read or compared. The message names it and the fix."""
+
+
+@dataclass(frozen=True)
+class EvalConditions:
+    """Prompting and sampling of a player, without rules and constraint.
+
+    Attributes:
+        temperature: 0 is greedy; None if left to the endpoint, or no tokens are sampled.
+        max_completion_tokens: Token limit of a reply; None if no tokens are sampled, as by the solver.
+        engine: Engine on this machine; None for an endpoint, or if no tokens are sampled.
+        seed: Random seed; None if nothing is random, or the seed is unknown.
+        system_prompt: Text in place of the style's own rules, with placeholders; empty: no system message; None: the
+            style's rules.
+        boards: Initial boards, such as `0 to 4 consistent turns, seed 0`; None: empty boards.
+        word_beam: With guesses limited to listed words: beam width of the search for the likeliest; None: no limit on
+            guesses, or limited token by token.
+    """
+
+    style: Style | str
+    shape: Shape
+    thinking: Thinking
+    temperature: float | None = None
+    max_completion_tokens: int | None = None
+    engine: EngineName | None = None
+    seed: int | None = None
+    system_prompt: str | None = None
+    boards: str | None = None
+    word_beam: int | None = None
+
+    @classmethod
+    def of(cls, prompter: Prompter) -> EvalConditions:
+        """Return the conditions of a player that samples no tokens."""
+        return cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
+
+
+_UNSET = {"boards": "the empty board", "word_beam": "token by token"}
+"""Meaning of None, by condition."""
+
+
+def differences(a: EvalConditions, b: EvalConditions) -> dict[str, tuple[str, str]]:
+    """Return the conditions in which two players differ, with both values. Seeds count only if both are known."""
+    values = {field.name: (getattr(a, field.name), getattr(b, field.name)) for field in fields(EvalConditions)}
+    # An unknown seed is no difference, and greedy play has none.
+    if None in values["seed"]:
+        del values["seed"]
+    return {name: (_shown(name, was), _shown(name, other)) for name, (was, other) in values.items() if was != other}
+
+
+def unlike(a: EvalConditions, b: EvalConditions) -> str:
+    """List the conditions in which two players differ; '' if they agree.
+
+    Seeds are ignored, and so are engines if one player is an endpoint. A player that samples no tokens is not compared.
+    """
+    if None in (a.max_completion_tokens, b.max_completion_tokens):
+        return ""
+    # Engines round differently, which is told. What an endpoint runs on nobody knows.
+    ignored = {"seed", "engine"} if None in (a.engine, b.engine) else {"seed"}
+    told = differences(a, b)
+    return ", ".join(f"{what} {was} and {other}" for what, (was, other) in told.items() if what not in ignored)
+
+
+def _shown(name: str, value: object) -> str:
+    if name == "system_prompt":
+        return name_of(None if value is None else str(value))
+    if value is None:
+        return _UNSET.get(name, "the endpoint's own")
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
@@ -136,6 +203,11 @@ class Evaluation:
 _EVALUATION = TypeAdapter(Evaluation)
 
 
+def evaluations_in(directory: Path) -> dict[str, Evaluation]:
+    """Load the evaluations of a directory by file stem; empty if the directory is missing."""
+    return {path.stem: Evaluation.load(path) for path in sorted(directory.glob("*.json"))}
+
+
 def occurrences(secrets: Iterable[str]) -> list[tuple[str, int]]:
     """Number the games of each secret: pairs of the secret and how often it came before.
 
@@ -203,7 +275,7 @@ def check_table(path: Path, columns: Sequence[str], option: str = "--csv") -> No
 
 def _row(record: GameRecord, split: Split) -> dict[str, Any]:
     turns = record.turns
-    regrets = [turn.regret for turn in turns if turn.regret is not None]
+    regrets = [turn.notes.regret for turn in turns if turn.notes.regret is not None]
     return {
         "secret": record.secret,
         "split": split.part_of(record.secret),
@@ -212,11 +284,11 @@ def _row(record: GameRecord, split: Split) -> dict[str, Any]:
         "guesses": " ".join(turn.guess or "-" for turn in turns),
         "marks": " ".join(turn.marks or "-" for turn in turns),
         "outcomes": " ".join(turn.outcome.value for turn in turns),
-        "regrets": " ".join("-" if turn.regret is None else repr(turn.regret) for turn in turns),
+        "regrets": " ".join("-" if turn.notes.regret is None else repr(turn.notes.regret) for turn in turns),
         "invalid_turns": sum(is_invalid(turn) for turn in turns),
         "malformed_turns": sum(turn.outcome is Outcome.MALFORMED for turn in turns),
-        "repeated_turns": sum(turn.repeated for turn in turns),
-        "clue_violating_turns": sum(turn.violates_clues for turn in turns),
+        "repeated_turns": sum(turn.notes.repeated for turn in turns),
+        "clue_violating_turns": sum(turn.notes.violates_clues for turn in turns),
         "mean_regret": sum(regrets) / len(regrets) if regrets else None,
         "stop_reason": record.stop_reason,
         "error": record.error,

@@ -121,15 +121,11 @@ def sign_flip_exact(diffs: npt.ArrayLike) -> float:
     for size, count in Counter(np.abs(values).tolist()).items():
         if size:
             of_size = np.zeros(2 * size * count + 1)
-            of_size[:: 2 * size] = _coin_chances(count)
+            # Chance of each number of heads. Integers, so that only the quotient is rounded.
+            of_size[:: 2 * size] = [math.comb(count, k) / 2**count for k in range(count + 1)]
             chances = np.convolve(chances, of_size)
     sums = np.arange(len(chances)) - len(chances) // 2
     return min(1.0, float(chances[np.abs(sums) >= abs(int(values.sum()))].sum()))
-
-
-def _coin_chances(count: int) -> npt.NDArray[np.float64]:
-    # Chance of each number of heads, 0 to `count`. Integers, so that only the quotient is rounded.
-    return np.array([math.comb(count, k) / 2**count for k in range(count + 1)])
 
 
 def paired_score_interval(only_a: int, only_b: int, num_pairs: int) -> Estimate:

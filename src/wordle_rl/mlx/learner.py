@@ -30,15 +30,13 @@ from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.loading import context_budget
 from wordle_rl.train.example import Example
-from wordle_rl.train.learner import Sums, Update, gradient_noise
+from wordle_rl.train.learner import ROWS_SCORED, Sums, Update, gradient_noise
 from wordle_rl.train.loss import Loss, Totals
 from wordle_rl.train.micro_batches import FILLER, TwoHalves
 from wordle_rl.train.optimizer import Part, rate_factor
 
 _WEIGHTS, _OPTIMIZER = "weights.safetensors", "optimizer.safetensors"
 _GIB = 1024**3
-_ROWS_SCORED = 256
-"""Rows to score at once without a gradient."""
 
 
 class MLXLearner:
@@ -139,8 +137,8 @@ class MLXLearner:
     def logprobs(self, rows: Sequence[Example]) -> list[float]:
         """See `Learner`."""
         found: list[float] = []
-        for first in range(0, len(rows), _ROWS_SCORED):
-            part = rows[first : first + _ROWS_SCORED]
+        for first in range(0, len(rows), ROWS_SCORED):
+            part = rows[first : first + ROWS_SCORED]
             batch = MLXBatch.of(part, [1.0] * len(part), self.codec.pad_id)
             sums = mx.zeros((len(part),)).at[batch.rows].add(self._logprobs(batch))
             found += sums.tolist()

@@ -1,7 +1,7 @@
 """A whole run: words -> solver -> traces -> stages of training -> evaluation -> report.
 
 chain.py        `Pipeline`: the stages, in order, in a run directory
-run_work.py     what the stages of a run share; their time and memory
+timings.py      time and memory of the parts of a run
 stages.py       teacher games, and the stages: SFT, learning by play
 evaluation.py   evaluations of the models, results and report
 push.py         push models to the hub while a run trains

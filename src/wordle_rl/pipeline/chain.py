@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import is_stage, kind_of
 from wordle_rl.pipeline.evaluation import evaluate_and_report
 from wordle_rl.pipeline.push import HubPusher
-from wordle_rl.pipeline.run_work import RunWork
-from wordle_rl.pipeline.stages import check_traces, learn_from_play, make_traces, train_by_traces
+from wordle_rl.pipeline.stages import check_traces, is_done, learn_from_play, make_traces, train_by_traces
+from wordle_rl.pipeline.timings import Timings
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.runs import (
     LOCK_FILE,
+    VALIDATION_SECRETS_FILE,
     Run,
     boards_file,
     check_place,
@@ -37,13 +38,15 @@ from wordle_rl.runs import (
     is_run,
     parts_of,
     reset_run,
+    write_jsonl,
 )
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.jsonl_store import repair_logs
 from wordle_rl.runs.lineage import LINEAGE_FILE, is_trained, leak_warning
-from wordle_rl.runs.run import check_has_weights
+from wordle_rl.runs.run import Tracking, check_has_weights
 from wordle_rl.runs.seal import check_sealed
 from wordle_rl.train.checkpoints import last_checkpoint
+from wordle_rl.train.starts_file import ValidationFile
 
 
 class Pipeline:
@@ -58,18 +61,19 @@ class Pipeline:
         overwrite: bool = False,
         pusher: HubPusher | None = None,
     ) -> None:
-        self._work = RunWork.of(config, directory, console if is_first() else Console(quiet=True), overwrite=overwrite)
-        self._work.pusher = pusher if is_first() else None
-        self._overwrite = overwrite
+        self._config, self._directory, self._overwrite = config, directory, overwrite
+        self._timings = Timings(directory, console if is_first() else Console(quiet=True))
+        self._validation = ValidationFile.of(config, None if overwrite else directory)
+        self._pusher = pusher if is_first() else None
 
     def __call__(self, until: str = "report") -> dict[str, Any] | None:
         """Run all stages up to and including `until`. Return the results, in the first process, of a whole run."""
         started = time.perf_counter()
-        work, config, directory = self._work, self._work.config, self._work.directory
+        config, directory, context, timings = self._config, self._directory, self._validation.context, self._timings
         chain = parts_until(config, until)
-        ahead, warnings = check_before_run(config, work.context, directory, chain, overwrite=self._overwrite)
+        ahead, warnings = check_before_run(config, context, directory, chain, overwrite=self._overwrite)
         for warning in warnings:
-            work.tell(f"warning: {warning}")
+            timings.tell(f"warning: {warning}")
         wait_for_all()  # all processes have checked the directory before the first one changes it
         if is_first() and is_run(directory) and not self._overwrite:
             stored_config(directory / "config.json")  # raises for an unreadable run before anything is written
@@ -78,30 +82,53 @@ class Pipeline:
                 if self._overwrite:
                     reset_run(directory)
                 held.enter_context(exclusive_lock(directory / LOCK_FILE))
-                if not is_run(directory) and (doubt := leak_warning(Path(config.model.path), work.context.split)):
-                    work.tell(f"model.path {doubt}")
-                work.open(Run.create(directory, config, work.context.split, adds=bool(ahead)))
-                work.keep_validation()
-                for sentence in repair_logs(directory):
-                    work.tell(sentence)
-                if not ahead:
-                    work.tell(f"{directory} is finished; pass --overwrite to start over")
+                self._open(adds=bool(ahead))
             wait_for_all()
             self._overwrite = False  # from here on, the directory belongs to this run
-            work.remember()
+            timings.remember()
             if ahead & {"traces", config.stages[0]}:
-                work.run.seconds["setup"] = work.run.seconds.get("setup", 0.0) + time.perf_counter() - started
+                timings.seconds["setup"] = timings.seconds.get("setup", 0.0) + time.perf_counter() - started
             if "traces" in chain:
-                make_traces(work)
+                make_traces(config, context, directory, timings)
                 wait_for_all()
-            for stage in filter(is_stage, chain):
-                (train_by_traces if kind_of(stage) == "sft" else learn_from_play)(work, stage)
-                wait_for_all()
+            self._train(filter(is_stage, chain))
             leave_process_group()
-            results = evaluate_and_report(work) if "report" in chain and is_first() else None
-            if work.pusher is not None:
-                work.pusher.finish(directory)
+            results = None
+            if "report" in chain and is_first():
+                results = evaluate_and_report(config, context, directory, timings)
+            if self._pusher is not None:
+                self._pusher.finish(directory)
             return results
+
+    def _open(self, *, adds: bool) -> None:
+        """Create or resume the run directory, and store in it what a resumed run reads there."""
+        config, directory, tell = self._config, self._directory, self._timings.tell
+        split = self._validation.context.split
+        if not is_run(directory) and (doubt := leak_warning(Path(config.model.path), split)):
+            tell(f"model.path {doubt}")
+        Run.create(directory, config, split, adds=adds)
+        kept, found = directory / VALIDATION_SECRETS_FILE, self._validation.found
+        if found is not None and not kept.is_file():
+            write_jsonl(kept, ({"secret": secret} for secret in found.secrets))
+            tell(f"validation: {found.counted()}")
+        for sentence in repair_logs(directory):
+            tell(sentence)
+        if not adds:
+            tell(f"{directory} is finished; pass --overwrite to start over")
+
+    def _train(self, stages: Iterable[str]) -> None:
+        config, context, run = self._config, self._validation.context, Run(self._directory)
+        run.tracking = Tracking.named(run.directory, config.report_project, config.trackio_space)
+        if self._pusher is not None:
+            run.on_checkpoint = self._pusher.send_checkpoint
+        for stage in stages:
+            if is_done(run.directory / stage, config.settings_of(stage).save_total_limit):
+                pass
+            elif kind_of(stage) == "sft":
+                train_by_traces(config, stage, context, run, self._timings)
+            else:
+                learn_from_play(config, stage, context, self._validation.secrets, run, self._timings)
+            wait_for_all()
 
 
 def parts_until(config: RunConfig, until: str) -> tuple[str, ...]:

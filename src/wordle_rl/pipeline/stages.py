@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config.context import GameContext
 from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import DistillSettings, GRPOSettings, PlaySettings, kind_of, stage_title
+from wordle_rl.config.teachers import TraceSettings
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import read_traces
-from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.evaluate.journal import journal_path
-from wordle_rl.pipeline.run_work import RunWork
+from wordle_rl.pipeline.timings import Timings
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.constrain import MakeConstraint, make_constraint
 from wordle_rl.runs import (
@@ -25,16 +26,16 @@ from wordle_rl.runs import (
     OWN_TEACHER_FILE,
     TRACES_SEAL_FILE,
     VALIDATION_GAMES_FILE,
+    Run,
     boards_file,
     write_jsonl,
 )
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.lineage import Lineage, count_records, is_trained, save_lineage
+from wordle_rl.runs.lineage import Lineage, count_records, is_trained, lesson_of, save_lineage, trained_further
 from wordle_rl.runs.progress import ProgressCallback
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of
 
 if TYPE_CHECKING:
@@ -44,18 +45,16 @@ if TYPE_CHECKING:
     from wordle_rl.train.weight_sync import Engine
 
 
-def make_traces(work: RunWork) -> None:
+def make_traces(config: RunConfig, context: GameContext, directory: Path, timings: Timings) -> None:
     """Have the teacher play, or take the games of a file."""
     if not is_first():
         return
-    path, validation, listed = (
-        work.directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE, TRACES_SEAL_FILE)
-    )
+    path, validation, listed = (directory / name for name in ("traces.jsonl", VALIDATION_GAMES_FILE, TRACES_SEAL_FILE))
     if not path.is_file():
         listed.unlink(missing_ok=True)
-        _make_traces(work, path, validation)
+        _make_traces(config, context.for_training, path, validation, timings)
     if not listed.is_file():
-        write_record(listed, marks_of(work.directory, filter(Path.is_file, (path, validation))))
+        write_record(listed, marks_of(directory, filter(Path.is_file, (path, validation))))
 
 
 def check_traces(directory: Path) -> None:
@@ -66,109 +65,103 @@ def check_traces(directory: Path) -> None:
         check_marks(directory, read_record(listed, remedy), remedy)
 
 
-def _make_traces(work: RunWork, path: Path, validation: Path) -> None:
-    settings, context = work.config.traces, work.context.for_training
-    measured = any(own.validations_per_epoch for _, own in work.config.stages_of("sft"))
-    file = _own_teacher_file(work, measured=measured) if settings.teacher.is_own else settings.file
+def _make_traces(config: RunConfig, context: GameContext, path: Path, validation: Path, timings: Timings) -> None:
+    settings = config.traces
+    measured = any(own.validations_per_epoch for _, own in config.stages_of("sft"))
+    file = settings.file
+    if settings.teacher.is_own:
+        file = path.with_name(OWN_TEACHER_FILE)
+        if not file.is_file():
+            _play_own_teacher(config, context, file, timings, measured=measured)
     if file is not None:
         asked = settings.model_copy(update={"file": file})
-        given = TracesFromFile(context.words, context.split, asked, work.config.game)
-        with work.run.stage("traces"):
+        given = TracesFromFile(context.words, context.split, asked, config.game)
+        with timings.timed("traces"):
             measuring = write_jsonl(validation, (trace.to_row() for trace in given.of_validation())) if measured else 0
             count = write_jsonl(path, (trace.to_row() for trace in given))
         given.rejected["val_secret"] -= measuring
         given.rejected = +given.rejected  # without what is zero now
         apart = f", and {measuring:,} for the validation loss" if measuring else ""
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
-        work.tell(f"{count:,} teacher games of {file}{apart}{left_out}")
+        timings.tell(f"{count:,} teacher games of {file}{apart}{left_out}")
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
-            work.tell(f"{given.num_otherwise:,} of them {told}")
+            timings.tell(f"{given.num_otherwise:,} of them {told}")
         return
-    with work.stage("traces", "Teacher games", settings.num_games) as advance:
+    with timings.shown("traces", "Teacher games", settings.num_games) as advance:
         write_solver_traces(
             path,
             context.split,
             context.solver,
             settings,
-            work.config.seed,
+            config.seed,
             lambda done: advance(done, settings.num_games, ""),
             validation if measured else None,
-            work.config.game.max_turns,
+            config.game.max_turns,
         )
 
 
-def _own_teacher_file(work: RunWork, *, measured: bool) -> Path:
-    # The games of a teacher from outside the package, which are played first if they are not there.
-    settings, context, path = work.config.traces, work.context.for_training, work.directory / OWN_TEACHER_FILE
-    if path.is_file():
-        return path
+def _play_own_teacher(config: RunConfig, context: GameContext, path: Path, timings: Timings, *, measured: bool) -> None:
     words = context.solver.words
-    secrets = draw_secrets(words, context.split, settings, work.config.seed)
+    secrets = draw_secrets(words, context.split, config.traces, config.seed)
     secrets += context.split.val if measured else ()
-    with work.stage("traces", "Teacher games", len(secrets)) as advance:
+    with timings.shown("traces", "Teacher games", len(secrets)) as advance:
         write_own_teacher_traces(
             path,
             words,
             secrets,
-            settings.teacher,
-            work.config.game,
-            work.config.seed,
+            config.traces.teacher,
+            config.game,
+            config.seed,
             lambda done: advance(done, len(secrets), ""),
         )
-    return path
 
 
-def train_by_traces(work: RunWork, stage: str) -> None:
+def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Run, timings: Timings) -> None:
     """SFT on the teacher games."""
     from wordle_rl.policy.sizes import context_length
     from wordle_rl.train.checkpoints import last_place
     from wordle_rl.train.sft import train_sft
 
-    own = work.config.settings_of(stage)
-    if _is_done(work, stage):
-        return
-    start = work.config.start_of(stage, work.directory)
-    with work.run.stage("setup"):
-        learner = load_learner(work.config, start, work.config.seed_of(stage))
+    own = config.settings_of(stage)
+    with timings.timed("setup"):
+        learner = load_learner(config, config.start_of(stage, run.directory), config.seed_of(stage))
     codec = learner.codec
-    limit = min(work.config.model.max_length, context_length(learner.model) or work.config.model.max_length)
-    path = work.directory / "traces.jsonl"
+    limit = min(config.model.max_length, context_length(learner.model) or config.model.max_length)
+    path = run.directory / "traces.jsonl"
     with path.open("rb") as lines:
         num_games = sum(1 for _ in lines)
-    with work.stage("encode", "Encoding games", num_games) as advance:
+    with timings.shown("encode", "Encoding games", num_games) as advance:
         encoded = encode_traces(
             read_traces(path),
-            work.context.prompter,
+            context.prompter,
             codec,
             limit,
             lambda done: advance(done, num_games, ""),
         )
     if encoded.rejected:
         left_out = ", ".join(f"{count} {reason}" for reason, count in encoded.rejected.items())
-        work.tell(f"left out: {left_out}")
-    validation = _validation_examples(work, codec, limit) if own.validations_per_epoch else []
-    lineage = work.lineage_from(Path(start.path))
-    done = last_place(work.directory / stage / "checkpoints").done
-    with work.training(stage, stage_title(stage), done) as advance:
-        train_sft(_training(work, stage, learner, lineage, advance), encoded.examples, own, validation=validation)
+        timings.tell(f"left out: {left_out}")
+    held_out: list[Example] = []
+    if own.validations_per_epoch:
+        kept = run.directory / VALIDATION_GAMES_FILE
+        traces = read_traces(kept) if kept.is_file() else ()
+        of_val = (trace for trace in traces if context.split.part_of(trace.secret) == "val")
+        held_out = encode_traces(of_val, context.prompter, codec, limit).examples
+        if not held_out:
+            timings.tell("no validation loss: there are no teacher games of validation secrets")
+    lineage = _lineage(config, stage, context, run)
+    done = last_place(run.directory / stage / "checkpoints").done
+    with timings.training(stage, stage_title(stage), done) as advance:
+        training = _training(config, stage, run, learner, lineage, advance)
+        train_sft(training, encoded.examples, own, validation=held_out)
 
 
-def _validation_examples(work: RunWork, codec: ChatCodec, limit: int) -> list[Example]:
-    path = work.directory / VALIDATION_GAMES_FILE
-    traces = read_traces(path) if path.is_file() else ()
-    held_out = (trace for trace in traces if work.context.split.part_of(trace.secret) == "val")
-    examples = encode_traces(held_out, work.context.prompter, codec, limit).examples
-    if not examples:
-        work.tell("no validation loss: there are no teacher games of validation secrets")
-    return examples
-
-
-def learn_from_play(work: RunWork, stage: str) -> None:
-    """GRPO, expert iteration, DPO or distillation."""
-    config, own = work.config, work.config.settings_of(stage)
-    if _is_done(work, stage):
-        return
+def learn_from_play(
+    config: RunConfig, stage: str, context: GameContext, validation: Sequence[str], run: Run, timings: Timings
+) -> None:
+    """GRPO, expert iteration, DPO or distillation; checkpoints are selected by the secrets of `validation`."""
+    own = config.settings_of(stage)
     from wordle_rl.train.algorithms import ALGORITHMS
     from wordle_rl.train.checkpoints import last_place
     from wordle_rl.train.play_loop import learn_by_play
@@ -177,54 +170,48 @@ def learn_from_play(work: RunWork, stage: str) -> None:
     # A policy gradient follows the distribution that was sampled; labels are learnt at temperature 1, however the
     # games were played.
     temperature = own.temperature if isinstance(own, GRPOSettings) else 1.0
-    with work.run.stage("setup"):
-        start = config.start_of(stage, work.directory)
-        limits = isinstance(own, GRPOSettings) and own.constrain == "words"
-        context = work.context.for_training
+    limits = isinstance(own, GRPOSettings) and own.constrain == "words"
+    with timings.timed("setup"):
         learner = load_learner(
             config,
-            start,
+            config.start_of(stage, run.directory),
             config.seed_of(stage),
             temperature,
-            partial(make_constraint, context.words, context.prompter) if limits else None,
+            partial(make_constraint, context.for_training.words, context.prompter) if limits else None,
         )
-    taught, secrets = work.context.split.shared(config.traces.rl_only_fraction)
+    taught, secrets = context.split.shared(config.traces.rl_only_fraction)
     rehearsal = taught if taught != secrets else ()
     if rehearsal and kind_of(config.stages[0]) != "sft":
-        few = f"{len(secrets):,} of {len(work.context.split.train):,} training secrets"
-        work.tell(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher")
-    boards, fraction = _given_starts(work, stage), 0.0
+        few = f"{len(secrets):,} of {len(context.split.train):,} training secrets"
+        timings.tell(f"traces.rl_only_fraction: groups play {few}, those kept from a teacher")
+    boards, fraction = _given_starts(config, stage, context, run.directory, timings.tell), 0.0
     if boards is not None:
         fraction = boards.fraction()
-        if boards.names_secrets and fraction == 1 and {*boards.secrets} <= work.context.words.answer_index.keys():
+        if boards.names_secrets and fraction == 1 and {*boards.secrets} <= context.words.answer_index.keys():
             secrets, boards = boards.secrets, None  # by priority, as other training secrets
     setup = GameSetup(
-        work.context.for_training,
+        context.for_training,
         secrets[: own.max_secrets or None],
-        work.validation.secrets,
+        validation,
         rehearsal,
         boards.starts if boards is not None else (),
         fraction,
         config.sampling,
     )
     if own.replays:
-        work.tell(f"{own.replay_fraction:.0%} of the games learnt from are replayed, of {_teacher_games(work)}")
-    teacher = own.teacher_model if isinstance(own, DistillSettings) else None
-    if teacher is not None:
-        from wordle_rl.train.distill import directory_of
-
-        teacher = directory_of(teacher)
-    lineage = work.lineage_from(Path(start.path), teacher)
+        replayed = f"{own.replay_fraction:.0%} of the games learnt from are replayed"
+        timings.tell(f"{replayed}, of {_teacher_games(config.traces)}")
+    lineage = _lineage(config, stage, context, run)
     title = stage_title(stage)
-    done = last_place(work.directory / stage / "checkpoints").done
+    done = last_place(run.directory / stage / "checkpoints").done
     unit = 1 if isinstance(own, GRPOSettings) else own.groups_to_play * own.group_size
     with (
-        work.training(stage, title[0].upper() + title[1:], done * unit) as advance,
+        timings.training(stage, title[0].upper() + title[1:], done * unit) as advance,
         _engine(learner, own, setup) as engine,
     ):
         learn_by_play(
             ALGORITHMS[type(own)],
-            _training(work, stage, learner, lineage, advance),
+            _training(config, stage, run, learner, lineage, advance),
             setup,
             own,
             engine=engine,
@@ -232,42 +219,59 @@ def learn_from_play(work: RunWork, stage: str) -> None:
         )
 
 
-def _training(work: RunWork, stage: str, learner: Learner, lineage: Lineage, progress: ProgressCallback) -> Training:
+def _lineage(config: RunConfig, stage: str, context: GameContext, run: Run) -> Lineage:
+    # Every model that the training saves on its way gets it, too.
+    own, start = config.settings_of(stage), config.start_of(stage, run.directory)
+    lineage = trained_further(Path(start.path), config.game, lesson_of(config.words, context.split))
+    if isinstance(own, DistillSettings) and own.teacher_model is not None:
+        from wordle_rl.train.distill import directory_of
+
+        lineage = lineage.taught_by(directory_of(own.teacher_model))
+    run.describe_model = partial(save_lineage, lineage=lineage)
+    return lineage
+
+
+def _training(
+    config: RunConfig, stage: str, run: Run, learner: Learner, lineage: Lineage, progress: ProgressCallback
+) -> Training:
     from wordle_rl.train.training_loop import Training
 
     return Training(
         learner,
-        work.run,
+        run,
         stage,
-        seed=work.config.seed_of(stage),
-        report_to=work.config.trackers,
+        seed=config.seed_of(stage),
+        report_to=config.trackers,
         progress=progress,
         on_saved=lambda saved: finish_model(saved, lineage),
-        save_total_limit=work.config.settings_of(stage).save_total_limit,
+        save_total_limit=config.settings_of(stage).save_total_limit,
     )
 
 
-def _teacher_games(work: RunWork) -> str:
+def _teacher_games(given: TraceSettings) -> str:
     # Name the teacher: a model given by `model.path` may have had another one before.
-    given, count = work.config.traces, work.config.traces.num_games
     if given.file is not None:
         return f"those of {given.file}"
     if given.teacher.is_own:
-        return f"{count:,} games of {given.teacher.name}"
-    return f"{count:,} games of the solver (plan {given.teacher.plan}, noise_rate {given.teacher.noise_rate:g})"
+        return f"{given.num_games:,} games of {given.teacher.name}"
+    return (
+        f"{given.num_games:,} games of the solver (plan {given.teacher.plan}, noise_rate {given.teacher.noise_rate:g})"
+    )
 
 
-def _given_starts(work: RunWork, stage: str) -> StartBoards | None:
+def _given_starts(
+    config: RunConfig, stage: str, context: GameContext, directory: Path, tell: Callable[[str], None]
+) -> StartBoards | None:
     # The rows of the stage's starts.file are kept in the run, so that a resumed training draws from the same.
-    file = work.config.settings_of(stage).starts.file
+    file = config.settings_of(stage).starts.file
     if file is None:
         return None
-    read = partial(start_boards_of, work.config, stage, work.context)
-    kept = boards_file(work.directory, stage)
+    read = partial(start_boards_of, config, stage, context)
+    kept = boards_file(directory, stage)
     if is_first() and not kept.is_file():
         given = read(file)
         write_jsonl(kept, given.rows())
-        work.tell(given.counted())
+        tell(given.counted())
     wait_for_all()
     return read(kept)
 
@@ -316,13 +320,13 @@ def _engine(learner: Learner, settings: PlaySettings, setup: GameSetup) -> Itera
         engine.close()
 
 
-def _is_done(work: RunWork, stage: str) -> bool:
-    directory = work.directory / stage
+def is_done(directory: Path, save_total_limit: int) -> bool:
+    """True if the stage of a directory is trained; what a kill at its very end left there is removed."""
     done = is_trained(directory)
-    if done and is_first():  # what was left by a process that was killed at the very end
+    if done and is_first():
         from wordle_rl.train.checkpoints import drop_checkpoints
 
-        drop_checkpoints(directory / "checkpoints", work.config.settings_of(stage).save_total_limit)
+        drop_checkpoints(directory / "checkpoints", save_total_limit)
         shutil.rmtree(directory / "best", ignore_errors=True)
     return done
 

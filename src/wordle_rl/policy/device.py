@@ -53,7 +53,8 @@ def autocasts_to_bf16() -> bool:
     """
     kind = device_kind()
     if kind == "cuda":
-        return bool(torch.cuda.is_bf16_supported())
+        # By default torch counts emulation, as on a T4, as support.
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if kind == "mps":
         return False
     # The CPU must have the instructions, and oneDNN must be allowed to use them: with ONEDNN_MAX_CPU_ISA set to an

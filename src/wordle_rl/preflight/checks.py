@@ -20,8 +20,8 @@ from wordle_rl.config.refusals import check_launch, refused_settings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import kind_of
 from wordle_rl.config.training import OptimizerSettings
+from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.data.trace_filter import TracesFromFile
 from wordle_rl.errors import UserError
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import game_of
@@ -38,8 +38,7 @@ from wordle_rl.runs.run import Tracking
 from wordle_rl.runs.trackers import check_trackers
 from wordle_rl.teachers.games import draw_secrets, own_teacher, own_teacher_traces, solver_traces
 from wordle_rl.teachers.solver import SolverTeacher
-from wordle_rl.train.encoding import encode_traces
-from wordle_rl.train.example import Example
+from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.starts_file import start_boards_of
 
 

@@ -1,7 +1,7 @@
 """Output about runs and evaluations: terminal, page, model card, hub.
 
 terminal.py       boards, games and tables in the terminal
-claims.py         results of RL beside their controls
+controls.py       results of RL beside their controls
 run_record.py     read a run directory, and note what is missing
 page.py           one self-contained page per run, with static/page.html as template
 curves.py         which metrics share a chart, and what they mean

@@ -18,7 +18,7 @@ from wordle_rl.data.game_record import UNKNOWN_TEACHER
 from wordle_rl.evaluate.figures import MAIN_FIGURES, PART_NAMES, results_table
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
-from wordle_rl.report.claims import control_table
+from wordle_rl.report.controls import control_table
 from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
 from wordle_rl.runs import CARD_FILE, RunError, read_jsonl, stages_at, write_text_atomically
 from wordle_rl.runs.foreign_text import markdown, visible, visible_json
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 _ENGLISH = ("default", "original", "nyt")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_PACKAGED = {"smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")}
+"""Base model whose weights come with a package -> its name on the hub, and its licence."""
 
 
 def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
@@ -86,6 +88,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         game=run.config.get("game", {}),
         model=run.config.get("model", {}),
         base=base,
+        is_adapter=_is_adapted(run),
         results=results_table({stage_title(name): figures}, MAIN_FIGURES, run.shown_parts) if figures else None,
         controls=control_table(run) if name == run.last else None,
         taught=_taught(run, teachers or {}),
@@ -132,6 +135,8 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
     base, word_list = _base_model(run), _word_list(run)
     # USER/NAME may be a local directory as well, which means nothing on the hub.
     is_on_hub = _HUB_NAME.fullmatch(base) and not Path(base).exists()
+    hub_base, licence = _PACKAGED.get(base, (base if is_on_hub else None, "mit" if base == "tiny" else "other"))
+    is_adapter = _is_adapted(run)
     metrics = (("win_rate", "Win rate"), ("mean_guesses_on_wins", "Mean guesses on wins"))
     results = [
         EvalResult(
@@ -150,15 +155,16 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
     ]
     return ModelCardData(
         language="en" if word_list in _ENGLISH else None,
-        library_name="transformers",
+        library_name="peft" if is_adapter else "transformers",
         pipeline_tag="text-generation",
         tags=["wordle", "wordle-rl", "reinforcement-learning", *([] if name == "sft" else [name.replace("_", "-")])],
-        base_model=base if is_on_hub else None,
+        base_model=hub_base,
+        base_model_relation="adapter" if is_adapter and hub_base else None,
         model_name=f"{run.name}-{name}",
         eval_results=results or None,
         # Weights trained from nothing have the licence of this package; others depend on their base.
-        license="mit" if base == "tiny" else "other",
-        license_name=None if base == "tiny" else "see-base-model",
+        license=licence,
+        license_name="see-base-model" if licence == "other" else None,
     )
 
 
@@ -168,6 +174,10 @@ def _taught(run: RunRecord, teachers: Mapping[str, int]) -> str:
     # Without an SFT stage, teacher games are only mixed into rounds of play.
     is_replayed = teachers and not any(kind_of(stage) == "sft" for stage in run.stages)
     return f"{'to replay beside its own' if is_replayed else 'for supervised fine-tuning'}: {said}"
+
+
+def _is_adapted(run: RunRecord) -> bool:
+    return bool((run.config.get("model", {}).get("lora") or {}).get("rank"))
 
 
 def _base_model(run: RunRecord) -> str:

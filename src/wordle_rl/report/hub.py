@@ -1,4 +1,4 @@
-"""Push trained models to the Hugging Face hub: which files to send, and what can go wrong."""
+"""Push to the Hugging Face hub: which files of a model to send, and what can go wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.policy.directory import find_model
@@ -17,6 +17,8 @@ from wordle_rl.runs.seal import check_sealed
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
+Kind = Literal["model", "dataset", "space"]
+"""What a repository of the hub holds."""
 _NOT_SENT = re.compile(
     r"\..*|checkpoints|epochs|steps|best|tensorboard|runs|training_args\.bin"
     r"|optimizer\.(pt|bin)|(scheduler|scaler)\.pt|rng_state(_\d+)?\.pth|trainer_state\.json"
@@ -38,7 +40,7 @@ def push(path: Path, repo: str, *, private: bool = False, dry_run: bool = False,
     """
     model = find_model(path)
     check_sealed(model)
-    _check_name(repo)
+    check_name(repo)
     if not dry_run and api is None:
         api = _logged_in()
     # A card that somebody has edited is theirs, and stays.
@@ -50,12 +52,13 @@ def push(path: Path, repo: str, *, private: bool = False, dry_run: bool = False,
     return files
 
 
-def open_repo(repo: str, *, private: bool = False) -> HfApi:
-    """Return the hub after creating the repository, unless it exists."""
-    _check_name(repo)
+def open_repo(repo: str, *, private: bool = False, kind: Kind = "model") -> HfApi:
+    """Return the hub after creating the repository, unless it exists. A Space is built from its Dockerfile."""
+    check_name(repo)
     api = _logged_in()
     with _refusals(repo):
-        api.create_repo(repo, private=private or None, exist_ok=True)
+        space_sdk = "docker" if kind == "space" else None
+        api.create_repo(repo, private=private or None, repo_type=kind, space_sdk=space_sdk, exist_ok=True)
     return api
 
 
@@ -67,7 +70,14 @@ def send(api: HfApi, model: Path, repo: str, files: list[str], message: str, *, 
         api.upload_folder(repo_id=repo, folder_path=model, allow_patterns=files, commit_message=message)
 
 
-def _check_name(repo: str) -> None:
+def send_folder(api: HfApi, folder: Path, repo: str, message: str, kind: Kind) -> None:
+    """Push all files of a folder as one commit to a repository that `open_repo` has opened."""
+    with _refusals(repo):
+        api.upload_folder(repo_id=repo, folder_path=folder, repo_type=kind, commit_message=message)
+
+
+def check_name(repo: str) -> None:
+    """Refuse what is not the name of a repository, USER/NAME."""
     from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # its module does not say so
 
     try:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +37,7 @@ from wordle_rl.evaluate.figures import (
 )
 from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.evaluate.stats import p_text
-from wordle_rl.report.claims import control_table
+from wordle_rl.report.controls import control_table
 from wordle_rl.report.curves import Chart, Drawn, draw, stage_curves, title_of
 from wordle_rl.report.findings import findings_of, told_in_lines
 from wordle_rl.report.plots import Series, bar_chart, series_of
@@ -123,10 +125,12 @@ def from_template(text: str, **values: Any) -> str:
     from jinja2 import Environment, StrictUndefined
 
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    charts = count(1)
     filters: dict[str, Callable[[Any], Any]] = {
-        "p_text": p_text,
         "number": lambda value: number_text(value) if is_number(value) else MISSING,
         "part": lambda part: PART_NAMES.get(part, part),
+        # matplotlib gives every figure the same ids, and a page has many figures.
+        "own_ids": lambda svg: re.sub(r'( id="|href="#|url\(#)', rf"\g<1>chart{next(charts)}-", svg),
         "json": lambda value: json.dumps(value, indent=2, ensure_ascii=False, default=str),
     }
     environment.filters.update(filters)
@@ -205,19 +209,15 @@ def _boards(run: RunRecord, players: Sequence[str]) -> dict[str, Any] | None:
         return None
     boards = []
     for secret in ranked[:: -(-len(ranked) // 4)]:
-        rows = {name: games[name][secret].to_row() for name in players}
-        boards.append((secret, [_board(name, row["won"], row["turns"]) for name, row in rows.items()]))
+        boards.append((secret, [_board(name, games[name][secret]) for name in players]))
     return {"secrets": boards, "counts": Counter(who_won.values()).most_common(), "held_out": bool(held_out)}
 
 
-def _board(player: str, won: bool, turns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    # A row of (letter, mark) pairs per turn, marks empty if it was not scored.
-    rows = []
-    for turn in turns:
-        letters = str(turn.get("guess") or "")
-        marks = str(turn.get("marks") or " " * len(letters))
-        rows.append(list(zip(letters.upper(), marks.lower(), strict=False)))
-    return {"player": player, "won": won, "rows": rows}
+def _board(player: str, game: GameRecord) -> dict[str, Any]:
+    # A row of (letter, mark) pairs per turn, marks blank if it was not scored.
+    said = [(turn.guess or "", turn.marks) for turn in game.turns]
+    rows = [list(zip(guess.upper(), (marks or " " * len(guess)).lower(), strict=False)) for guess, marks in said]
+    return {"player": player, "won": game.won, "rows": rows}
 
 
 def _wins_chart(run: RunRecord) -> Drawn | None:

@@ -1,7 +1,7 @@
 """Charts as SVG, drawn by matplotlib.
 
-Charts have the colours of the page's light mode; in dark mode its style sheet inverts them. Charts in files of their
-own are white. matplotlib is imported with the first chart, since that takes most of a second.
+On the page the style sheet gives the colours of light and dark mode. Charts in files of their own are white. matplotlib
+is imported with the first chart, since that takes most of a second.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Floats = npt.NDArray[np.float64]
 
 COLORS = ("#5b7aa8", "#1a7f3c", "#c2571a", "#8a4fb0", "#a67a10", "#c23b5e", "#16818c", "#6a6f76")
-"""Colour of each series: `--c0` to `--c7` of the style sheet."""
+"""Colour of each series in light mode: `--c0` to `--c7` of the style sheet."""
 _MUTED, _RULE = "#646b73", "#e2e0d8"
 DASHES = ((), (7, 3), (2, 3), (9, 3, 2, 3), (4, 4), (12, 4), (1, 4), (6, 2, 1, 2, 1, 2))
 """Dash pattern of each series, so that colour is not the only difference."""
@@ -247,6 +247,9 @@ def _svg(figure: Figure, *, transparent: bool = False) -> str:
 
 
 def _inline(figure: Figure, label: str) -> str:
-    # For the page: without the declaration of an XML file before it.
+    # For the page: without the declaration of an XML file, and in the colours of its style sheet.
     drawn = _svg(figure, transparent=True)
-    return f'<div class="drawing" role="img" aria-label="{escape(label)}">{drawn[drawn.index("<svg") :]}</div>'
+    drawn = drawn[drawn.index("<svg") :]
+    for name, color in {"muted": _MUTED, "rule": _RULE, **{f"c{i}": color for i, color in enumerate(COLORS)}}.items():
+        drawn = drawn.replace(color, f"var(--{name})")
+    return f'<div class="drawing" role="img" aria-label="{escape(label)}">{drawn}</div>'

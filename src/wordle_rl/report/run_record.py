@@ -13,7 +13,6 @@ from pydantic import TypeAdapter, ValidationError
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.stages import is_stage, stage_title
 from wordle_rl.errors import UserError
-from wordle_rl.evaluate.controls import evaluations_in
 from wordle_rl.evaluate.figures import (
     CONSTRAINED_PART,
     PARTS,
@@ -23,7 +22,7 @@ from wordle_rl.evaluate.figures import (
     quoted_parts,
     sampled_part,
 )
-from wordle_rl.evaluate.records import Evaluation, model_and_variant
+from wordle_rl.evaluate.records import Evaluation, evaluations_in, model_and_variant
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
 from wordle_rl.runs.progress import in_percent
@@ -71,6 +70,14 @@ class RunRecord:
         return tuple(name for name in self.config.get("stages", ()) if is_stage(str(name)))
 
     @property
+    def limit_note(self) -> str:
+        """Tell readers of the results that guesses were limited to listed words in training; '' if they were not."""
+        limited = [stage_title(name) for name in self.stages if self.config.get(name, {}).get("constrain") == "words"]
+        stages = " and ".join(limited)
+        said = f"Training of {stages} limited guesses to listed words; only rows of listed words are played so."
+        return said if limited else ""
+
+    @property
     def last(self) -> str | None:
         """The last stage that has results; None if none has."""
         return next((stage for stage in reversed(self.stages) if stage in self.results), None)
@@ -107,18 +114,15 @@ def read_run(run_dir: Path) -> RunRecord:
     """Read all parts of a run. A part that is damaged is refused with its file and line."""
     if not run_dir.is_dir():
         raise ReportError(f"no run directory {run_dir}; give the directory that `wordle-rl run` wrote")
-    missing: list[str] = []
-    everything = _object(run_dir / "results.json", missing)
-    manifest = _object(run_dir / "manifest.json", missing)
-    config = _object(run_dir / "config.json", missing)
+    objects, lines = ("results.json", "manifest.json", "config.json"), ("metrics.jsonl", "games.jsonl")
+    missing = [name for name in (*objects, *lines) if not (run_dir / name).is_file()]
+    everything, manifest, config = ({} if name in missing else read_object(run_dir / name) for name in objects)
     # Read for its refusal alone: a run of before stages has no figures by the names used here.
     if config:
         stored_config(run_dir / "config.json")
-    rows, played = run_dir / "metrics.jsonl", run_dir / "games.jsonl"
-    missing += [path.name for path in (rows, played) if not path.is_file()]
-    metrics = read_metrics(rows) if rows.is_file() else {}
-    games = _games(played) if played.is_file() else []
-    evaluations = {path.stem: Evaluation.load(path) for path in sorted((run_dir / "eval").glob("*.json"))}
+    metrics = {} if "metrics.jsonl" in missing else read_metrics(run_dir / "metrics.jsonl")
+    games = [] if "games.jsonl" in missing else _games(run_dir / "games.jsonl")
+    evaluations = evaluations_in(run_dir / "eval")
     stages = [str(name) for name in config.get("stages", ())]
     missing += [f"eval/{name}.json" for name in stages if name not in evaluations]
     if not (everything or manifest or config or metrics or games or evaluations):
@@ -172,13 +176,6 @@ def in_order(names: Iterable[str], stages: Sequence[str]) -> list[str]:
     return sorted(names, key=place)
 
 
-def _object(path: Path, missing: list[str]) -> dict[str, Any]:
-    if not path.is_file():
-        missing.append(path.name)
-        return {}
-    return read_object(path)
-
-
 def _results(run: RunRecord) -> dict[str, dict[str, Figures]]:
     # From the games, not from results.json, so that an evaluation that was added or replaced since is shown.
     results: dict[str, dict[str, Figures]] = {}
@@ -222,15 +219,12 @@ def _games(path: Path) -> list[dict[str, Any]]:
     games = []
     for number, (offset, row) in enumerate(read_jsonl_offsets(path), start=1):
         turns = row.get("turns")
-        if not ("secret" in row and "turns_used" in row and isinstance(turns, list) and all(map(_is_object, turns))):
+        is_game = isinstance(turns, list) and all(isinstance(turn, dict) for turn in turns)
+        if not (is_game and {"secret", "turns_used"} <= row.keys()):
             raise ReportError(f"{path}:{number} is no game; delete the line")
         # The offset stays the same while the file grows; the page links to a game by it.
         games.append({"id": offset, **row})
     return games
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, dict)
 
 
 def _strata_of(path: Path) -> Strata | None:

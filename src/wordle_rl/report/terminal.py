@@ -1,4 +1,4 @@
-"""Boards, results and comparisons for the terminal, as rich renderables.
+"""Boards, results and comparisons for the terminal, as rich renderables; what `wordle-rl eval` shows.
 
 Every board also spells its marks, so that a log file or a screen without colours shows the same.
 """
@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import Any, TypeVar
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -18,14 +20,27 @@ from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import Transcript, WordleEnv
 from wordle_rl.evaluate import figures
 from wordle_rl.evaluate.compare import Comparison, MultiComparison, SharedGame
-from wordle_rl.evaluate.figures import MISSING, RewardFigures, number_text, percent_text, results_table
-from wordle_rl.evaluate.stats import p_text
-from wordle_rl.game import Outcome, Turn
+from wordle_rl.evaluate.eval_secrets import by_earlier_turns, marked
+from wordle_rl.evaluate.figures import (
+    MISSING,
+    Figures,
+    RewardFigures,
+    measure,
+    number_text,
+    percent_text,
+    results_table,
+    reward_figures,
+)
+from wordle_rl.evaluate.forgetting import English
+from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.stats import p_text, smallest_difference
+from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.preflight.memory import MemoryEstimate
 from wordle_rl.prompt import Guess, Message, ParseFailure, Prompter
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.runs.progress import ProgressCallback, show_progress
 from wordle_rl.words import WordList
+from wordle_rl.words.split import Split
 
 # Chosen so that terminals of 16 colours, which take the nearest, still show green, yellow and grey.
 TILE_STYLES = {
@@ -84,10 +99,17 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     return Group(shown, end)
 
 
-def figures_table(found: figures.Table, title: str | None = None) -> Table:
-    """Draw a table of figures."""
-    table = _plain_table(title)
-    table.add_column("", no_wrap=True)
+def figures_table(found: figures.Table, title: str | None = None, head: str = "") -> Table:
+    """Draw a table of figures, without lines between its columns. `head` stands above the labels."""
+    # As narrow as can be: four parts of the secrets fit into 80 columns, beside the longest name of a player.
+    table = Table(
+        title=Text(title) if title else None,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        padding=(0, 0, 0, 1),
+        show_edge=False,
+    )
+    table.add_column(head, no_wrap=True)
     for column in found.columns:
         table.add_column(Text(column), justify="right", no_wrap=True)
     for label, *cells in found.rows:
@@ -95,24 +117,22 @@ def figures_table(found: figures.Table, title: str | None = None) -> Table:
     return table
 
 
-def _plain_table(title: str | None = None) -> Table:
-    """Make an empty table without lines between its columns."""
-    text = Text(title) if title else None
-    # As narrow as can be: four parts of the secrets fit into 80 columns, beside the longest name of a player.
-    return Table(title=text, title_justify="left", box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), show_edge=False)
+T = TypeVar("T")
+
+
+def _tabulated(columns: Mapping[str, T], shown: Sequence[tuple[str, Callable[[T], str]]]) -> figures.Table:
+    rows = [(label, *map(text, columns.values())) for label, text in shown]
+    return figures.Table(tuple(columns), tuple(rows))
 
 
 def memory_table(memory: Mapping[str, MemoryEstimate]) -> Table:
     """Tabulate the memory of each training stage in GiB: a column per stage, a row per component."""
-    table = _plain_table()
-    table.add_column("GiB", no_wrap=True)
-    for stage in memory:
-        table.add_column(stage, justify="right")
+    rows = []
     for label, show in _MEMORY_ROWS:
         sizes = [show(needed) / 1024**3 for needed in memory.values()]
         if any(sizes):
-            table.add_row(label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes))
-    return table
+            rows.append((label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes)))
+    return figures_table(figures.Table(tuple(memory), tuple(rows)), head="GiB")
 
 
 _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
@@ -127,14 +147,10 @@ _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
 def comparison_table(found: MultiComparison) -> RenderableType:
     """Tabulate players on the same words: their figures, each against the first, and the words that differ most."""
     shared = results_table({run.name: {"shared games": run.figures} for run in found.runs})
-    pairs = [run.against_base for run in found.runs if run.against_base is not None]
-    tests = _plain_table(f"each against {found.runs[0].name}: differences with 95 % intervals")
-    tests.add_column("", no_wrap=True)
-    for pair in pairs:
-        tests.add_column(Text(pair.name_b), justify="right")
-    for label, show in _COMPARED_ROWS:
-        tests.add_row(label, *map(show, pairs))
-    used = " or ".join(sorted({pair.wins_test for pair in pairs}))
+    pairs = {run.name: run.against_base for run in found.runs if run.against_base is not None}
+    title = f"each against {found.runs[0].name}: differences with 95 % intervals"
+    tests = figures_table(_tabulated(pairs, _COMPARED_ROWS), title)
+    used = " or ".join(sorted({pair.wins_test for pair in pairs.values()}))
     notes = [*found.notes, f"p: {used} of wins, sign-flip test of guesses; not corrected for multiple tests"]
     shown = _differing_games([run.name for run in found.runs], found.games)
     return Group(figures_table(shared), "", tests, "", *(Text(note, "italic") for note in notes), *shown)
@@ -152,6 +168,108 @@ _COMPARED_ROWS: tuple[tuple[str, Callable[[Comparison], str]], ...] = (
     ("  to", lambda c: f"{c.guesses_difference.high:+.2f}" if c.guesses_difference.has_width else MISSING),
     ("p of guesses", lambda c: p_text(c.guesses_p_value)),
 )
+
+
+@dataclass(frozen=True)
+class Results:
+    """Figures of an evaluation; empty where there is nothing to show.
+
+    Attributes:
+        part: The secrets that were asked for: a part of the split, or the name of others.
+        figures: By part of the secrets, `part` first.
+        by_turns: By number of earlier turns on the board.
+        rewards: By part of the secrets, if games were scored.
+    """
+
+    evaluation: Evaluation
+    part: str
+    figures: Mapping[str, Figures]
+    by_turns: Mapping[str, Figures]
+    rewards: Mapping[str, RewardFigures]
+    english: English | None = None
+
+    @classmethod
+    def of(cls, evaluation: Evaluation, split: Split, part: str, english: English | None = None) -> Results:
+        """Compute the figures of an evaluation of secrets called `part`."""
+        turns, preset, groups = evaluation.rules.max_turns, evaluation.reward_preset, _by_part(evaluation, split, part)
+        boards = {} if evaluation.conditions.boards is None else by_earlier_turns(evaluation.records)
+        scored = {} if preset is None else {name: reward_figures(games, preset) for name, games in groups.items()}
+        return cls(
+            evaluation,
+            part,
+            {name: measure(games, turns) for name, games in groups.items()},
+            {str(count): measure(games, turns) for count, games in boards.items()},
+            {name: figures for name, figures in scored.items() if figures is not None},
+            english,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return every figure as a JSON object: those of `part` at its top, those of all parts under `parts`."""
+        shown = {part: asdict(found) for part, found in self.figures.items()}
+        # Scripts read the figures of what was asked for at the top, however many parts it falls into.
+        told: dict[str, Any] = shown.get(self.part, {})
+        if len(shown) > 1 or not told:
+            told = {**told, "parts": shown}
+        for name, found in (("by_earlier_turns", self.by_turns), ("reward", self.rewards)):
+            if found:
+                told[name] = {key: asdict(figures) for key, figures in found.items()}
+        if self.english is not None:
+            told["english"] = asdict(self.english)
+        about = {"player": self.evaluation.player, "split": self.part, "constrain": self.evaluation.constrain}
+        return {**about, **told}
+
+    def lines(self) -> Iterator[RenderableType]:
+        """Yield tables and lines for a terminal."""
+        label = self.evaluation.label
+        yield figures_table(results_table({label: self.figures}), f"{label}{_unusual(self.evaluation)}")
+        yield ""
+        if self.by_turns:
+            yield figures_table(results_table({label: self.by_turns}), "By earlier turns on the board: 0, 1, …")
+            yield ""
+        if self.rewards:
+            yield reward_table(self.rewards)
+            yield ""
+        if self.english is not None:
+            yield f"English: {self.english}"
+        if line := power_line(self.figures):
+            yield line
+
+
+def _by_part(evaluation: Evaluation, split: Split, part: str) -> dict[str, Sequence[GameRecord]]:
+    # All games first, unless some of every part were played: that would skew figures of all. Other secrets than those
+    # of the split are grouped by what training knew of them.
+    whole: dict[str, Sequence[GameRecord]] = {part: evaluation.records}
+    if evaluation.parts == (part,):
+        return whole
+    if evaluation.parts:
+        return {each: evaluation.only(split.named(each)).records for each in evaluation.parts}
+    groups = marked(list(evaluation.secrets), split)
+    return whole | {name: evaluation.only(words).records for name, words in groups.items()}
+
+
+def _unusual(evaluation: Evaluation) -> str:
+    # Rules and boards that differ from those of other tables, so that their figures are not compared.
+    rules, usual = evaluation.rules, Rules()
+    unusual = [f"{rules.dictionary} dictionary"] if rules.dictionary is not usual.dictionary else []
+    unusual += ["hard mode"] if rules.hard_mode else []
+    unusual += [f"{rules.max_turns} turns"] if rules.max_turns != usual.max_turns else []
+    unusual += [f"boards with {evaluation.conditions.boards}"] if evaluation.conditions.boards else []
+    return f", not the usual rules: {', '.join(unusual)}" if unusual else ""
+
+
+def power_line(figures: Mapping[str, Figures]) -> str:
+    """Return a line with the smallest difference that the largest part can show; '' for repeated secrets."""
+    part = max(figures, key=lambda name: figures[name].num_games, default="")
+    if not part:
+        return ""
+    rate, num_games = figures[part].win_rate, figures[part].num_games
+    if rate is None or figures[part].pass_at:
+        return ""
+    # Look towards one half, where wins vary most. A difference away from it shows no sooner.
+    rise = smallest_difference(min(rate, 1 - rate), num_games)
+    if rise is None:
+        return f"{num_games:,} games of {part} show no difference at all; `wordle-rl power` counts how many do"
+    return f"{num_games:,} games of {part} can show a difference of {100 * rise:.1f} points (5 %, power 80 %)"
 
 
 @contextmanager
@@ -185,13 +303,12 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[
     rows = sorted((game for game in games if apart(game)), key=lambda row: (-apart(row), row.secret, row.occurrence))
     if not rows:
         return []
-    words = _plain_table()
-    words.add_column("secret")
-    for name in names:
-        words.add_column(Text(name), justify="right")
-    for row in rows[:_MOST_ROWS]:
-        words.add_row(row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
-    return ["", Text(f"{len(rows)} games differ; the {min(_MOST_ROWS, len(rows))} that differ most:"), words]
+    shown = [
+        (row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
+        for row in rows[:_MOST_ROWS]
+    ]
+    words = figures_table(figures.Table(tuple(names), tuple(shown)), head="secret")
+    return ["", Text(f"{len(rows)} games differ; the {len(shown)} that differ most:"), words]
 
 
 _BAR = 24
@@ -200,12 +317,7 @@ _BAR = 24
 def reward_table(rewards: Mapping[str, RewardFigures]) -> Table:
     """Tabulate rewards by part (mean, std, range, games below zero), with a histogram of the first part."""
     first = next(iter(rewards.values()))
-    table = _plain_table(f"Reward {first.preset!r}")
-    table.add_column("", no_wrap=True)
-    for part in rewards:
-        table.add_column(Text(part), justify="right", no_wrap=True)
-    for label, show in _REWARD_ROWS:
-        table.add_row(label, *map(show, rewards.values()))
+    table = figures_table(_tabulated(rewards, _REWARD_ROWS), f"Reward {first.preset!r}")
     table.add_section()
     for (low, high), count in zip(pairwise(first.bin_edges), first.bin_counts, strict=True):
         bar = "█" * round(_BAR * count / max(first.bin_counts))

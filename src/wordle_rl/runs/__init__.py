@@ -7,8 +7,7 @@ run.py           `Run`: one directory with its settings, manifest, metrics and m
 seal.py          size and SHA-256 of saved files, so that a lost or changed one is named
 provenance.py    the manifest: versions, git commit, words, split, hardware, command
 lineage.py       what a model has met: its lineage, and the audit of a run
-sample_games.py  sample games of a training, in games.jsonl and as text
-trackers.py      metrics and sample games in experiment trackers
+trackers.py      sample games in games.jsonl; these and metrics in experiment trackers
 foreign_text.py  text of others, harmless on a terminal, in Markdown and in a table
 progress.py      progress bars, rates as percent
 distributed.py   several processes, one run: ranks, barriers, sharding

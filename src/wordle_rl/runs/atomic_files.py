@@ -105,7 +105,8 @@ def read_jsonl_offsets(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:
-                row = parse_json(line.decode())
+                # Editors on Windows put a byte-order mark in front.
+                row = parse_json(line.decode("utf-8" if offset else "utf-8-sig"))
             except ValueError as error:  # not JSON, or not UTF-8
                 fix = "delete the line or regenerate the file" if number > 1 else "name a file of JSON lines"
                 if number > 1 and not line.endswith(b"\n"):

@@ -21,9 +21,7 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,13 +83,10 @@ class Tracking(NamedTuple):
 
 
 class Run:
-    """The directory and the clock of a run."""
+    """The directory of a run, and what is done with each model that a training saves there."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.seconds: dict[str, float] = {}
-        self.processor_seconds: dict[str, float] = {}
-        """Of all threads of this process, by stage."""
         self.tracking = Tracking.named(directory, None, None)
         """Names of this run in trackers."""
         self.on_checkpoint: Callable[[Path, str], None] = lambda _directory, _title: None
@@ -133,17 +128,6 @@ class Run:
     def append(self, name: str, row: Mapping[str, Any]) -> None:
         """Append one JSON line to a file of the run, atomically."""
         append_jsonl(self.directory / name, row)
-
-    @contextmanager
-    def stage(self, name: str) -> Iterator[None]:
-        """Time a stage of the run, even if it is interrupted."""
-        start, processor = time.perf_counter(), time.process_time()
-        try:
-            yield
-        finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
-            spent = self.processor_seconds.get(name, 0.0) + time.process_time() - processor
-            self.processor_seconds[name] = spent
 
 
 def _differing(before: Mapping[str, Any], after: Mapping[str, Any]) -> str:

@@ -1,5 +1,7 @@
 """Experiment trackers: metrics and sample games to trackio, Weights & Biases (wandb) and TensorBoard.
 
+`GameLog` writes the sample games to games.jsonl, too.
+
 The packages are optional and imported only if `report_to` names them. Metrics have the names that transformers'
 trainers use, so their dashboards work for our runs as well.
 """
@@ -11,7 +13,8 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,13 +22,15 @@ from typing import Any
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
+from wordle_rl.prompt.english import SYMBOLS
 from wordle_rl.runs.atomic_files import write_text_atomically
 from wordle_rl.runs.distributed import is_first
 from wordle_rl.runs.run import Run, Tracking
-from wordle_rl.runs.sample_games import COLUMNS
 
+COLUMNS = ("step", "stage", "secret", "won", "guesses", "reward", "components", "board")
+"""The columns of a table of games."""
 Rows = Sequence[Sequence[Any]]
-"""Sample games as rows of `sample_games.COLUMNS`."""
+"""Sample games as rows of `COLUMNS`."""
 _PACKAGES = {"trackio": ("trackio", "pandas"), "wandb": ("wandb",), "tensorboard": ("tensorboard",)}
 _GLOBAL_STEP = "train/global_step"
 
@@ -40,6 +45,28 @@ class Tracker:
     """Show games of a step and stage, as rows."""
     close: Callable[[], object]
     """Send what is left and end the run."""
+
+
+class GameLog:
+    """Write sample games to games.jsonl of a run and to trackers."""
+
+    def __init__(self, run: Run, trackers: Sequence[Tracker] = ()) -> None:
+        self.run, self._trackers = run, tuple(trackers)
+
+    def add(self, stage: str, step: int, games: Iterable[Mapping[str, Any]]) -> None:
+        """Write games of one stage and step."""
+        rows = []
+        for game in games:
+            self.run.append("games.jsonl", {"stage": stage, "step": step, **game})
+            paid = {"reward": game.get("reward"), "components": components_text(game), "board": board_text(game)}
+            shown = {**game, **paid, "step": step, "stage": stage, "guesses": game["turns_used"]}
+            rows.append([shown[column] for column in COLUMNS])
+        for tracker in self._trackers if rows else ():
+            tracker.add_games(step, stage, rows)
+
+    def detach_trackers(self) -> None:
+        """Write only to games.jsonl from now on, since the trackers' runs have ended."""
+        self._trackers = ()
 
 
 def check_trackers(report_to: Sequence[str], tracking: Tracking) -> None:
@@ -152,6 +179,34 @@ def metric_names(numbers: Mapping[str, float]) -> dict[str, float]:
     """
     named = {re.sub("^(?:validation_|eval_)", "eval/", name): number for name, number in numbers.items()}
     return {name if name.startswith("eval/") else f"train/{name}": number for name, number in named.items()}
+
+
+def board_text(game: Mapping[str, Any]) -> str:
+    """Format a game as lines of text, with marks as letters and squares.
+
+    Examples:
+        >>> print(board_text({"turns": [{"guess": "crane", "marks": "XYGXX", "outcome": "scored"}]}))
+        CRANE XYGXX ⬛🟨🟩⬛⬛
+    """
+    lines = []
+    for turn in game["turns"]:
+        guess, marks = (turn["guess"] or "–").upper(), turn["marks"]
+        said = SYMBOLS.line(f"{guess} {marks}", marks) if marks else f"{guess} ({turn['outcome'].replace('_', ' ')})"
+        lines.append(said + (" (given)" if turn.get("given") else ""))
+    return "\n".join(lines)
+
+
+def components_text(game: Mapping[str, Any]) -> str:
+    """Format the reward components, unweighted and summed over turns; those that are 0 are left out.
+
+    Examples:
+        >>> components_text({"turns": [{"components": {"win": 0.0}}, {"components": {"win": 1.0, "speed": 0.5}}]})
+        'win 1, speed 0.5'
+    """
+    totals: Counter[str] = Counter()
+    for turn in game["turns"]:
+        totals.update(turn.get("components", {}))
+    return ", ".join(f"{name} {total:.4g}" for name, total in totals.items() if total)
 
 
 def _as_code(text: str) -> str:

@@ -16,7 +16,7 @@ The algorithms:
 
 Shared parts:
 
-    example.py, encoding.py   what is trained on: a sequence of tokens; teacher games as such
+    example.py                what is trained on: a sequence of tokens; teacher games as such
     loss.py                   cross-entropy, policy gradient, preferences: functions of log-probabilities
     learner.py                model and optimizer: `update(rows, loss, step)`
     training_loop.py          metrics, Ctrl-C, bad steps, checkpoints

@@ -42,10 +42,11 @@ from wordle_rl.rollout import ShouldStop, Trajectory, groups_of, pass_at, play, 
 from wordle_rl.runs import PASS_AT, RunError
 from wordle_rl.runs.distributed import gather, num_processes, process_index
 from wordle_rl.train.advantages import TurnValues
-from wordle_rl.train.belief import belief_rises, beliefs_of
 from wordle_rl.train.example import Example
 from wordle_rl.train.scored_games import (
     Group,
+    belief_rises,
+    beliefs_of,
     check_some_played,
     group_rows,
     measured,

@@ -41,10 +41,9 @@ from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs.distributed import gather, wait_for_all
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.train.example import Example
-from wordle_rl.train.limited_loss import AllowedTokens
 from wordle_rl.train.logprobs import Scorer, Scores, layers_of
 from wordle_rl.train.loss import Loss, Totals
-from wordle_rl.train.micro_batches import FILLER, Batch, TwoHalves
+from wordle_rl.train.micro_batches import FILLER, AllowedTokens, Batch, TwoHalves
 from wordle_rl.train.optimizer import MakeOptimizer, Part, make_optimizer, set_rate, wants_bf16
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
 SHARDS = "pytorch_model_fsdp_0"
 _OPTIMIZER, _OPTIMIZER_SHARDS = "optimizer.pt", "optimizer_0"
-_ROWS_SCORED = 256
+ROWS_SCORED = 256
 """Rows to score at once without a gradient."""
 _MOST_GAPS = 1.15
 """Release freed memory once resident memory exceeds this multiple of its mean after steps that began right after a
@@ -333,8 +332,8 @@ class TorchLearner:
         order = sorted(range(len(rows)), key=lambda place: tuple(rows[place].token_ids))
         found = [0.0] * len(rows)
         with self._training_mode(dropout=False):
-            for first in range(0, len(order), _ROWS_SCORED):
-                places = order[first : first + _ROWS_SCORED]
+            for first in range(0, len(order), ROWS_SCORED):
+                places = order[first : first + ROWS_SCORED]
                 batch = self._batch([rows[place] for place in places], [1.0] * len(places))
                 scores, *_ = self._own_scorer(batch)
                 sums = scores.new_zeros(batch.num_rows).index_add(0, batch.rows, scores).tolist()

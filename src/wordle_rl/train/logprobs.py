@@ -24,9 +24,7 @@ from wordle_rl.policy.adapters import has_adapters
 from wordle_rl.train.prefix_sharing import (
     attending_to_tree,
     share_prefixes,
-    shared_logits,
     takes_prefix_tree,
-    takes_shared_prefixes,
 )
 
 if TYPE_CHECKING:
@@ -91,10 +89,9 @@ class Scorer(nn.Module):
         if compiled:
             compile_layers(whole)
         sharing = not (sharded or checkpointing or compiled)
-        self._embedded = sharing and takes_shared_prefixes(model)
         # As attributes these modules would be registered, and torch would list their weights twice. A tuple hides them.
         self._parts = (whole, *_body_and_head(whole))
-        self.shares_prefixes = self._embedded or (sharing and self._agrees_over_a_tree(whole))
+        self.shares_prefixes = sharing and self._agrees_over_a_tree(whole)
         """True if rows that begin alike should share a micro-batch."""
         # Tree attention has no window: every token sees back to the first. Within the window both are the same.
         self._longest_shared = getattr(whole.config.get_text_config(), "sliding_window", None) or math.inf
@@ -130,10 +127,7 @@ class Scorer(nn.Module):
             return self._scores(states[:, :-1][batch.trained], None, head, batch, entropy)
 
     def _over_a_tree(self, batch: Batch, entropy: bool) -> tuple[Tensor, Tensor, Tensor]:
-        shared = share_prefixes(batch.input_ids, batch.trained, 128 if self._embedded else _NODES)
-        if self._embedded:
-            logits = shared_logits(self.model, shared, torch.bfloat16 if self._bf16 else torch.float32)
-            return self._scores(logits, shared.predicted_by, None, batch, entropy)
+        shared = share_prefixes(batch.input_ids, batch.trained, _NODES)
         whole, body, head = self._parts
         inputs: dict[str, Any] = {
             "input_ids": shared.tokens[None],

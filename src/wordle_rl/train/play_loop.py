@@ -33,9 +33,8 @@ from wordle_rl.policy.base import Sampler
 from wordle_rl.runs import LABELS_FILE, BufferedRun, Run, read_jsonl, write_jsonl
 from wordle_rl.runs.distributed import gather, is_first, wait_for_all
 from wordle_rl.runs.jsonl_store import rewind
-from wordle_rl.runs.sample_games import GameLog
 from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
-from wordle_rl.runs.trackers import opened_trackers
+from wordle_rl.runs.trackers import GameLog, opened_trackers
 from wordle_rl.train.checkpoints import Place, checkpoint_path, last_place
 from wordle_rl.train.example import Example
 from wordle_rl.train.loss import Loss

@@ -33,7 +33,7 @@ from wordle_rl.policy.sizes import context_length
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run
 from wordle_rl.runs.distributed import check_alone
-from wordle_rl.train.encoding import encode_traces
+from wordle_rl.train.example import encode_traces
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.micro_batches import cut_by_rows
 from wordle_rl.train.play_loop import Item, Listener, MicroBatches, PlayedGames, Stage

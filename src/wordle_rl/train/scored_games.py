@@ -7,7 +7,8 @@ import statistics
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.chat.masks import mask_without_overlong
@@ -15,6 +16,7 @@ from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import Transcript
 from wordle_rl.game import Turn
+from wordle_rl.prompt import Prompter
 from wordle_rl.reward import RewardBreakdown, Rubric, format_compliance, with_candidates
 from wordle_rl.rollout import ShouldStop, Trajectory
 from wordle_rl.runs import BY_TURN, RunError
@@ -23,6 +25,9 @@ from wordle_rl.train.advantages import TurnValues, find_credit, is_constant, tok
 from wordle_rl.train.example import Example
 from wordle_rl.train.starts import GameSetup
 from wordle_rl.words import WordList
+
+if TYPE_CHECKING:
+    from wordle_rl.train.learner import Learner
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +148,45 @@ def boards_of(game: Trajectory) -> Iterator[tuple[Board, tuple[int, ...], bool]]
             yield board, segment.token_ids[start:stop], not (played.overlong or played.turn.outcome.broke_rules)
 
 
+def beliefs_of(games: Sequence[Trajectory], learner: Learner, prompter: Prompter) -> list[TurnValues]:
+    """Return the policy's belief in the secret, log pi(secret | board) in nats, before each own turn of each game.
+
+    The temperature is that of play. A component of a `Rubric` sees the transcript alone. A reward by belief
+    (`belief_rises`) needs the policy, so the trainer computes it, before credit.
+    """
+    rows: list[Example] = []
+    counts: list[int] = []
+    for game in games:
+        reply = learner.codec.reply_ids(prompter.reply(game.transcript.secret, ""))
+        boards = [board.prompt_ids for board, _, _ in boards_of(game)]
+        rows += [Example([*ids, *reply], [0] * len(ids) + [1] * len(reply)) for ids in boards]
+        counts.append(len(boards))
+    found = iter(learner.logprobs(rows))
+    return [tuple(next(found) for _ in range(count)) for count in counts]
+
+
+def belief_rises(beliefs: TurnValues, clip: float, *, won: bool) -> TurnValues:
+    """Return by how much the marks of each guess raise the belief in the secret, within -1 and 1.
+
+        clip(b after - b before) / clip     times `grpo.belief_weight`, added to the rewards of the turn
+
+    A won game ends at log 1 = 0. The last turn of a lost game earns 0: no board follows it. Without the clip the
+    rewards of a game would sum to b at its end - b at its start, whatever was guessed in between (potential-based
+    shaping, Ng et al. 1999): a win ends highest, and the turns share what it gained. The clip breaks this, but without
+    it one board that the policy thought impossible outweighs a whole batch.
+
+    Source: IGPO, arXiv:2510.14967.
+
+    Examples:
+        >>> belief_rises((-8.0, -7.0, -2.0), 2.0, won=True)
+        (0.5, 1.0, 1.0)
+        >>> belief_rises((-8.0, -7.0, -9.0), 2.0, won=False)
+        (0.5, -1.0, 0.0)
+    """
+    rises = [after - before for before, after in pairwise((*beliefs, 0.0 if won else beliefs[-1]))]
+    return tuple(max(-clip, min(clip, rise)) / clip for rise in rises)
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """Scored games that share a secret and an initial state.
@@ -172,7 +216,7 @@ def score_group(
 
     Games whose sampling failed or whose reward is not finite are dropped; the others form the baseline. With
     `turn_candidates` above 1, the candidates of a turn are compared instead: `candidates` has their values, for each
-    own turn of each game. `rises` has the reward by belief of each game, if it is asked for (belief.py).
+    own turn of each game. `rises` has the reward by belief of each game, if it is asked for (`belief_rises`).
     """
     games: list[tuple[Trajectory, RewardBreakdown, Sequence[TurnValues]]] = []
     failed: list[str] = []

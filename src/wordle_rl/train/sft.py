@@ -4,7 +4,7 @@
         batch = the next games                    # each once per epoch, similar lengths together
         learner.update(batch, CrossEntropy())     # mean over the tokens of the replies only
 
-Games arrive as token ids with exact masks (`train.encoding.encode_traces`); no chat template is rendered here.
+Games arrive as token ids with exact masks (`train.example.encode_traces`); no chat template is rendered here.
 """
 
 from __future__ import annotations

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.data.game_record import board_row
-from wordle_rl.data.readers import OddRowError, read_row
-from wordle_rl.data.row_files import Row, read_rows
+from wordle_rl.data.readers import OddRowError, Row, fields_of, read_row, read_rows
 from wordle_rl.game import Game, Rules, score_guess
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, RunError
 from wordle_rl.words import WordList
@@ -119,8 +117,11 @@ def read_start_boards(
     first_fault = ""
     for number, row in enumerate(read_rows(path), start=1):
         read = _start_of(row, f"{path}:{number}")
-        start = InitialState(read.secret) if _is_over(read, rules) else read  # nothing is left to play there
-        fault = _fault_of(start, words, split, rules, outside=outside)
+        if isinstance(read, str):
+            fault: str | None = read
+        else:
+            start = InitialState(read.secret) if _is_over(read, rules) else read  # nothing is left to play there
+            fault = _fault_of(start, words, split, rules, outside=outside)
         if fault is None:
             starts.append(start)
             if start != read:
@@ -177,15 +178,23 @@ def _listed(rejected: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
 
 
-def _start_of(row: Row | None, where: str) -> InitialState:
-    with suppress(OddRowError):
+def _start_of(row: Row | None, where: str) -> InitialState | str:
+    # The start of a row, or the reason to leave it out; rows of no known form show that the file is another.
+    why = ""
+    try:
         said = read_row(row)
+    except OddRowError as odd:
+        if str(odd) not in ("no_row", "missing_field"):
+            return str(odd)
+    else:
         if said.secret is not None and not said.messages:
             return InitialState(said.secret, said.guesses)
+        why = ", a conversation" if said.messages else ""
+    fields = f" (it has the fields {fields_of(row)}{why})" if row else ""
     raise RunError(
-        f'{where} is neither a board ({{"secret": …, "turns": [{{"guess": …}}, …]}}) nor a secret ({{"answer": …}} '
-        "or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use the "
-        "_rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
+        f'{where}{fields} is neither a board ({{"secret": …, "turns": [{{"guess": …}}, …]}}) nor a secret '
+        '({"answer": …} or one word per line in a .txt); make the file with `wordle-rl dataset --rows grpo`, or use '
+        "the _rl_train.jsonl or _rl_start_states.jsonl of `wordle-rl dataset`"
     )
 
 

@@ -3,6 +3,7 @@
 import csv
 import functools
 import importlib.util
+import json
 import os
 import re
 import reprlib
@@ -29,7 +30,7 @@ _COLUMNS = {
     **dict.fromkeys(("answer", "answers", "secret", "secrets", "solution", "solutions", "target"), "answer"),
     **dict.fromkeys(("guess", "guesses", "allowed", "valid"), "guess"),
 }
-"""Column name in a CSV -> kind of words."""
+"""Column name in a CSV, or key in a JSON object -> kind of words."""
 
 
 class KnownList(NamedTuple):
@@ -175,7 +176,7 @@ def read_word_files(answers_path: Path, guesses_path: Path | None = None) -> Wor
     """Read and check a list in two files, or in one whose words are both answers and guesses.
 
     A file has one word per line. A `.csv` can have a header instead, with a column `word`, or `answer` and `guess`;
-    other columns are ignored.
+    other columns are ignored. A `.json` holds an array of words, or an object with arrays `answers` and `guesses`.
     """
     own = answers_path.resolve()
     own_name = own.parent.name if own.stem == "answers" else own.stem
@@ -222,6 +223,8 @@ def _problems(path: Path, rows: _Rows, word_length: int) -> Iterator[str]:
 def _rows(path: Path, kinds: Sequence[str]) -> _Rows:
     # The words of a file; of a CSV with a header, the first of these kinds of columns that it has.
     lines = _read_lines(path)
+    if path.suffix.lower() == ".json":
+        return list(enumerate(_json_words(path, "\n".join(lines), kinds), start=1))
     if path.suffix.lower() != ".csv":
         return list(enumerate(lines, start=1))
     try:
@@ -243,6 +246,23 @@ def _rows(path: Path, kinds: Sequence[str]) -> _Rows:
     if not rows:
         raise WordListError(f"{path}: the file has a header but no words: write one word per line")
     return rows
+
+
+def _json_words(path: Path, text: str, kinds: Sequence[str]) -> list[str]:
+    # An array of words, or an object with arrays; of these the first kind that it has.
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise WordListError(f"{path} is no JSON ({error}): write an array of words") from None
+    if isinstance(value, dict):
+        arrays = {_COLUMNS.get(key.lower()): words for key, words in value.items()}
+        kind = next((kind for kind in kinds if kind in arrays), None)
+        if kind is None:
+            raise WordListError(f"{path} names no words: call its arrays `answers` and `guesses`, or write one array")
+        value = arrays[kind]
+    if not isinstance(value, list) or not value or not all(isinstance(word, str) for word in value):
+        raise WordListError(f'{path} holds no array of words: write one, as in ["crane", "slate"]')
+    return value
 
 
 def _read_lines(path: Path) -> list[str]:

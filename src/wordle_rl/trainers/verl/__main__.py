@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import Command, execute
-from wordle_rl.cli.settings import Overrides
+from wordle_rl.cli.arguments import Overrides
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
