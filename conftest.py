@@ -16,7 +16,11 @@ _NEEDS = {
     "skyrl_gym": ["src/wordle_rl/trainers/skyrl.py"],
     "tinker": ["src/wordle_rl/trainers/tinker.py"],
     "verifiers": ["src/wordle_rl/trainers/verifiers.py"],
-    "verl": ["src/wordle_rl/trainers/verl/*", "tests/support/verl_*.py"],
+    "verl": [
+        "src/wordle_rl/trainers/verl/agent_loop.py",
+        "src/wordle_rl/trainers/verl/trainer.py",
+        "tests/support/verl_*.py",
+    ],
 }
 """Package -> files that import it."""
 

@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("torch")
 
-from contexts import context_for
 from reward_games import SOLVER, WORDS, play
 from rich.console import Console
 from scripted import ScriptedSampler, say
-from training_fixtures import rows, write_config
+from training_fixtures import context_for, rows, write_config
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted_evaluations import play_script
+from scripted import play_script
 
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed, smallest_difference

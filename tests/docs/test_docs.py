@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 import yaml
-from markdown_blocks import blocks
+from pages import blocks
+
+pytest.importorskip("torch")
 
 from wordle_rl import open_model
 from wordle_rl.boards import InitialState

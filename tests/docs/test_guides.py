@@ -18,7 +18,7 @@ import torch
 from accelerate.commands.launch import launch_command_parser
 from chat_families import family_config, family_tokenizer
 from fake_endpoint import chat
-from markdown_blocks import blocks
+from pages import blocks
 from shards import write_shards
 from torch.distributed.run import get_args_parser as torchrun_parser
 from transformers import AutoModelForCausalLM

@@ -4,7 +4,9 @@ import shlex
 from pathlib import Path
 
 import pytest
-from markdown_blocks import blocks
+from pages import blocks
+
+pytest.importorskip("torch")
 from transformers import Gemma3Config, Gemma3ForConditionalGeneration
 
 from wordle_rl.cli import COMMANDS

@@ -7,7 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from markdown_blocks import blocks
+from pages import blocks
+
+pytest.importorskip("torch")
+pytest.importorskip("openai")
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "guides" / "other-trainers.md"
 EXAMPLES = blocks(GUIDE, "python")

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from scripted_evaluations import ANSWERS, NOT_SENT, play_script
+from scripted import ANSWERS, NOT_SENT, play_script
 
 from wordle_rl.evaluate.compare import compare, compare_all
 from wordle_rl.evaluate.records import Evaluation, EvaluationError

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted import asked_of, opened
-from scripted_evaluations import ANSWERS, NOT_SENT, WORDS, FlakySampler, play_script, tag
+from scripted import ANSWERS, NOT_SENT, WORDS, ScriptedSampler, asked_of, opened, play_script, tag
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import StopReason
@@ -137,7 +136,7 @@ def records():
     script = {number: [tag(reply) for reply in replies] for number, (_, replies) in REWARDED.items()}
     rubric = Rubric({"win": 1.0, "rule_break": -0.5}, keep_order=False)
     asked = asked_of(WORDS, [secret for secret, _ in REWARDED.values()])
-    return evaluate(asked, opened(FlakySampler(script)), partial(record_of, rubric=rubric, solver=SOLVER))
+    return evaluate(asked, opened(ScriptedSampler(script)), partial(record_of, rubric=rubric, solver=SOLVER))
 
 
 def test_the_distribution_adds_up(records) -> None:

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from scripted import asked_of, opened
-from scripted_evaluations import ANSWERS, WORDS
+from scripted import ANSWERS, WORDS, asked_of, opened
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError

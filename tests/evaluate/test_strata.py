@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from report_runs import game
-from scripted_evaluations import WORDS
+from scripted import WORDS
 
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config

@@ -14,8 +14,8 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from kill_cases import make_case
-from kills import Case, Unbroken, check_same, run_unbroken, snapshot
+from fork_server import Ended
+from kills import Case, Unbroken, check_ends, check_same, make_case, run_unbroken, snapshot
 
 pytestmark = pytest.mark.faults
 
@@ -70,8 +70,10 @@ def prepared(fork_server, word_directory, taught, endpoint, unbroken_runs, tmp_p
     return make
 
 
-def check_one_line(log: str, *told: str) -> None:
-    """The output tells of one error, in one line, with these words in it."""
+def check_one_line(ended: Ended, *told: str) -> None:
+    """The command was refused, and tells of one error in one line with these words in it."""
+    log = ended.log
+    assert ended.code == 2, log
     errors = [line for line in log.splitlines() if line.startswith("error:")]
     assert len(errors) == 1, log
     assert "Traceback" not in log
@@ -93,55 +95,42 @@ def contents(directory: Path) -> dict[Path, bytes]:
 @pytest.mark.parametrize(("name", "fraction"), [(name, part) for name, parts in FULL.items() for part in parts])
 def test_a_full_disk_is_one_line_and_loses_nothing(name, fraction, prepared, fork_server, disk) -> None:
     case, unbroken = prepared(name)
-    place = disk / "work"
-    place.mkdir()
-    case.prepare(place)
+    place = case.begun_in(disk / "work")
     room = int(unbroken.num_bytes * fraction) - size_of(place)
     filler = disk / "filler"
     with filler.open("wb") as file:
         status = os.statvfs(disk)
         file.write(b"\0" * (status.f_bavail * status.f_frsize - max(room, 8192)))
-    ended = fork_server.run(list(case.arguments), place, before=LOOKS_EMPTY)
-    assert ended.code == 2, ended.log
-    check_one_line(ended.log, "No space left" if "space left" in ended.log else "cannot")
+    ended = case.run(fork_server, place, before=LOOKS_EMPTY)
+    check_one_line(ended, "No space left" if "space left" in ended.log else "cannot")
     filler.unlink()
-    ended = fork_server.run(list(case.arguments), place)
-    assert ended.code == 0, ended.log
-    check_same(unbroken.files, snapshot(place, case.unordered), f"full at {fraction}")
+    check_ends(fork_server, case, place, unbroken, f"full at {fraction}")
 
 
 @pytest.mark.parametrize("limit", [20_000, 60_000])
 def test_a_limit_on_the_size_of_files_is_one_line_and_loses_nothing(limit, prepared, fork_server, tmp_path) -> None:
     """A full disk without one of one's own: the kernel refuses what makes a file too long."""
     case, unbroken = prepared("sft")
-    place = tmp_path / "limited"
-    place.mkdir()
-    case.prepare(place)
+    place = case.begun_in(tmp_path / "limited")
     limited = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
-    ended = fork_server.run(list(case.arguments), place, before=limited)
-    assert ended.code == 2, ended.log
-    check_one_line(ended.log, "cannot")
-    assert fork_server.run(list(case.arguments), place).code == 0
-    check_same(unbroken.files, snapshot(place, case.unordered), f"files of {limit} bytes")
+    ended = case.run(fork_server, place, before=limited)
+    check_one_line(ended, "cannot")
+    check_ends(fork_server, case, place, unbroken, f"files of {limit} bytes")
 
 
 @pytest.mark.parametrize("name", ["traces", "traces-openai", "eval-openai", "sft", "grpo"])
 def test_a_directory_that_became_read_only_is_one_line(name, prepared, fork_server, disk) -> None:
     case, unbroken = prepared(name)
-    place = disk / "work"
-    place.mkdir()
-    case.prepare(place)
+    place = case.begun_in(disk / "work")
     writes = unbroken.ended.num_writes
-    assert fork_server.run(list(case.arguments), place, kill_at_write=writes // 2).code is None
+    assert case.run(fork_server, place, kill_at_write=writes // 2).code is None
     before = {path: path.read_bytes() for path in place.rglob("*") if path.is_file()}
     assert _mount("-o", "remount,ro", disk) == 0
-    ended = fork_server.run(list(case.arguments), place)
-    assert ended.code == 2, ended.log
-    check_one_line(ended.log, "Read-only file system")
+    ended = case.run(fork_server, place)
+    check_one_line(ended, "Read-only file system")
     assert {path: path.read_bytes() for path in place.rglob("*") if path.is_file()} == before
     assert _mount("-o", "remount,rw", disk) == 0
-    assert fork_server.run(list(case.arguments), place).code == 0
-    check_same(unbroken.files, snapshot(place, case.unordered), "read-only for a while")
+    check_ends(fork_server, case, place, unbroken, "read-only for a while")
 
 
 @pytest.mark.parametrize(
@@ -157,30 +146,28 @@ def test_a_directory_that_became_read_only_is_one_line(name, prepared, fork_serv
 )
 def test_a_deleted_file_is_made_again_or_named_in_one_line(deleted, told, prepared, fork_server, tmp_path) -> None:
     case, unbroken = prepared("sft")
-    place = tmp_path / "deleted"
-    place.mkdir()
-    case.prepare(place)
+    place = case.begun_in(tmp_path / "deleted")
     moment = "wordle_rl.train.training_loop:complete_checkpoint:after:1"
-    assert fork_server.run(list(case.arguments), place, kill_at=moment).code is None
+    assert case.run(fork_server, place, kill_at=moment).code is None
     gone = place / "run" / "sft" / deleted
     shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
-    ended = fork_server.run(list(case.arguments), place)
+    ended = case.run(fork_server, place)
     if told:
-        assert ended.code == 2, ended.log
-        check_one_line(ended.log, told)
+        check_one_line(ended, told)
         return
     assert ended.code == 0, ended.log
     found = snapshot(place)
     same = dict(unbroken.files)
-    if told is None:  # a log that is gone is gone; what is trained is the same
+    if told is None:  # a log that is gone is gone, and its model counts the rows left; what is trained is the same
         for files in (found, same):
-            del files["run/metrics.jsonl"]
+            for name in ("metrics.jsonl", "sft/wordle_rl.json", "sft/wordle_rl_files.json"):
+                del files[f"run/{name}"]
     check_same(same, found, f"{deleted} deleted")
 
 
 def test_a_run_that_is_deleted_while_it_works_is_one_line(prepared, fork_server, tmp_path) -> None:
     case, _ = prepared("sft")
-    case.prepare(tmp_path)
+    case.begun_in(tmp_path)
     removing = (
         "import shutil; from wordle_rl.train.training_loop import TrainingLoop as C; write = C.write\n"
         "def removed(self, step, numbers):\n"
@@ -188,23 +175,20 @@ def test_a_run_that_is_deleted_while_it_works_is_one_line(prepared, fork_server,
         "    write(self, step, numbers)\n"
         "C.write = removed"
     )
-    ended = fork_server.run(list(case.arguments), tmp_path, before=removing)
-    assert ended.code == 2, ended.log
-    check_one_line(ended.log, "run/metrics.jsonl", "No such file or directory")
+    ended = case.run(fork_server, tmp_path, before=removing)
+    check_one_line(ended, "run/metrics.jsonl", "No such file or directory")
 
 
 @pytest.mark.parametrize("jump_s", [-90_000, 90_000])
 @pytest.mark.parametrize("name", ["sft", "eval-openai"])
 def test_a_clock_that_is_set_changes_nothing(name, jump_s, prepared, fork_server, tmp_path) -> None:
     case, unbroken = prepared(name)
-    place = tmp_path / "jumped"
-    place.mkdir()
-    case.prepare(place)
+    place = case.begun_in(tmp_path / "jumped")
     jumping = (
         "import time; real, calls = time.time, []\n"
         f"time.time = lambda: real() + {jump_s} * (len(calls) % 2) + (calls.append(0) or 0)"
     )
-    ended = fork_server.run(list(case.arguments), place, before=jumping)
+    ended = case.run(fork_server, place, before=jumping)
     assert ended.code == 0, ended.log
     check_same(unbroken.files, snapshot(place, case.unordered), f"a jump of {jump_s} s")
 
@@ -222,28 +206,24 @@ def test_words_that_changed_are_refused_in_one_line(
 ) -> None:
     words = Path(shutil.copytree(word_directory, tmp_path / "words"))
     case = prepared(name, words)[0]
-    place = tmp_path / "changed"
-    place.mkdir()
-    case.prepare(place)
+    place = case.begun_in(tmp_path / "changed")
     first = run_unbroken(fork_server, case, tmp_path / "measured") if name != "sft" else prepared(name)[1]
-    assert fork_server.run(list(case.arguments), place, kill_at_write=first.ended.num_writes * 3 // 4).code is None
+    assert case.run(fork_server, place, kill_at_write=first.ended.num_writes * 3 // 4).code is None
     before = contents(place)
     answers = (words / "answers.txt").read_text().split()
     (words / "answers.txt").write_text("\n".join(answers[:-1]) + "\n")
-    ended = fork_server.run(list(case.arguments), place)
-    assert ended.code == 2, ended.log
-    check_one_line(ended.log, told)
+    ended = case.run(fork_server, place)
+    check_one_line(ended, told)
     assert contents(place) == before
 
 
 def test_settings_that_changed_are_refused_in_one_line(prepared, fork_server, tmp_path) -> None:
     case, unbroken = prepared("sft")
-    case.prepare(tmp_path)
-    killed = fork_server.run(list(case.arguments), tmp_path, kill_at_write=unbroken.ended.num_writes // 2)
+    case.begun_in(tmp_path)
+    killed = case.run(fork_server, tmp_path, kill_at_write=unbroken.ended.num_writes // 2)
     assert killed.code is None
     before = contents(tmp_path)
     ended = fork_server.run([*case.arguments, "--sft.batch-size", "16"], tmp_path)
-    assert ended.code == 2, ended.log
-    check_one_line(ended.log, "holds a run with other settings (sft.batch_size: 32, now 16)")
+    check_one_line(ended, "holds a run with other settings (sft.batch_size: 32, now 16)")
     assert contents(tmp_path) == before
-    assert fork_server.run(list(case.arguments), tmp_path).code == 0
+    assert case.run(fork_server, tmp_path).code == 0

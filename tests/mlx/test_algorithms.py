@@ -8,11 +8,10 @@ pytest.importorskip("mlx")
 
 import numpy as np
 from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, GRPO, SFT, train_by
-from contexts import context_for
 from mlx_models import close, firm, same
 from scripted import say, scripted
 from sft_training import examples  # noqa: F401  # a fixture
-from training_fixtures import StopAt, compact, fast, make_run, rows, small_model
+from training_fixtures import StopAt, compact, context_for, fast, make_run, rows, small_model
 
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import of_transformers

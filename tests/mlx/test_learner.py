@@ -18,7 +18,7 @@ from agreement import model as weighty
 from lora_training import save_base
 from mlx.utils import tree_flatten, tree_unflatten
 from mlx_models import close, pair, same
-from padded_vocabulary import check_sampler_is_trainer, padded_model, said_by
+from sampled_games import check_sampler_is_trainer, padded_model, said_by
 from training_fixtures import fast
 
 import wordle_rl.mlx.losses as mlx_losses

@@ -4,8 +4,8 @@ import shutil
 from pathlib import Path
 
 import pytest
+from chat_families import levels
 from fake_endpoint import chat
-from template_checks import levels
 from training_fixtures import rows
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord

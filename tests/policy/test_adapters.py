@@ -9,11 +9,11 @@ import pytest
 import torch
 from grpo_training import SETTINGS as GRPO
 from grpo_training import Training
-from hybrid_models import HYBRID, hybrid_model
 from lora_training import FAMILIES, LORA, SFT, logits, save_base
 from round_training import token_logprobs
 from safetensors.torch import load_file, save_file
 from sft_training import fine_tune
+from small_models import HYBRID, hybrid_model
 from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits
 
 import wordle_rl.policy.export as export_module

@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from hybrid_models import HYBRID, hybrid_model
 from round_training import token_logprobs
 from sampled_games import TOLERANCE, check_against_plain_forward
 from scripted import asked_of, opened
-from small_models import SLIDING, small_config
+from small_models import HYBRID, SLIDING, hybrid_model, small_config
 from transformers import (
     AutoModelForCausalLM,
     Gemma3TextConfig,

@@ -10,8 +10,7 @@ import torch
 from chat_families import family_tokenizer
 from fake_vllm import FakeLLM, fake_vllm
 from fake_vllm_server import FakeVLLMServer
-from padded_vocabulary import padded_model, said_by
-from sampled_games import check_played_alike
+from sampled_games import check_played_alike, padded_model, said_by
 from training_fixtures import compact, small_model
 
 from wordle_rl.boards import InitialState

@@ -11,11 +11,9 @@ import torch
 pytest.importorskip("openai")
 
 from constrained_games import hasty
-from contexts import context_for
 from model_server import model_server, plays_the_same_games
-from padded_vocabulary import padded_model, said_by
-from sampled_games import check_played_alike
-from training_fixtures import compact, fast, make_run, rows, training_of, weights_of
+from sampled_games import check_played_alike, padded_model, said_by
+from training_fixtures import compact, context_for, fast, make_run, rows, training_of, weights_of
 
 import wordle_rl.policy.transformers as transformers_module
 from wordle_rl.boards import InitialState

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from template_checks import levels
+from chat_families import levels
 from training_fixtures import write_config
 
 from wordle_rl.config.context import GameContext

@@ -5,9 +5,8 @@ import time
 from pathlib import Path
 
 import pytest
-from contexts import context_of
 from scripted import ScriptedSampler, opened
-from training_fixtures import write_config
+from training_fixtures import context_of, write_config
 from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, MambaConfig
 
 from wordle_rl.boards import InitialState

@@ -1,8 +1,7 @@
 """Laws of the check of a chat template: published families pass, and each fault is found."""
 
 import pytest
-from chat_families import FAMILIES, published_template, template_names, tokenizer_for
-from template_checks import codec_of, levels
+from chat_families import FAMILIES, codec_of, levels, published_template, template_names, tokenizer_for
 from tokenizers import normalizers, processors
 
 from wordle_rl.chat.codec import ChatCodec

@@ -5,8 +5,7 @@ from typing import Literal
 import pytest
 from report_runs import evaluation, game
 from rich.console import Console, RenderableType
-from scripted import ScriptedSampler
-from scripted_evaluations import WORDS, tag
+from scripted import WORDS, ScriptedSampler, tag
 
 from wordle_rl.boards import InitialState
 from wordle_rl.evaluate.compare import compare, compare_all

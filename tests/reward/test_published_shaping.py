@@ -15,7 +15,7 @@ from wordle_rl.words import WordList, load_words
 SOME = load_words().answers[::20]
 WORDS = WordList("some", SOME, SOME)
 SOLVER = Solver(WORDS)
-PATH = "published_shaping:SHAPING"
+PATH = "reward_games:SHAPING"
 
 
 def attacked(*, keep_order: bool) -> Gameability:

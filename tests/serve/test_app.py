@@ -202,15 +202,6 @@ def test_no_socket_is_opened_without_the_token(guarded, path) -> None:
         pass
 
 
-def test_a_page_of_another_site_opens_no_socket(guarded) -> None:
-    headers = {"Authorization": basic(TOKEN)}
-    with pytest.raises(InvalidStatus) as refused:
-        guarded.connect(additional_headers=headers, origin="http://elsewhere.example")
-    assert refused.value.response.status_code == 403
-    with guarded.connect(additional_headers=headers, origin=guarded.address) as same:
-        assert ask(same, "reset")["type"] == "observation"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
 def test_one_command_serves_until_a_signal(signal_number) -> None:

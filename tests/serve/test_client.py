@@ -18,7 +18,7 @@ def tagged(word: str) -> WordleAction:
 
 
 def test_a_won_game_is_paid_in_full_and_shows_its_secret_at_last(server) -> None:
-    secret = secret_of(server.service, 7)
+    secret = secret_of(server.games, 7)
     with WordleClient(server.address).sync() as env:
         begun = env.reset(seed=7)
         assert (begun.done, begun.reward, begun.observation.secret) == (False, None, None)
@@ -35,7 +35,7 @@ def test_a_won_game_is_paid_in_full_and_shows_its_secret_at_last(server) -> None
 
 
 def test_messages_and_rewards_are_those_of_the_game_itself(server) -> None:
-    words, secret = load_words(), secret_of(server.service, 11)
+    words, secret = load_words(), secret_of(server.games, 11)
     own = WordleEnv(secret, words, Prompter())
     unlisted = "<think>hm</think>\n<guess>zzzzz</guess>"
     replies = ["<guess>crane</guess>", "prose", unlisted, *["<guess>mould</guess>"] * 3]
@@ -55,7 +55,7 @@ def test_messages_and_rewards_are_those_of_the_game_itself(server) -> None:
 def test_openenvs_generic_client_plays(server) -> None:
     with GenericEnvClient(base_url=server.address).sync() as env:
         env.reset(split="train", index=4)
-        secret = server.service.games.offered().context.split.train[4]
+        secret = server.games.offered().context.split.train[4]
         result = env.step({"message": f"<guess>{secret}</guess>"})
         assert result.done
         assert result.reward == pytest.approx(1.5)
@@ -67,14 +67,14 @@ def test_openenvs_generic_client_plays(server) -> None:
 def test_a_session_chooses_words_rules_wording_start_and_reward(word_directory) -> None:
     settings = ServeSettings(word_lists=(str(word_directory),))
     with wordle_server(settings) as running, WordleClient(running.address).sync() as env:
-        (name,) = set(running.service.games._offers) - {"default"}
+        (name,) = set(running.games._offers) - {"default"}
         result = env.reset(seed=1, words=name, hard_mode=True, style="compact", reward="strict_xml")
         assert result.observation.messages == [{"role": "user", "content": "5x6"}]
         state = env.state()
         assert (state.words, state.hard_mode, state.style, state.reward) == (name, True, "compact", "strict_xml")
-        tasks = running.service.games.offered(name)
+        tasks = running.games.offered(name)
         secret = tasks.secret(tasks.pick("train", None, 1))
-        given = [word for word in running.service.games.offered(name).context.words.answers if word != secret][:2]
+        given = [word for word in running.games.offered(name).context.words.answers if word != secret][:2]
         result = env.reset(seed=1, words=name, given=given)
         assert result.observation.turns_left == 4
         assert [row["guess"] for row in env.state().board] == given

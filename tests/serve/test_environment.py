@@ -10,11 +10,11 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.model import GameSettings, WordSettings
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import COMPONENTS, PRESETS
-from wordle_rl.serve.app import Service
+from wordle_rl.serve.environment import WordleEnvironment
 from wordle_rl.serve.openenv_client import WordleAction
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.tasks import WordTasks, difficulty_of
+from wordle_rl.serve.tasks import ServedGames, WordTasks, difficulty_of
 from wordle_rl.serve.textarena import TextArenaAction, TextArenaEnvironment
 from wordle_rl.solver import Solver
 from wordle_rl.trainers.games import BoardTask
@@ -22,16 +22,16 @@ from wordle_rl.words.split import split_secrets
 
 
 @pytest.fixture(scope="module")
-def service() -> Service:
-    return Service.of(ServeSettings())
+def games() -> ServedGames:
+    return ServedGames(ServeSettings())
 
 
 def guess(word: str) -> WordleAction:
     return WordleAction(message=f"<guess>{word}</guess>")
 
 
-def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service) -> None:
-    environment = service.environment()
+def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(games) -> None:
+    environment = WordleEnvironment(games)
     assert environment.rubric is None
     for preset in ("sparse", "notebook", "strict_xml"):
         environment.reset(seed=3, reward=preset)
@@ -60,8 +60,8 @@ def test_the_tree_shows_what_a_turn_was_made_of_and_observations_do_not(service)
         ({"hard_mode": "yes"}, Reason.BAD_MESSAGE),
     ],
 )
-def test_what_is_not_offered_is_refused_and_the_game_goes_on(service, options, reason) -> None:
-    environment = service.environment()
+def test_what_is_not_offered_is_refused_and_the_game_goes_on(games, options, reason) -> None:
+    environment = WordleEnvironment(games)
     environment.reset(seed=1)
     environment.step(guess("crane"))
     with pytest.raises(Refusal) as refused:
@@ -73,20 +73,20 @@ def test_what_is_not_offered_is_refused_and_the_game_goes_on(service, options, r
 def test_no_training_session_has_a_strict_word_on_its_board() -> None:
     drawn: dict[float, set[str]] = {0.0: set(), 0.1: set()}
     for fraction, words in drawn.items():
-        offering = Service.of(ServeSettings(words=WordSettings(strict_fraction=fraction)))
-        environment = offering.environment()
+        offering = ServedGames(ServeSettings(words=WordSettings(strict_fraction=fraction)))
+        environment = WordleEnvironment(offering)
         for seed in range(400):
             environment.reset(seed=seed, max_given=5)
             words |= {turn["guess"] for turn in environment.state.board}
-    strict = set(offering.games.offered().context.split.strict)
+    strict = set(offering.offered().context.split.strict)
     assert strict & drawn[0.0], "without the rule they would stand on boards"
     assert not strict & drawn[0.1]
 
 
 def test_a_board_of_every_secret_leaves_none_to_play(word_directory) -> None:
     settings = ServeSettings(words=WordSettings(source=str(word_directory)), game=GameSettings(max_turns=20))
-    part = Service.of(settings).games.offered().context.split.val
-    environment = Service.of(settings.model_copy(update={"allow_held_out": ("val",)})).environment()
+    part = ServedGames(settings).offered().context.split.val
+    environment = WordleEnvironment(ServedGames(settings.model_copy(update={"allow_held_out": ("val",)})))
     environment.reset(split="val", given=list(part[1:]))
     assert environment.step(guess(part[0])).secret == part[0]
     with pytest.raises(Refusal) as refused:
@@ -95,8 +95,8 @@ def test_a_board_of_every_secret_leaves_none_to_play(word_directory) -> None:
 
 
 def test_of_a_reply_no_more_is_read_or_kept_than_the_limit_allows() -> None:
-    service = Service.of(ServeSettings(max_reply_characters=100))
-    ours, textarena = service.environment(), TextArenaEnvironment(service.games)
+    short = ServedGames(ServeSettings(max_reply_characters=100))
+    ours, textarena = WordleEnvironment(short), TextArenaEnvironment(short)
     word = "<guess>crane</guess>"
     for reply, outcome in ((word + " " * 10**6, "scored"), ("<think>" + "x" * 10**6 + "</think>" + word, "malformed")):
         ours.reset(seed=1)

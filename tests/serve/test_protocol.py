@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wordle_rl.serve.app import Service
+from wordle_rl.serve.environment import WordleEnvironment
 from wordle_rl.serve.openenv_client import WordleAction
 from wordle_rl.serve.protocol import EnvironmentProtocol, Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
+from wordle_rl.serve.tasks import ServedGames
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
@@ -46,8 +47,8 @@ ODD = (
 
 
 @pytest.fixture(scope="module")
-def service() -> Service:
-    return Service.of(ServeSettings())
+def games() -> ServedGames:
+    return ServedGames(ServeSettings())
 
 
 def answered(protocol: EnvironmentProtocol, text: str) -> dict | None:
@@ -59,8 +60,8 @@ def answered(protocol: EnvironmentProtocol, text: str) -> dict | None:
     return None if said is None else json.loads(said)
 
 
-def session(service: Service) -> EnvironmentProtocol:
-    return EnvironmentProtocol(service.environment(), WordleAction)
+def session(games: ServedGames) -> EnvironmentProtocol:
+    return EnvironmentProtocol(WordleEnvironment(games), WordleAction)
 
 
 def check_defined(answer: dict | None) -> None:
@@ -74,8 +75,8 @@ def check_defined(answer: dict | None) -> None:
 
 @settings(max_examples=50)
 @given(sent=st.lists(texts, max_size=10))
-def test_whatever_is_sent_is_answered_and_the_session_plays_on(service, sent) -> None:
-    protocol = session(service)
+def test_whatever_is_sent_is_answered_and_the_session_plays_on(games, sent) -> None:
+    protocol = session(games)
     for text in sent:
         check_defined(answered(protocol, text))
     begun = answered(protocol, '{"type":"reset","data":{"seed":3}}')
@@ -85,8 +86,8 @@ def test_whatever_is_sent_is_answered_and_the_session_plays_on(service, sent) ->
 
 
 @pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
-def test_an_odd_message_is_refused(service, text) -> None:
-    protocol = session(service)
+def test_an_odd_message_is_refused(games, text) -> None:
+    protocol = session(games)
     for begin in (False, True):
         if begin:
             answered(protocol, '{"type":"reset"}')

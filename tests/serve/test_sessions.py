@@ -14,9 +14,9 @@ from wordle_rl.serve.serve_settings import ServeSettings
 
 def sessions_left(running: RunningServer, count: int, within_s: float = 10.0) -> bool:
     deadline = time.monotonic() + within_s
-    while len(running.service.sessions) != count and time.monotonic() < deadline:
+    while len(running.sessions) != count and time.monotonic() < deadline:
         time.sleep(0.02)
-    return len(running.service.sessions) == count
+    return len(running.sessions) == count
 
 
 def test_a_full_server_says_so_and_takes_the_next_when_one_has_left() -> None:
@@ -112,7 +112,7 @@ def test_an_idle_session_ends_with_a_reason_and_a_busy_one_stays() -> None:
         with pytest.raises(ConnectionClosed) as closed:
             idle.recv()
         assert closed.value.rcvd.code == 1001
-        assert len(running.service.sessions) == 1
+        assert len(running.sessions) == 1
 
 
 def handshake(port: int) -> socket.socket:
@@ -170,7 +170,7 @@ def test_a_shutdown_answers_what_was_asked_refuses_what_is_new_and_says_goodbye(
         ask(quiet, "reset")
         thinking.send(json.dumps({"type": "step", "data": {"message": "<guess>slips</guess>"}}))
         deadline = time.monotonic() + 5
-        while not any(session.busy for session in running.service.sessions._open) and time.monotonic() < deadline:
+        while not any(session.busy for session in running.sessions._open) and time.monotonic() < deadline:
             time.sleep(0.001)
         running.server.should_exit = True
         answer = json.loads(thinking.recv(timeout=30))

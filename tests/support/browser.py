@@ -1,12 +1,10 @@
-"""A real browser for tests of pages: headless Chromium, driven over WebDriver; and a server on loopback for it."""
+"""A real browser for tests of pages: headless Chromium, driven over WebDriver."""
 
 import importlib.util
 import json
 import shutil
-import socket
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -128,26 +126,3 @@ def chromium() -> Iterator[Browser]:
         yield Browser(driver)
     finally:
         driver.quit()
-
-
-@contextmanager
-def served(make_app: Callable[[], Any]) -> Iterator[str]:
-    """An application on a free port of loopback; its address."""
-    import uvicorn
-
-    listener = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(
-        uvicorn.Config(make_app(), log_level="warning", lifespan="off", timeout_graceful_shutdown=1)
-    )
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
-    thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started:
-        assert time.monotonic() < deadline, "the server did not start"
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join(timeout=10)
-        listener.close()

@@ -20,6 +20,9 @@ from transformers import (
     Qwen3Config,
 )
 
+from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.chat.templates import training_template
+from wordle_rl.preflight import Finding
 from wordle_rl.prompt import Prompter, Style
 
 
@@ -193,3 +196,13 @@ def family_config(name: str, vocab_size: int, **changes: object) -> PreTrainedCo
         "pad_token_id": None,
     }
     return FAMILIES[name].architecture(vocab_size=vocab_size, **{**sizes, **changes})
+
+
+def codec_of(name: str, template: str | None = None, **variables: object) -> ChatCodec:
+    tokenizer = family_tokenizer(name, template)
+    tokenizer.chat_template = training_template(tokenizer, variables)
+    return ChatCodec(tokenizer)
+
+
+def levels(findings: list[Finding]) -> list[str]:
+    return [finding.level for finding in findings]

@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -34,58 +34,77 @@ def streamed_chat(text: str, finish_reason: str = "stop", usage: tuple[int, int]
     return 200, "".join([*lines, "data: [DONE]\n\n"]).encode(), {"Content-Type": "text/event-stream"}
 
 
-class FakeEndpoint:
-    """A chat server whose answer (status, body, headers if any) is a function of the request's number and body."""
+class LocalServer:
+    """A server on loopback, from when it is made until `close`; those that derive from it say what it answers."""
 
-    def __init__(self, answer: Callable[[int, dict], Answer]) -> None:
-        self.answer, self.requests, self.headers = answer, [], []
-        self.models: list[dict[str, str]] = []
-        self.busy = self.busiest = 0
-        lock, endpoint = threading.Lock(), self
+    def __init__(self) -> None:
+        answering = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self.reply(200, {"object": "list", "data": endpoint.models})
-
-            def do_POST(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                with lock:
-                    number = len(endpoint.requests)
-                    endpoint.requests.append(body)
-                    endpoint.headers.append({name.lower(): value for name, value in self.headers.items()})
-                    endpoint.busy += 1
-                    endpoint.busiest = max(endpoint.busiest, endpoint.busy)
-                status, value, *headers = endpoint.answer(number, body)
-                with lock:
-                    endpoint.busy -= 1
-                self.reply(status, value, *headers)
-
-            def reply(self, status: int, value: object, headers: dict[str, str] | None = None) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                status, value, *more = answering.respond(self.command, self.path, self.headers, body)
                 content = value if isinstance(value, bytes) else json.dumps(value).encode()
+                headers = {"Content-Type": "application/json", "Content-Length": str(len(content))}
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(content)))
-                for name, text in {"Content-Type": "application/json", **(headers or {})}.items():
+                for name, text in (headers | (more[0] if more else {})).items():
                     self.send_header(name, text)
                 self.end_headers()
-                self.wfile.write(content)
+                if self.command != "HEAD":
+                    self.wfile.write(content)
+
+            do_POST = do_HEAD = do_GET
 
             def handle(self) -> None:
                 with suppress(ConnectionError):  # a client that ran out of patience, at whatever moment
                     super().handle()
 
-            def log_message(self, *args: object) -> None:
+            def log_message(self, *_: object) -> None:
                 pass
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True)
-        self.thread.start()
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """The answer to a request: status, bytes or a value for JSON, headers if any."""
+        raise NotImplementedError
 
     def close(self) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+class FakeEndpoint(LocalServer):
+    """A chat server whose answer is a function of the request's number and body."""
+
+    def __init__(self, answer: Callable[[int, dict], Answer]) -> None:
+        self.answer, self.requests, self.headers = answer, [], []
+        self.models: list[dict[str, str]] = []
+        self.busy = self.busiest = 0
+        self._lock = threading.Lock()
+        super().__init__()
+        self.url += "/v1"
+
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        del path
+        if method == "GET":
+            return 200, {"object": "list", "data": self.models}
+        asked = json.loads(body)
+        with self._lock:
+            number = len(self.requests)
+            self.requests.append(asked)
+            self.headers.append({name.lower(): value for name, value in headers.items()})
+            self.busy += 1
+            self.busiest = max(self.busiest, self.busy)
+        try:
+            return self.answer(number, asked)
+        finally:
+            with self._lock:
+                self.busy -= 1
 
 
 @pytest.fixture

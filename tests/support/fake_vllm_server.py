@@ -8,8 +8,7 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
 from urllib.request import Request, urlopen
@@ -18,6 +17,7 @@ import pytest
 import torch
 import trl.generation.vllm_client as client_module
 import trl.generation.vllm_generation as generation_module
+from fake_endpoint import Answer, LocalServer
 from fake_vllm import FakeLLM, SamplingParams
 from trl.generation.vllm_client import VLLMClient
 
@@ -32,7 +32,7 @@ INFO = {
 DRAWN = ("temperature", "top_p", "max_tokens", "seed", "logprobs", "stop_token_ids", "ignore_eos")
 
 
-class FakeVLLMServer:
+class FakeVLLMServer(LocalServer):
     """A server over a model; `events` is what it was asked, in order, `announced` what each update named.
 
     Args:
@@ -51,38 +51,12 @@ class FakeVLLMServer:
         self.at_once = self.most_at_once = 0
         self.keeps_old_weights = False
         self._updating, self._arrived, self._lock = False, threading.Event(), threading.Lock()
-        server = self
+        super().__init__()
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                self.reply(*server.get(self.path))
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                self.reply(*server.post(self.path, body))
-
-            def reply(self, status: int, value: object) -> None:
-                content = json.dumps(value).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("retry-after-ms", "1")  # a test does not wait
-                self.send_header("Content-Length", str(len(content)))
-                self.end_headers()
-                self.wfile.write(content)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True)
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def respond(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        del headers
+        status, value = self.get(path) if method == "GET" else self.post(path, body)
+        return status, value, {"retry-after-ms": "1"}  # a test does not wait
 
     def get(self, path: str) -> tuple[int, object]:
         path = path.partition("?")[0]

@@ -6,10 +6,15 @@ import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fork_server import Ended, ForkServer
+from training_fixtures import begun, write_config
+
+from wordle_rl.config.files import load_config
+from wordle_rl.words import load_words
 
 MOST_IN_A_ROW = 4
 """Kills of one command before it is left to come to its end."""
@@ -37,6 +42,16 @@ class Case:
     prepare: Callable[[Path], None]
     unordered: frozenset[str] = field(default=frozenset())
 
+    def begun_in(self, directory: Path) -> Path:
+        """Make the directory in which the command runs, if it is not there, and fill it."""
+        directory.mkdir(exist_ok=True)
+        self.prepare(directory)
+        return directory
+
+    def run(self, server: ForkServer, directory: Path, **how: Any) -> Ended:
+        """Run the command there; see `ForkServer.run`."""
+        return server.run(list(self.arguments), directory, **how)
+
 
 @dataclass(frozen=True)
 class Unbroken:
@@ -49,9 +64,8 @@ class Unbroken:
 
 def run_unbroken(server: ForkServer, case: Case, directory: Path) -> Unbroken:
     """Run a command once from its beginning to its end."""
-    directory.mkdir()
-    case.prepare(directory)
-    ended = server.run(list(case.arguments), directory)
+    case.begun_in(directory)
+    ended = case.run(server, directory)
     assert ended.code == 0, ended.log
     num_bytes = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
     return Unbroken(ended, snapshot(directory, case.unordered), num_bytes)
@@ -68,19 +82,18 @@ def kill_until_done(
     Returns:
         The number of kills, at most `most`, and how the command ended.
     """
-    directory.mkdir()
-    case.prepare(directory)
+    case.begun_in(directory)
     rng, kills = random.Random(seed), 0
     while kills < most:
         if rng.random() < 0.5:
-            ended = server.run(list(case.arguments), directory, kill_at_write=rng.randint(1, unbroken.ended.num_writes))
+            ended = case.run(server, directory, kill_at_write=rng.randint(1, unbroken.ended.num_writes))
         else:
-            ended = server.run(list(case.arguments), directory, kill_after_s=rng.uniform(0, unbroken.ended.seconds))
+            ended = case.run(server, directory, kill_after_s=rng.uniform(0, unbroken.ended.seconds))
         if ended.code is not None:
             assert ended.code == 0, ended.log
             return kills, ended
         kills += 1
-    ended = server.run(list(case.arguments), directory)
+    ended = case.run(server, directory)
     assert ended.code == 0, ended.log
     return kills, ended
 
@@ -98,6 +111,13 @@ def run_kills(server: ForkServer, case: Case, place: Path, unbroken: Unbroken, s
         trial += 1
         assert trial < 10 * wanted + 10, f"{case.name} ends before it can be killed"
     return trial
+
+
+def check_ends(server: ForkServer, case: Case, directory: Path, unbroken: Unbroken, what: str) -> None:
+    """Started again, the command ends and leaves the files of the unbroken run."""
+    ended = case.run(server, directory)
+    assert ended.code == 0, ended.log
+    check_same(unbroken.files, snapshot(directory, case.unordered), what)
 
 
 def check_same(expected: dict[str, str], found: dict[str, str], what: str) -> None:
@@ -132,3 +152,100 @@ def _digest(path: Path, *, ordered: bool) -> str:
 
 def _timeless(value: dict[str, Any]) -> dict[str, Any]:
     return {name: each for name, each in value.items() if name not in _TIMES and not name.startswith("seconds/")}
+
+
+# --- the commands: each a few seconds long, and with every kind of file that it may write ---
+
+BEGINS_WINNING = {"model__path": '"bundled"'}
+"""A start for what learns from the policy's own wins or better guesses; the SFT of the miniature has none."""
+LEARNT = {"expert_iteration": "own_examples", "dpo": "pairs"}
+"""The metric of a round that counts what it learns from the policy's own games."""
+
+TRAININGS: dict[str, dict[str, str]] = {
+    "sft": {
+        "sft__epochs": "2.0",
+        "sft__save_steps": "3",
+        "sft__save_each_epoch": "true",
+        "sft__validations_per_epoch": "2",
+    },
+    "grpo": {
+        "grpo__steps": "7",
+        "grpo__save_steps": "2",
+        "grpo__validate_every_steps": "3",
+        "grpo__interpolation_alphas": "[0.5, 1.0]",
+        "grpo__probe_every_steps": "4",
+        "grpo__prioritized_fraction": "0.5",
+        "grpo.reward__preset": '"shaped_curriculum"',
+    },
+    "expert_iteration": {
+        **BEGINS_WINNING,
+        "stages": '["expert_iteration"]',
+        "expert_iteration__rounds": "3",
+        "expert_iteration__groups_per_round": "8",
+    },
+    "dpo": {
+        **BEGINS_WINNING,
+        "stages": '["dpo"]',
+        "dpo__rounds": "3",
+        "dpo__groups_per_round": "8",
+    },
+    "distill": {
+        "stages": '["sft", "distill"]',
+        "distill__rounds": "3",
+        "distill__groups_per_round": "16",
+    },
+}
+"""Settings of each training that differ from those of `write_config`."""
+
+KILLS = {
+    "traces": 12,
+    "traces-openai": 10,
+    "sft": 12,
+    "grpo": 14,
+    "expert_iteration": 10,
+    "dpo": 10,
+    "distill": 10,
+    "eval": 6,
+    "eval-openai": 8,
+    "run": 8,
+}
+"""Of a hundred kills in all, how many are of each command; those of the server are counted in its own test."""
+
+
+def make_case(name: str, words: Path, taught: Path, address: str) -> Case:
+    """A command to kill.
+
+    Args:
+        name: One of `KILLS`.
+        words: Directory of a small word list.
+        taught: A run that is finished up to SFT, whose games and model the others begin with, unless `BEGINS_WINNING`.
+        address: Of an endpoint that plays.
+    """
+    listed = ("--words", str(words))
+    asked = (*listed, "--base-url", address)
+    many = ("--num-games", "12300", "--pseudo-secrets", "--teacher.opener", "None")
+    arguments = {
+        "traces": ("traces", "--out", "games.jsonl", *listed, *many),
+        "traces-openai": (*("traces", "--teacher", "openai", "--model", "m", "--out", "llm.jsonl"), *asked),
+        "eval": ("eval", "--player", "solver", "--out", "solver.json", "--split", "all", *listed),
+        "eval-openai": ("eval", "--player", "openai:m", "--out", "llm.json", "--split", "all", *asked),
+        "run": ("run", "config.toml", "--out", "run"),
+    }
+    command = arguments.get(name, ("run", "config.toml", "--out", "run", "--until", name))
+    return Case(name, command, partial(_prepare, name, words, taught), frozenset({"llm.jsonl", "llm.games.jsonl"}))
+
+
+def _prepare(name: str, words: Path, taught: Path, directory: Path) -> None:
+    """Write what a command begins with into its directory."""
+    if name == "run":
+        write_config(directory / "config.toml", words, **{**TRAININGS["grpo"], "grpo__steps": "1"})
+    elif name in LEARNT:
+        # The model guesses words of its own list, so all of them can be guessed.
+        (directory / "words").mkdir()
+        shutil.copy(words / "answers.txt", directory / "words")
+        (directory / "words" / "guesses.txt").write_text("\n".join(load_words().guesses) + "\n")
+        write_config(directory / "config.toml", Path("words"), **TRAININGS[name])
+    elif name in TRAININGS:
+        write_config(directory / "config.toml", words, **TRAININGS[name])
+    if name in TRAININGS and name not in ("sft", *LEARNT):
+        begun(load_config(directory / "config.toml"), directory / "run", taught)

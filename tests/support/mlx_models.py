@@ -1,15 +1,19 @@
 """Shared parts of the tests of MLX: the small models of other tests, held by MLX, their logits, rows to train on."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import mlx.core as mx
 import numpy as np
 import torch
+from agreement import embedded_codec
 from training_fixtures import small_model
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
+from wordle_rl.config.training import SamplingSettings
 from wordle_rl.mlx.model import MLXModel, of_transformers
+from wordle_rl.mlx.sampler import MLXSampler
 
 
 def firm(model: PreTrainedModel) -> PreTrainedModel:
@@ -65,3 +69,32 @@ def close(ours: MLXModel, theirs: PreTrainedModel, tolerance: float) -> bool:
         np.abs(weight.detach().numpy() - np.array(weights[name])).max() < tolerance
         for name, weight in theirs.named_parameters()
     )
+
+
+def forced(model: MLXModel, replies: Mapping[int, Sequence[Sequence[int]]]) -> MLXSampler:
+    """An `MLXSampler` that plays one game after the other's turn, each with the tokens of its replies.
+
+    Args:
+        model: Whose log-probabilities count.
+        replies: Game -> token ids of its replies, turn by turn.
+    """
+    turns = dict.fromkeys(replies, 0)
+
+    class Forced(MLXSampler):
+        def sample(self, requests):
+            completions = []
+            for request in requests:
+                tokens = replies[request.game_id][turns[request.game_id]]
+                turns[request.game_id] += 1
+                self._script = iter(tokens)
+                self.settings = SamplingSettings(max_completion_tokens=len(tokens))
+                others = {game: seen for game, seen in self._seen.items() if game != request.game_id}
+                completions += super().sample([request])
+                self._seen |= others
+            return completions
+
+        def _draw(self, logprobs: mx.array) -> mx.array:
+            # the generator looks one token beyond the last
+            return mx.array([next(self._script, embedded_codec().pad_id)])
+
+    return Forced(model, embedded_codec())

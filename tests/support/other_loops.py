@@ -1,13 +1,11 @@
 """Replies played by our own rollout and by somebody else's loop."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scripted import say
+from scripted import say, scripted
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.policy.base import Completion, Request
 from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import Trajectory, play
 from wordle_rl.trainers.games import BoardTask, GameSource, LoopSettings, game_source
@@ -51,30 +49,12 @@ class Ours:
         return [0] * len(segment.prompt_ids) + list(segment.loss_mask)
 
 
-class Said:
-    """A sampler that says what it is told to, in tokens if it has a codec."""
-
-    def __init__(self, replies: Sequence[str], codec: ChatCodec | None = None) -> None:
-        self.codec = codec
-        self._replies = list(replies)
-        self._next = 0
-
-    def begin(self) -> None:
-        self._next = 0
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        (_,) = requests
-        reply = self._replies[self._next]
-        self._next += 1
-        ids = tuple(self.codec.reply_ids(reply)) if self.codec else ()
-        return [Completion(reply, ids, (0.0,) * len(ids))]
-
-
 def ours(kind: str, settings: LoopSettings = SETTINGS, task: BoardTask = TASK, codec: ChatCodec | None = None) -> Ours:
     """The game by our own rollout and rubric."""
     source = game_source(settings)
     secret = source.context.split.named(task.split)[task.index]
     start = InitialState(secret, task.given)
-    sampler = Said(replies_of(kind, source, task), codec)
+    replies = replies_of(kind, source, task)
+    sampler = scripted(lambda _, turns: replies[len(turns) - len(task.given)])(None, codec)
     (trajectory,) = play([start], source.context.words, source.context.prompter, sampler)
     return Ours(trajectory, source.rubric.score(trajectory.transcript, source.context.solver))

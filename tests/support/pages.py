@@ -1,8 +1,10 @@
-"""A page as a browser takes it apart, for the report tests."""
+"""A page as a browser takes it apart, and the code blocks of Markdown files."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from pathlib import Path
 from typing import Any
 
 
@@ -38,3 +40,7 @@ def parse_page(html: str) -> Page:
     page = Page()
     page.feed(html)
     return page
+
+
+def blocks(path: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), flags=re.DOTALL)

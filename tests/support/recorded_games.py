@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from scripted import scripted
+
 import wordle_rl.trainers.check
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.env import WordleEnv
-from wordle_rl.game import Rules
-from wordle_rl.policy.base import Completion, Request
+from wordle_rl.game import Rules, Turn
+from wordle_rl.policy.base import Completion
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import Rubric
@@ -39,27 +41,22 @@ GAMES = (
 """Secret, guesses on the board, own replies. Spaced: sampled letter by letter; empty: cut after the opening tag."""
 
 
-class Recorded:
+def reply(game_id: int, turns: Sequence[Turn]) -> str | None:
+    """The text of a reply."""
+    _, board, own = GAMES[game_id]
+    said = own[len(turns) - len(board)]
+    return said if "!" in said else f"<guess>{said}</guess>" if said else None
+
+
+class Recorded(scripted(reply)):
     """A sampler that says what `GAMES` holds."""
 
-    def __init__(self, codec: ChatCodec) -> None:
-        self.codec = codec
-
-    def begin(self) -> None:
-        """Nothing is kept from game to game."""
-
-    def sample(self, requests: Sequence[Request]) -> list[Completion]:
-        """One reply per request."""
-        completions = []
-        for request in requests:
-            _, board, replies = GAMES[request.game_id]
-            said = replies[len(request.turns) - len(board)]
-            text = said if "!" in said else f"<guess>{said.replace(' ', '')}</guess>" if said else "<guess>"
-            ids = self.codec.reply_ids(text)[: None if said else 1]
-            if len(said.split()) == 5:
-                ids = [*(token for letter in text for token in self.codec.encode(letter)), ids[-1]]
-            completions.append(Completion(text, tuple(ids), (0.0,) * len(ids), overlong=not said))
-        return completions
+    def _completion(self, text: str | None) -> Completion:
+        if text is None or text.count(" ") != 4:
+            return super()._completion(text)
+        whole = text.replace(" ", "")
+        ids = [*(token for letter in whole for token in self.codec.encode(letter)), self.codec.reply_ids(whole)[-1]]
+        return Completion(whole, tuple(ids), (0.0,) * len(ids))
 
 
 def record() -> list[RecordedGame]:
@@ -67,7 +64,7 @@ def record() -> list[RecordedGame]:
     codec = ChatCodec(make_tokenizer())
     model, solver, games = formula_model(codec.tokenizer), Solver(WORDS), []
     starts = [InitialState(secret, board) for secret, board, _ in GAMES]
-    played = play(starts, WORDS, PROMPTER, Recorded(codec))
+    played = play(starts, WORDS, PROMPTER, Recorded(None, codec))
     for first in range(0, len(played), GROUP_SIZE):
         group = played[first : first + GROUP_SIZE]
         rewards = [RUBRIC.score(game.transcript, solver) for game in group]

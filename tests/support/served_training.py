@@ -10,12 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from contexts import context_for
 from fake_vllm import fake_vllm
 from fake_vllm_server import without_nccl
-from group_games import Schedule
+from grpo_training import Schedule
 from torchrun import leave, shared_run
-from training_fixtures import compact, fast, small_model, training_of
+from training_fixtures import compact, context_for, fast, small_model, training_of
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec
@@ -35,16 +34,12 @@ from wordle_rl.words import load_words
 STEPS, TURNS = 3, 3
 
 
-def by_length(_transcript, turn) -> float:
-    return len(turn.reply) % 5 / 4
-
-
 class Paying(GroupRollouts):
     """Rewards that differ within a group of games that nobody wins."""
 
     def __init__(self, *args, **kwargs) -> None:
         super().__init__(*args, **kwargs)
-        self.schedule = Schedule(by_length)
+        self.schedule = Schedule()
         if is_first():  # its games end after a turn, so that processes play different numbers of turns
             self.should_stop = lambda *_: True
 

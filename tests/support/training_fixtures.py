@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
+from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import load_config
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.run import RunConfig
@@ -225,3 +226,14 @@ def cli(capsys):
         return code, captured.out, captured.err
 
     return run
+
+
+def context_of(config: RunConfig, words: WordList) -> GameContext:
+    """The context of a config, with these words instead of its own."""
+    solver = Solver(words)
+    return GameContext(words, split_secrets(words), config.game.prompter(words.word_length), solver)
+
+
+def context_for(words: WordList, prompter: Prompter, solver: Solver, split: Split | None = None) -> GameContext:
+    """The context of a word list, a prompter and a solver, with the list's own split unless another is given."""
+    return GameContext(words, split or split_secrets(words), prompter, solver)

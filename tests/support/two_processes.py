@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from contexts import context_for
 from torchrun import leave, shared_run
-from training_fixtures import fast, small_model, training_of
+from training_fixtures import context_for, fast, small_model, training_of
 
 import wordle_rl.train.grpo as grpo_module
 from wordle_rl.chat.codec import ChatCodec

@@ -9,9 +9,11 @@ from typing import Any
 
 from websockets.sync.client import ClientConnection, connect
 
-from wordle_rl.serve.app import Service, create_app
+from wordle_rl.serve.app import create_app
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.serve.server import SessionServer, configured, listen
+from wordle_rl.serve.sessions import Sessions
+from wordle_rl.serve.tasks import ServedGames
 
 
 @dataclass(frozen=True)
@@ -19,7 +21,8 @@ class RunningServer:
     """A server that answers."""
 
     address: str
-    service: Service
+    games: ServedGames
+    sessions: Sessions
     server: SessionServer
 
     @property
@@ -37,12 +40,13 @@ def wordle_server(settings: ServeSettings | None = None) -> Iterator[RunningServ
     app = create_app(settings)
     listener = listen("127.0.0.1", 0, 2 * settings.ping_timeout_s)
     ready = threading.Event()
-    server = SessionServer(configured(app, settings), ready.set, app.state.service.sessions.drain)
+    server = SessionServer(configured(app, settings), ready.set, app.state.sessions.drain)
     thread = threading.Thread(target=server.run, args=([listener],))
     thread.start()
     try:
         assert ready.wait(30)
-        yield RunningServer(f"http://127.0.0.1:{listener.getsockname()[1]}", app.state.service, server)
+        address = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        yield RunningServer(address, app.state.games, app.state.sessions, server)
     finally:
         server.should_exit = True
         thread.join(30)
@@ -69,7 +73,7 @@ def refusal(answered: dict[str, Any]) -> str:
     return answered["data"]["reason"]
 
 
-def secret_of(service: Service, seed: int, split: str = "train") -> str:
-    """The secret of a seed, which no message of the server tells."""
-    tasks = service.games.offered()
-    return tasks.secret(tasks.pick(split, None, seed))
+def secret_of(games: ServedGames, seed: int) -> str:
+    """The training secret of a seed, which no message of the server tells."""
+    tasks = games.offered()
+    return tasks.secret(tasks.pick("train", None, seed))

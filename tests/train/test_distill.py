@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 from algorithm_settings import DISTILL, PURE, train_by
-from padded_vocabulary import padded_model
-from round_training import gradient_norm, learner_of, playing, token_logprobs
+from round_training import games_of, gradient_norm, learner_of, playing, setup_for, token_logprobs
+from sampled_games import padded_model
 from scripted import say
-from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, fast, make_run, rows, small_model
 
 from wordle_rl.chat.codec import ChatCodec

@@ -9,9 +9,8 @@ import pytest
 import torch
 from algorithm_settings import DPO as SETTINGS
 from algorithm_settings import train_by
-from round_training import gradient_norm, learner_of, playing, token_logprobs
+from round_training import games_of, gradient_norm, learner_of, playing, setup_for, token_logprobs
 from scripted import say
-from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, fast, make_run, rows, small_model
 
 from wordle_rl.config.model import LoraSettings

@@ -12,9 +12,8 @@ from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, GRPO, SFT, train_
 from grpo_by_hand import Player
 from grpo_training import Training
 from lora_training import LORA, save_base
-from round_training import playing
+from round_training import playing, setup_for
 from scripted import say
-from scripted_rounds import setup_for
 from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits, small_model, weights_of
 
 from wordle_rl.config.model import ModelSettings

@@ -6,10 +6,9 @@ import pytest
 import torch
 from algorithm_settings import EXPERT_ITERATION as SETTINGS
 from algorithm_settings import train_by
-from group_games import turns_of
-from round_training import learner_of, playing, token_logprobs
+from grpo_training import turns_of
+from round_training import games_of, learner_of, playing, setup_for, token_logprobs
 from scripted import say
-from scripted_rounds import games_of, setup_for
 from training_fixtures import compact, make_run, rows, small_model
 
 from wordle_rl.chat.masks import mask_picture

@@ -3,12 +3,11 @@
 import statistics
 
 import pytest
-from failing_games import REASON, fail
-from group_games import SETTINGS, Roll, turns_of
 from grpo_by_hand import Player
-from grpo_training import update
+from grpo_training import ROLLED as SETTINGS
+from grpo_training import Roll, turns_of, update
 from reward_games import SOLVER, WORDS, play
-from scripted import say, scripted
+from scripted import REASON, fail, say, scripted
 from training_fixtures import compact, rows
 
 from wordle_rl.boards import InitialState

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from contexts import context_for
 from grpo_by_hand import FAILS, Player, Step, rows_of_candidates, rows_of_group, step_of
 from grpo_training import SETTINGS, Training, assert_scored_as_sampled, by_length, update
 from reward_games import SOLVER, WORDS
 from torch.utils._python_dispatch import TorchDispatchMode
-from training_fixtures import compact, fast, rows, small_model, weights_of
+from training_fixtures import compact, context_for, fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import wordle_rl.policy.drawing as drawing_module

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 from constrained_games import KINDS, codecs_of, hasty, random_model
-from padded_vocabulary import PADDING, check_sampler_is_trainer, said_by
+from sampled_games import PADDING, check_sampler_is_trainer, said_by
 from small_models import small_config
 from training_fixtures import close, fast, small_model, weights_of
 from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM

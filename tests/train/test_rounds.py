@@ -5,10 +5,8 @@ from pathlib import Path
 
 import pytest
 from algorithm_settings import DISTILL, DPO, EXPERT_ITERATION, train_by
-from failing_games import REASON, fail
-from round_training import learner_of, playing
-from scripted import say
-from scripted_rounds import setup_for
+from round_training import learner_of, playing, setup_for
+from scripted import REASON, fail, say
 from training_fixtures import compact, fast, make_run, rows, same_bits, small_model, training_of, weights_of
 
 from wordle_rl.config.base import ConfigError

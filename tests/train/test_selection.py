@@ -10,13 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from contexts import context_for
 from grpo_training import SETTINGS, update
 from reward_games import SOLVER
 from round_training import learner_of
 from safetensors.torch import load_file
 from training_fixtures import (
     compact,
+    context_for,
     flipped,
     halved,
     make_run,

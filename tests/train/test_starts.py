@@ -8,7 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from contexts import context_for
+from training_fixtures import context_for
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.base import ConfigError

@@ -16,7 +16,7 @@ from fake_vllm import FakeLLM, fake_vllm
 from fake_vllm_server import INFO, FakeVLLMServer, without_nccl
 from grpo_training import SETTINGS, TOKENS, Training, update
 from rich.console import Console
-from scripted_rounds import setup_for
+from round_training import setup_for
 from served_training import STEPS, TURNS
 from torchrun import torchrun
 from training_fixtures import compact, rows, same_bits, small_model, weights_of, write_config

@@ -15,8 +15,7 @@ from wordle_rl.config.model import WordSettings
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome
 from wordle_rl.policy.tiny import make_tokenizer
-from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, game_source, task_of
-from wordle_rl.trainers.token_env import TokenEnv
+from wordle_rl.trainers.games import BoardTask, LiveGame, LoopSettings, TokenEnv, game_source, task_of
 
 
 def told(game: LiveGame) -> tuple[str, ...]:

@@ -222,7 +222,7 @@ def test_mlx_gives_the_log_probabilities_of_the_table(on_mlx) -> None:
 
 def test_games_on_mlx_have_the_tokens_and_masks_of_the_table(on_mlx) -> None:
     """Its sampler drives the same rollout; here replies are forced, and their log-probabilities are the model's."""
-    from forced_mlx import forced
+    from mlx_models import forced
 
     from wordle_rl.boards import InitialState
     from wordle_rl.rollout import play
@@ -266,7 +266,7 @@ def at_turns(found: torch.Tensor, number: int) -> list[float]:
 
 @pytest.mark.parametrize(("credit", "scale"), CREDITS)
 def test_verl_gives_the_credit_of_the_table(on_verl, credit: str, scale: bool) -> None:
-    from wordle_rl.trainers.verl.advantages import credited
+    from wordle_rl.trainers.verl.trainer import credited
 
     rewards, mask, groups = on_verl
     found = credited(credit, rewards, mask, groups, scale=scale)
@@ -299,12 +299,13 @@ def test_verl_finds_our_estimators_by_their_names(on_verl, credit: str) -> None:
     from verl.protocol import DataProto
     from verl.trainer.ppo.ray_trainer import compute_advantage
 
-    from wordle_rl.trainers.verl.advantages import ESTIMATORS, credited
+    from wordle_rl.trainers.verl.settings import CREDIT
+    from wordle_rl.trainers.verl.trainer import credited
 
     rewards, mask, groups = on_verl
     data = DataProto.from_dict({"token_level_rewards": rewards, "response_mask": mask}, non_tensors={"uid": groups})
     config = OmegaConf.create({"norm_adv_by_std_in_grpo": False})
-    done = compute_advantage(data, adv_estimator=ESTIMATORS[credit], config=config)
+    done = compute_advantage(data, adv_estimator=CREDIT[credit], config=config)
     assert torch.equal(done.batch["advantages"], credited(credit, rewards, mask, groups, scale=False))
 
 

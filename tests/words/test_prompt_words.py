@@ -12,8 +12,7 @@ from wordle_rl.game import Dictionary, Rules, score_guess
 from wordle_rl.preflight.template import texts_of
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.teachers.games import narration
-from wordle_rl.words import PROMPT_WORDS, WordList
-from wordle_rl.words.prompt_words import EXAMPLE_WORDS
+from wordle_rl.words import EXAMPLE_WORDS, PROMPT_WORDS, WordList
 from wordle_rl.words.split import split_secrets, words_of_text
 
 LENGTHS = (3, 5, 7, 10)

@@ -116,7 +116,7 @@ def words_for(rubric: Rubric, words: WordList, num_answers: int) -> WordList:
     """Return the list to search on: at most `num_answers` answers, evenly spaced, if the reward asks the solver."""
     # The solver takes seconds per guess on a long list.
     every = math.ceil(len(words.answers) / num_answers)
-    if every == 1 or not any(component.asks_solver for component in rubric.components.values()):
+    if every == 1 or not rubric.asks_solver:
         return words
     answers = words.answers[::every]
     return WordList(words.name, answers, tuple({*answers, *words.outside[::every]}))

@@ -85,6 +85,11 @@ class Rubric:
         """The components to compute, by name."""
         return {name: find_component(name) for name in self.effective_weights}
 
+    @cached_property
+    def asks_solver(self) -> bool:
+        """True if a component asks the solver, which takes milliseconds."""
+        return any(component.asks_solver for component in self.components.values())
+
     def score(self, transcript: Transcript, solver: Solver) -> RewardBreakdown:
         """Reward a finished game; one that ran out of tokens is a loss. The solver computes only what components ask.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,7 +16,6 @@ from openenv.core.env_server.types import Action, Observation, State
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket
 
-from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.serve.environment import NAME, WordleEnvironment
 from wordle_rl.serve.gate import guard
 from wordle_rl.serve.openenv_client import WordleAction, WordleObservation, WordleState
@@ -31,57 +29,39 @@ API_VERSION = "1.0.0"
 """Version of OpenEnv's HTTP interface that the routes implement."""
 
 
-@dataclass(frozen=True)
-class Service:
-    """What the routes of a server share; `app.state.service`."""
-
-    games: ServedGames
-    sessions: Sessions
-
-    @classmethod
-    def of(cls, settings: ServeSettings) -> Service:
-        """Load word lists and keys."""
-        return cls(ServedGames(settings), Sessions(settings))
-
-    def environment(self) -> WordleEnvironment:
-        """Create an environment."""
-        return WordleEnvironment(self.games)
-
-
 def create_app(settings: ServeSettings) -> FastAPI:
-    """Create the application: OpenEnv's routes, health and readiness, and the page, to which `/` redirects."""
+    """Create the application: OpenEnv's routes, health and readiness, and the page, to which `/` redirects.
+
+    `app.state` has the `games` and the `sessions`, which both protocols share.
+    """
     # The page brings players, evaluation and reports, which the games of sessions do without.
     from wordle_rl.serve.watch.watch_app import create_watch_app, to_page
 
-    service = Service.of(settings)
-    app = FastAPI(
-        title="wordle-rl",
-        version=API_VERSION,
-        description="Wordle as an OpenEnv environment.",
-    )
-    app.state.service = service
+    games, sessions = ServedGames(settings), Sessions(settings)
+    app = FastAPI(title="wordle-rl", version=API_VERSION, description="Wordle as an OpenEnv environment.")
+    app.state.games, app.state.sessions = games, sessions
     guard(app, settings)
-    make = partial(WordleEnvironment, service.games)
-    _add_openenv_routes(app, service, make, WordleAction, WordleObservation, WordleState, NAME)
-    _add_own_routes(app, service)
-    app.mount("/textarena", create_textarena_app(service))
+    make = partial(WordleEnvironment, games)
+    _add_openenv_routes(app, sessions, make, WordleAction, WordleObservation, WordleState, NAME)
+
+    @app.get("/ready", tags=["Health"])
+    async def ready() -> JSONResponse:
+        """Readiness: 200 while a session is free, otherwise 503."""
+        state = "stopping" if sessions.draining.is_set() else "full" if sessions.is_full else "ready"
+        return JSONResponse({"status": state}, 200 if state == "ready" else 503)
+
+    textarena = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
+    textarena_types = TextArenaAction, TextArenaObservation, TextArenaState
+    _add_openenv_routes(textarena, sessions, partial(TextArenaEnvironment, games), *textarena_types, "textarena")
+    app.mount("/textarena", textarena)
     app.mount("/watch", create_watch_app(settings))
     app.add_route("/", to_page, include_in_schema=False)
     return app
 
 
-def _add_own_routes(app: FastAPI, service: Service) -> None:
-    @app.get("/ready", tags=["Health"])
-    async def ready() -> JSONResponse:
-        """Readiness: 200 while a session is free, otherwise 503."""
-        sessions = service.sessions
-        state = "stopping" if sessions.draining.is_set() else "full" if sessions.is_full else "ready"
-        return JSONResponse({"status": state}, 200 if state == "ready" else 503)
-
-
 def _add_openenv_routes(
     app: FastAPI,
-    service: Service,
+    sessions: Sessions,
     make: Callable[[], Environment[Any, Any, Any]],
     action: type[Action],
     observation: type[Observation],
@@ -97,7 +77,7 @@ def _add_openenv_routes(
     @app.websocket("/ws")
     async def play(socket: WebSocket) -> None:
         """OpenEnv's session."""
-        await service.sessions.serve(socket, EnvironmentProtocol(make(), action).answer)
+        await sessions.serve(socket, EnvironmentProtocol(make(), action).answer)
 
     @app.exception_handler(Refusal)
     async def refused(_request: Request, error: Refusal) -> Response:
@@ -108,23 +88,3 @@ def _add_openenv_routes(
     async def invalid(request: Request, error: RequestValidationError) -> Response:
         # FastAPI's own answer repeats the input, and fails at what is no JSON: infinity, a lone surrogate.
         return await refused(request, wrong_fields(error.errors()))
-
-
-def create_textarena_app(service: Service) -> FastAPI:
-    """Create the application to mount. It shares sessions, rules and words with the server, but not the wording."""
-    games = service.games.with_settings(in_textarena_words(service.games.settings))
-    make = partial(TextArenaEnvironment, games)
-    app = FastAPI(title="wordle-rl: TextArena", description="Wordle-v0 in the words of TextArena.")
-    _add_openenv_routes(app, service, make, TextArenaAction, TextArenaObservation, TextArenaState, "textarena")
-    return app
-
-
-def in_textarena_words(settings: ServeSettings) -> ServeSettings:
-    """Return settings with TextArena's wording: bracketed guesses and optional thinking."""
-    wording = {
-        "style": Style.TEXTARENA,
-        "shape": Shape.TRANSCRIPT,
-        "thinking": Thinking.OPTIONAL,
-        "system_prompt": None,
-    }
-    return settings.model_copy(update={"game": settings.game.model_copy(update=wording)})

@@ -27,7 +27,7 @@ def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSett
     if settings.host not in ("127.0.0.1", "::1", "localhost") and not settings.token_variable:
         console.messages.print(f"note: anyone who reaches {settings.host} can play; --token-variable asks for a token")
     app = create_app(settings)
-    drain = app.state.service.sessions.drain
+    drain = app.state.sessions.drain
     run_server(app, settings, lambda address: _say(f"serving at {address}; Ctrl-C stops"), drain)
 
 

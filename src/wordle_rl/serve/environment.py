@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from openenv.core.env_server.interfaces import Environment
@@ -10,6 +12,7 @@ from openenv.core.env_server.types import EnvironmentMetadata
 from openenv.core.rubrics import Rubric as OpenEnvRubric
 
 import wordle_rl
+from wordle_rl.env import WordleEnv
 from wordle_rl.reward import Rubric, TurnRewards
 from wordle_rl.serve.openenv_client import (
     ActionT,
@@ -68,6 +71,8 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
     SUPPORTS_CONCURRENT_SESSIONS = True
     REQUIRES_SINGLE_THREAD_EXECUTOR = True
     about = EnvironmentMetadata(name="", description="")
+    wording: Mapping[str, Any] = MappingProxyType({})
+    """Settings of the game that this protocol fixes."""
 
     def __init__(self, games: ServedGames) -> None:
         super().__init__()
@@ -78,7 +83,7 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
     def _begin(self, /, **asked: Any) -> NewGame:
         options = checked(ResetOptions, asked)
         # A refused reset raises here, and leaves the game under way to be played on.
-        self._game = self._games.new_game(options)
+        self._game = self._games.new_game(options, self.wording)
         self._episode = {"episode_id": options.episode_id or str(uuid.uuid4()), "step_count": 0}
         return self._game
 
@@ -95,6 +100,9 @@ class GameSession(Environment[ActionT, ObservationT, StateT]):
         most = self._games.settings.max_reply_characters
         # Cut instead of refused, and treated as a reply that was cut at its token limit.
         return reply[:most], len(reply) > most
+
+    def _shows_secret(self, env: WordleEnv) -> bool:
+        return env.stop_reason is not None and self._games.settings.reveal_secret
 
     def get_metadata(self) -> EnvironmentMetadata:
         """Name, description and version."""
@@ -114,7 +122,7 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
     def reset(self, /, seed: int | None = None, episode_id: str | None = None, **kwargs: Any) -> WordleObservation:
         """Begin a game; see `ResetOptions`."""
         game, self._tree = self._begin(seed=seed, episode_id=episode_id, **kwargs), None
-        return WordleObservation(**game.observed(is_new=True), reward=None, done=False)
+        return self._observation(game, None)
 
     def step(self, action: WordleAction, timeout_s: float | None = None, **kwargs: Any) -> WordleObservation:
         """Take one reply of the policy."""
@@ -127,7 +135,7 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
         """Take one reply of the policy; a reward that needs the solver is computed in the solver's thread."""
         game = self._played(action)
         # Others are arithmetic, and a change of threads would take longer than they do.
-        if game.asks_solver:
+        if game.rubric.asks_solver:
             return self._judged(game, action, await self._games.in_solver_thread(game.rewards.next))
         return self._judged(game, action, game.rewards.next())
 
@@ -139,11 +147,25 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
         return game
 
     def _judged(self, game: NewGame, action: WordleAction, reward: float) -> WordleObservation:
-        done = game.env.stop_reason is not None
-        observation = WordleObservation(**game.observed(is_new=False), reward=reward, done=done)
+        observation = self._observation(game, reward)
         if self._tree is not None:
             self._tree(action, observation)
         return observation
+
+    def _observation(self, game: NewGame, reward: float | None) -> WordleObservation:
+        # Without a reward the game is new: no turn on the board is the policy's.
+        env, turn = game.env, None if reward is None else game.env.turns[-1]
+        return WordleObservation(
+            messages=list(env.observation.messages),
+            turns_left=env.observation.turns_left,
+            outcome=turn and turn.outcome.value,
+            guess=turn and turn.guess,
+            marks=turn and turn.marks,
+            stop_reason=env.stop_reason and env.stop_reason.value,
+            secret=env.transcript().secret if self._shows_secret(env) else None,
+            reward=reward,
+            done=env.stop_reason is not None,
+        )
 
     @property
     def rubric(self) -> OpenEnvRubric | None:
@@ -166,14 +188,13 @@ class WordleEnvironment(GameSession[WordleAction, WordleObservation, WordleState
         if self._game is None:
             return WordleState()
         env = self._game.env
-        shows_secret = env.stop_reason is not None and self._game.shows_secret
         return WordleState(
             **self._episode,
             max_turns=env.prompter.rules.max_turns,
             turns_left=env.observation.turns_left,
             stop_reason=env.stop_reason and env.stop_reason.value,
             board=[{"guess": turn.guess, "marks": turn.marks, "outcome": turn.outcome.value} for turn in env.turns],
-            task_id=self._game.task_id if shows_secret else None,
+            task_id=self._game.task_id if self._shows_secret(env) else None,
             words=self._game.words,
             hard_mode=env.prompter.rules.hard_mode,
             style=str(env.prompter.style),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol, TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from wordle_rl.prompt import Guess, Message, parse_reply
 from wordle_rl.prompt.reply import with_opened_thought
@@ -18,22 +18,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
     from trl import GRPOTrainer
 
+    from wordle_rl.serve.textarena import TextArenaObservation
+
 
 NO_GUESS = "[]"
 """Message for a completion without a guess; the game refuses it. The original sends `[dunno]`, which is a word."""
 
 _ANSWER = re.compile(r"(?:You|Player \d+) submitted \[\w+\]\.\s*Feedback:(.*)", re.DOTALL)
 """The game's answer to a scored guess, in the words of TextArena 0.7 or of 0.6."""
-
-
-class _Message(Protocol):
-    @property
-    def content(self) -> str: ...
-
-
-class _Observation(Protocol):
-    @property
-    def messages(self) -> Sequence[_Message]: ...
 
 
 def extract_guess(text: str) -> str:
@@ -52,7 +44,7 @@ def extract_guess(text: str) -> str:
     return f"[{parsed.word}]" if isinstance(parsed, Guess) else NO_GUESS
 
 
-def extract_wordle_feedback(observation: _Observation) -> str:
+def extract_wordle_feedback(observation: TextArenaObservation) -> str:
     """Return letters, marks and guesses left of the game's answer to the last message, a line each.
 
     They are empty if that message was refused.
@@ -110,7 +102,7 @@ def generate_rollout_completions(trainer: GRPOTrainer, prompts: Sequence[Prompt]
         logprobs = [[best[0] for best in tokens] for tokens in ranked]  # of the sampled token; others may follow
     else:
         completion_ids = _generated(trainer, prompt_ids)
-        logprobs = completion_logprobs(trainer, prompt_ids, completion_ids, float(trainer.temperature))
+        logprobs = _logprobs(trainer, prompt_ids, completion_ids)
     texts = tokenizer.batch_decode(completion_ids, skip_special_tokens=True)
     return [
         Completion(prompt_ids=prompt, completion_ids=list(completion), logprobs=list(scores), text=text)
@@ -136,10 +128,10 @@ def _generated(trainer: GRPOTrainer, prompt_ids: Sequence[list[int]]) -> list[li
     return [row[:length] for row, length in zip(sampled.tolist(), lengths, strict=True)]
 
 
-def completion_logprobs(
-    trainer: GRPOTrainer, prompt_ids: Sequence[list[int]], completion_ids: Sequence[list[int]], temperature: float
+def _logprobs(
+    trainer: GRPOTrainer, prompt_ids: Sequence[list[int]], completion_ids: Sequence[list[int]]
 ) -> list[list[float]]:
-    """Compute log-probabilities of completions under the trainer's model, over the whole vocabulary."""
+    # Under the trainer's model at its temperature, over the whole vocabulary.
     import torch
 
     model = trainer.accelerator.unwrap_model(trainer.model_wrapped)
@@ -151,7 +143,7 @@ def completion_logprobs(
         ids = torch.tensor([[*prompt, *completion]], device=model.device)  # (1, P + T)
         with torch.no_grad():
             logits: Tensor = model(input_ids=ids, logits_to_keep=len(completion) + 1).logits[0, :-1]  # (T, V)
-        logprobs = (logits.float() / temperature).log_softmax(-1)  # (T, V)
+        logprobs = (logits.float() / float(trainer.temperature)).log_softmax(-1)  # (T, V)
         all_logprobs.append(logprobs.gather(-1, ids[0, len(prompt) :, None])[:, 0].tolist())  # (T,)
     model.train(was_training)
     return all_logprobs

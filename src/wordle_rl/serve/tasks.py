@@ -6,16 +6,16 @@ import asyncio
 import hashlib
 import hmac
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, TypeVar
 
 from wordle_rl.boards import random_board
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
+from wordle_rl.config.model import GameSettings
 from wordle_rl.env import WordleEnv
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import PRESETS, Rubric, TurnRewards
@@ -23,7 +23,6 @@ from wordle_rl.serve.openenv_client import ResetOptions
 from wordle_rl.serve.protocol import Reason, Refusal
 from wordle_rl.serve.serve_settings import ServeSettings
 from wordle_rl.trainers.games import BoardTask
-from wordle_rl.words import WordList
 
 ResultT = TypeVar("ResultT")
 
@@ -139,24 +138,6 @@ class NewGame:
     words: str
     """Name of the word list."""
     task_id: str
-    asks_solver: bool
-    """Whether a reward needs the solver, which takes milliseconds."""
-    shows_secret: bool
-    """Whether to show the secret once the game is over."""
-
-    def observed(self, *, is_new: bool) -> dict[str, Any]:
-        """Return the fields of an observation without reward and done; a new game has no turn of the policy yet."""
-        env = self.env
-        turn = None if is_new else env.turns[-1]
-        return {
-            "messages": list(env.observation.messages),
-            "turns_left": env.observation.turns_left,
-            "outcome": turn and turn.outcome.value,
-            "guess": turn and turn.guess,
-            "marks": turn and turn.marks,
-            "stop_reason": env.stop_reason and env.stop_reason.value,
-            "secret": env.transcript().secret if env.stop_reason is not None and self.shows_secret else None,
-        }
 
 
 class ServedGames:
@@ -168,7 +149,10 @@ class ServedGames:
     def __init__(self, settings: ServeSettings) -> None:
         self.settings = settings
         key = settings.id_key()
-        offers = [self._offer(source, key) for source in (settings.words.source, *settings.word_lists)]
+        offers = []
+        for source in (settings.words.source, *settings.word_lists):
+            words = settings.words.model_copy(update={"source": source})
+            offers.append(WordTasks(GameContext.from_settings(words, settings.game), key, settings.allow_held_out))
         self.default_words = offers[0].context.words.name
         self._offers = {offer.context.words.name: offer for offer in offers}
         if len(self._offers) < len(offers):
@@ -176,20 +160,8 @@ class ServedGames:
             raise ConfigError(f"word lists must have different names, not {names}; leave one of them out of word_lists")
         self.solver_thread = ThreadPoolExecutor(1, thread_name_prefix="solver")
         """The single thread for solvers, whose memory is not thread-safe; started on demand."""
-        self._prompters: dict[tuple[object, ...], Prompter] = {}
         self._own_rubric = settings.rubric()
         self._rubrics = {name: Rubric(preset.weights, settings.keep_order) for name, preset in PRESETS.items()}
-
-    def _offer(self, source: str, key: bytes) -> WordTasks:
-        words = self.settings.words.model_copy(update={"source": source})
-        return WordTasks(GameContext.from_settings(words, self.settings.game), key, self.settings.allow_held_out)
-
-    def with_settings(self, settings: ServeSettings) -> ServedGames:
-        """Return a copy with other rules and wording that shares words, tasks and solvers."""
-        # Shallow, on purpose: words, tasks and the solvers' caches are what costs.
-        other = copy(self)
-        other.settings, other._prompters = settings, {}
-        return other
 
     async def in_solver_thread(self, function: Callable[..., ResultT], *arguments: Any) -> ResultT:
         """Call a function in the solvers' thread while the event loop goes on."""
@@ -204,8 +176,8 @@ class ServedGames:
             )
         return self._offers[name]
 
-    def new_game(self, options: ResetOptions) -> NewGame:
-        """Create the game of a reset."""
+    def new_game(self, options: ResetOptions, wording: Mapping[str, Any]) -> NewGame:
+        """Create the game of a reset; `wording` has settings of the game that the session's protocol fixes."""
         offer = self.offered(options.words)
         seed = _SYSTEM_RANDOM.getrandbits(63) if options.seed is None else options.seed
         if options.given is not None and options.max_given:
@@ -214,47 +186,28 @@ class ServedGames:
         task = offer.pick(options.split or "train", options.index, seed, named)
         secret = offer.secret(task)
         context = offer.context.for_part(task.split)
-        prompter = self._prompter(context.words, options)
-        given = named or self._drawn(context.words, secret, seed, prompter, options)
+        chosen = {"style": options.style, "hard_mode": options.hard_mode, **wording}
+        changes = {name: value for name, value in chosen.items() if value is not None or name in wording}
+        prompter = _prompter(self.settings.game.model_copy(update=changes), context.words.word_length)
+        rules = prompter.rules
+        if options.max_given >= rules.max_turns:
+            raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
+        if options.max_given:
+            # By secret, so that one seed does not put the same words on every board.
+            rng = random.Random(f"{context.words.fingerprint}:{secret}:{seed}")
+            given = random_board(context.words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
+        else:
+            given = named
         try:
             env = WordleEnv(secret, context.words, prompter, given)
         except ValueError:
             raise Refusal(
                 Reason.BAD_OPTION,
-                f"given must have fewer than {prompter.rules.max_turns} words, all of which may be played",
+                f"given must have fewer than {rules.max_turns} words, all of which may be played",
             ) from None
         reward, rubric = self._rubric(options.reward)
-        return NewGame(
-            env=env,
-            rewards=TurnRewards(rubric, context.solver, secret, env),
-            rubric=rubric,
-            reward=reward,
-            words=offer.context.words.name,
-            task_id=offer.task_id(task),
-            asks_solver=any(component.asks_solver for component in rubric.components.values()),
-            shows_secret=self.settings.reveal_secret,
-        )
-
-    def _prompter(self, words: WordList, options: ResetOptions) -> Prompter:
-        # Prompters render their rules once; sessions by the hundred share them.
-        key = (words.word_length, options.style, options.hard_mode)
-        if key not in self._prompters:
-            asked = {"style": options.style, "hard_mode": options.hard_mode}
-            changes = {name: value for name, value in asked.items() if value is not None}
-            self._prompters[key] = self.settings.game.model_copy(update=changes).prompter(words.word_length)
-        return self._prompters[key]
-
-    def _drawn(
-        self, words: WordList, secret: str, seed: int, prompter: Prompter, options: ResetOptions
-    ) -> tuple[str, ...]:
-        rules = prompter.rules
-        if options.max_given >= rules.max_turns:
-            raise Refusal(Reason.BAD_OPTION, f"max_given must leave one of {rules.max_turns} turns to play; lower it")
-        if not options.max_given:
-            return ()
-        # By secret, so that one seed does not put the same words on every board.
-        rng = random.Random(f"{words.fingerprint}:{secret}:{seed}")
-        return random_board(words, secret, rng, options.max_given, hard_mode=rules.hard_mode)
+        rewards = TurnRewards(rubric, context.solver, secret, env)
+        return NewGame(env, rewards, rubric, reward, offer.context.words.name, offer.task_id(task))
 
     def _rubric(self, name: str | None) -> tuple[str, Rubric]:
         if name is None:
@@ -263,3 +216,9 @@ class ServedGames:
         if name not in self._rubrics:
             raise Refusal(Reason.BAD_OPTION, f"this server has no reward of that name; use {', '.join(self._rubrics)}")
         return name, self._rubrics[name]
+
+
+@lru_cache(maxsize=256)
+def _prompter(game: GameSettings, word_length: int) -> Prompter:
+    # Prompters render their rules once; sessions by the hundred share them.
+    return game.prompter(word_length)

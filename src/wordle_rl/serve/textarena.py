@@ -7,6 +7,7 @@ those of `WordleEnv`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from openenv.core.env_server.types import Action, EnvironmentMetadata, Observation, State
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 import wordle_rl
 from wordle_rl.env import StopReason, WordleEnv
 from wordle_rl.game import Turn
+from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.textarena_texts import ENV_ID
 from wordle_rl.serve.environment import GameSession, Leaf
@@ -132,8 +134,9 @@ class SignalsRubric(Rubric):
         super().__init__()  # type: ignore[no-untyped-call]  # openenv's
         self.greens, self.yellows, self.repetitions, self.correct = (Leaf() for _ in range(4))
 
-    def judge(self, turn: Turn, before: Sequence[Turn]) -> None:
-        """Set the signals of a turn, given the turns before it."""
+    def judge(self, turns: Sequence[Turn]) -> None:
+        """Set the signals of the last of these turns."""
+        *before, turn = turns
         # A repeated guess would earn its greens again, so TextArena's signals ignore it.
         is_new = turn.guess is not None and all(turn.guess != earlier.guess for earlier in before)
         marks = turn.marks if turn.marks is not None and is_new else ""
@@ -164,6 +167,14 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
     about = EnvironmentMetadata(
         name=ENV_ID, description="Wordle in the words of TextArena", version=wordle_rl.__version__
     )
+    wording = MappingProxyType(
+        {
+            "style": Style.TEXTARENA,
+            "shape": Shape.TRANSCRIPT,
+            "thinking": Thinking.OPTIONAL,
+            "system_prompt": None,
+        }
+    )
     _shown: TextArenaGame | None = None
 
     def __init__(self, games: ServedGames) -> None:
@@ -183,13 +194,11 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         """Play one message."""
         env, shown = self._running().env, self._shown
         assert shown is not None
-        # The signals compare a guess with those before it, and `env.turns` grows.
-        before = env.turns
         message, overlong = self._read(action.message)
         shown.step(message, overlong=overlong)
         self._episode["step_count"] += 1
         observation = self._observation(shown)
-        self._signals.judge(env.turns[-1], before)
+        self._signals.judge(env.turns)
         self._signals(action, observation)
         return observation
 
@@ -207,7 +216,7 @@ class TextArenaEnvironment(GameSession[TextArenaAction, TextArenaObservation, Te
         }
         info = {}
         # Both name the secret.
-        if done and self._games.settings.reveal_secret:
+        if self._shows_secret(game.env):
             board["secret_word"], info["reason"] = game.env.transcript().secret, game.reason
         return TextArenaState(
             **self._episode,

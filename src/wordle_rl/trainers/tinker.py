@@ -14,8 +14,7 @@ import tinker
 from tinker_cookbook.rl.types import Env, EnvGroupBuilder, StepResult
 
 from wordle_rl.chat.codec import ChatCodec
-from wordle_rl.trainers.games import BoardTask, LoopSettings, game_source
-from wordle_rl.trainers.token_env import TokenEnv
+from wordle_rl.trainers.games import BoardTask, LoopSettings, TokenEnv, game_source
 
 
 class WordleTinkerEnv(Env):

@@ -6,8 +6,7 @@ to 10 letters from a to z. The `default` list is embedded. The published `origin
 recognised by hash.
 
     word_list.py  WordList, checked and fingerprinted
-    split.py  split the answers into training, validation, test and strict secrets
-    prompt_words.py  words that the prompts contain
+    split.py  split the answers into training, validation, test and strict secrets; words that the prompts contain
     list_files.py  load_words() by name, directory or file; import_words() into the user's cache
 """
 
@@ -20,7 +19,7 @@ from wordle_rl.words.list_files import (
     read_word_list,
     user_cache_dir,
 )
-from wordle_rl.words.prompt_words import EXAMPLE_WORDS, PROMPT_WORDS
+from wordle_rl.words.split import EXAMPLE_WORDS, PROMPT_WORDS
 from wordle_rl.words.word_list import MAX_WORD_LENGTH, MIN_WORD_LENGTH, WordList, WordListError
 
 __all__ = [

@@ -65,7 +65,7 @@ SLATE = Turn("slate", "XXGXG", Outcome.SCORED)
 )
 def test_each_signal_has_a_leaf_and_the_tree_scores_the_win(turn: Turn, signals: tuple[float, ...]) -> None:
     rubric = SignalsRubric()
-    rubric.judge(turn, (SLATE,))
+    rubric.judge((SLATE, turn))
     assert rubric(None, None) == signals[-1]
     scores = {name: leaf.last_score for name, leaf in rubric.named_rubrics()}
     assert scores == dict(zip(("greens", "yellows", "repetitions", "correct"), signals, strict=True))

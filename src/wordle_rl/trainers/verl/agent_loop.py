@@ -22,7 +22,6 @@ from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetr
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.masks import mask_without_overlong
 from wordle_rl.data.game_record import GameRecord
-from wordle_rl.reward import RewardBreakdown
 from wordle_rl.rollout import Trajectory
 from wordle_rl.train.scored_games import Scored
 from wordle_rl.trainers.verl.play import RunGames, run_games
@@ -78,7 +77,9 @@ class WordleAgentLoop(AgentLoopBase):
                 request_id=request_id, prompt_ids=list(prompt_ids), sampling_params=dict(params)
             )
             seconds += time.perf_counter() - began
-            _note_versions(facts, output.extra_fields)
+            # The weights may change while a game is played: keep the lowest and the highest version that played.
+            lowest = facts.get("min_global_steps", output.extra_fields.get("min_global_steps"))
+            facts.update(output.extra_fields, min_global_steps=lowest)
             if output.log_probs is None:
                 raise ValueError("verl's server gives no log-probabilities; set rollout.calculate_log_probs to true")
             return output.token_ids, output.log_probs
@@ -87,17 +88,10 @@ class WordleAgentLoop(AgentLoopBase):
         return _output(trajectory, games, seconds, facts)
 
 
-def _note_versions(facts: dict[str, Any], extra_fields: dict[str, Any]) -> None:
-    # The weights may change while a game is played: keep the lowest and the highest version that played.
-    lowest = facts.get("min_global_steps", extra_fields.get("min_global_steps"))
-    facts.update(extra_fields)
-    facts["min_global_steps"] = lowest
-
-
 def _output(trajectory: Trajectory, games: RunGames, seconds: float, facts: dict[str, Any]) -> GameOutput:
-    reward, (segment,) = games.score(trajectory), trajectory.segments
+    reward, (segment,), transcript = games.score(trajectory), trajectory.segments, trajectory.transcript
     mask = list(segment.loss_mask)
-    if games.training.mask_overlong:
+    if games.config.grpo.mask_overlong:
         mask = mask_without_overlong(segment, games.codec.stop_ids)
     return GameOutput(
         prompt_ids=list(segment.prompt_ids),
@@ -107,23 +101,17 @@ def _output(trajectory: Trajectory, games: RunGames, seconds: float, facts: dict
         reward_score=reward.total,
         turn_ends=[stop - 1 for _, _, stop in segment.spans],
         turn_rewards=list(reward.turn_rewards),
-        num_turns=len(trajectory.transcript.turns),
+        num_turns=len(transcript.turns),
         metrics=AgentLoopMetrics(generate_sequences=seconds),
         extra_fields={
             **facts,
             "scored": pickle.dumps(Scored(trajectory, reward, ())),  # on its way verl makes dicts of dataclasses
-            "reward_extra_info": _reward_facts(trajectory, reward),
+            "reward_extra_info": {  # what verl logs beside the reward; the game as the row of games.jsonl
+                **{f"component/{name}": value for name, value in reward.values.items()},
+                "won": float(transcript.won),
+                "guesses": float(transcript.turns_used + (not transcript.won)),
+                "secret": transcript.secret,
+                "game": json.dumps(GameRecord.of(transcript, reward).to_row()),
+            },
         },
     )
-
-
-def _reward_facts(trajectory: Trajectory, reward: RewardBreakdown) -> dict[str, Any]:
-    """Return the game as verl logs it beside its reward: figures, the secret, and as JSON the row of games.jsonl."""
-    transcript = trajectory.transcript
-    return {
-        **{f"component/{name}": value for name, value in reward.values.items()},
-        "won": float(transcript.won),
-        "guesses": float(transcript.turns_used + (not transcript.won)),
-        "secret": transcript.secret,
-        "game": json.dumps(GameRecord.of(transcript, reward).to_row()),
-    }

@@ -6,7 +6,6 @@ import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_game
@@ -147,30 +146,25 @@ def write_data(
         train += boards.starts
     rng.shuffle(train)
     shown = [InitialState(secret) for secret in (context.split.val if validation is None else validation)]
+    # verl measures the opening prompt; secret and board are read by the agent loop alone.
+    prompt = [dict(message) for message in context.prompter.opening()]
     for split, starts in (("train", train), ("val", shown)):
+        rows = [
+            {
+                "data_source": f"wordle_{split}",
+                "agent_name": agent,
+                "prompt": prompt,
+                "secret": start.secret,
+                "prefix_guesses": " ".join(start.prefix_guesses),
+                "split": split,
+                "reward_model": {"style": "rule", "ground_truth": start.secret},
+                "extra_info": {"index": index, "split": split},
+            }
+            for index, start in enumerate(starts)
+        ]
         path = data_file(run, split)
         path.parent.mkdir(parents=True, exist_ok=True)
-        Dataset.from_list(rows_of(context, starts, split, agent)).to_parquet(path)
-
-
-def rows_of(
-    context: GameContext, starts: Sequence[InitialState], split: str, agent: str = AGENT
-) -> list[dict[str, Any]]:
-    """Return a row per game: the opening prompt, which verl measures, secret and board, which only the loop reads."""
-    prompt = [dict(message) for message in context.prompter.opening()]
-    return [
-        {
-            "data_source": f"wordle_{split}",
-            "agent_name": agent,
-            "prompt": prompt,
-            "secret": start.secret,
-            "prefix_guesses": " ".join(start.prefix_guesses),
-            "split": split,
-            "reward_model": {"style": "rule", "ground_truth": start.secret},
-            "extra_info": {"index": index, "split": split},
-        }
-        for index, start in enumerate(starts)
-    ]
+        Dataset.from_list(rows).to_parquet(path)
 
 
 def write_agent_file(run: Path) -> None:

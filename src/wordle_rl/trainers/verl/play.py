@@ -22,10 +22,9 @@ from wordle_rl.chat.templates import ChatTemplateError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
-from wordle_rl.config.stages import GRPOSettings
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.policy.loading import load_codec
-from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter, Thinking
+from wordle_rl.prompt import FailureReason, Guess, Message, ParseFailure, Prompter, Thinking, parse_reply
 from wordle_rl.prompt.reply import ReplyForm, TaggedForm
 from wordle_rl.reward import RewardBreakdown, Rubric
 from wordle_rl.rollout import SampleTokens, Trajectory, open_game, play_tokens
@@ -54,11 +53,6 @@ class RunGames:
             codec = load_codec(config.model.model_copy(update={"path": model}))
         return cls(config, context, codec, config.grpo.reward.schedule().rubric())
 
-    @property
-    def training(self) -> GRPOSettings:
-        """Settings of the training."""
-        return self.config.grpo
-
     def start(self, secret: str, step: int, index: int) -> InitialState:
         """Return the initial state of a training group: of the secret in row `index`, after `step` optimizer steps."""
         rng = random.Random(f"{self.config.seed}:{step}:{index}")
@@ -67,7 +61,7 @@ class RunGames:
     @cached_property
     def _prefixes(self) -> PrefixGuesses:
         context, hard_mode = self.context, self.context.prompter.rules.hard_mode
-        return PrefixGuesses(context.words, context.solver, self.training.starts, hard_mode=hard_mode)
+        return PrefixGuesses(context.words, context.solver, self.config.grpo.starts, hard_mode=hard_mode)
 
     async def play(self, start: InitialState, sample: SampleTokens, max_tokens: int) -> Trajectory:
         """Play one game, truncated where it may exceed `max_tokens` after its opening prompt."""
@@ -113,7 +107,7 @@ class ToolForm(TaggedForm):
     def __init__(self) -> None:
         super().__init__(('<tool_call>\n{"name": "guess", "arguments": {"word": "', '"}}\n</tool_call>'))
 
-    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:
+    def parse(self, reply: str, thinking: Thinking, word_length: int) -> Guess | ParseFailure:  # noqa: ARG002
         """Read a reply.
 
         Examples:
@@ -126,7 +120,7 @@ class ToolForm(TaggedForm):
         """
         if _TAG.search(reply):
             return ParseFailure(FailureReason.NO_GUESS, has_tags=True)
-        return super().parse(_CALL.sub(_in_tags, reply), thinking, word_length)
+        return parse_reply(_CALL.sub(_in_tags, reply), thinking)
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,7 @@ AGENT, TOOL_AGENT = "wordle", "wordle_tool"
 """Names of the agent loops: replies in tags, and guesses by tool calls."""
 
 CREDIT = {"turn": "wordle_turn", "guess": "wordle_guess", "game": "grpo"}
-"""grpo.credit -> verl's estimator; the first two are those of `advantages`."""
+"""grpo.credit -> verl's estimator; the first two are those of `trainer`."""
 
 _AGGREGATION = {"dapo": "token-mean", "grpo": "seq-mean-token-mean", "dr_grpo": "seq-mean-token-sum-norm"}
 """grpo.loss_type -> verl's way to sum up a loss."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import pickle
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from omegaconf import DictConfig, OmegaConf
 from transfer_queue import KVBatchMeta
 from transformers import AutoModelForTokenClassification, PreTrainedConfig, PreTrainedModel
 from verl.trainer.main_ppo import run_ppo
+from verl.trainer.ppo.core_algos import register_adv_est
 from verl.trainer.ppo.utils import Role, need_critic, need_reference_policy
 from verl.trainer.ppo.v1 import AgentLoopManagerTQ
 from verl.trainer.ppo.v1.trainer_sync import PPOTrainerSync
@@ -31,13 +33,14 @@ from verl.utils.device import auto_set_device
 from verl.utils.logging_utils import configure_verl_logging
 from verl.workers.engine_workers import TrainingWorker
 
-import wordle_rl.trainers.verl.advantages  # noqa: F401  # registers the estimators
 from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.runs import Run, read_jsonl
 from wordle_rl.runs.provenance import resident_memory_gib
+from wordle_rl.train.advantages import find_credit
 from wordle_rl.train.scored_games import Scored, measured
 from wordle_rl.trainers.verl.play import run_games
+from wordle_rl.trainers.verl.settings import CREDIT
 
 
 def compose(overrides: list[str]) -> DictConfig:
@@ -127,7 +130,7 @@ class WordleTrainer(PPOTrainerSync):
             "resident_memory_gib": resident_memory_gib(),
         }
         self._run.append("metrics.jsonl", {"stage": "grpo", "step": global_steps, **row})
-        num_shown = self._games.training.sample_games
+        num_shown = self._games.config.grpo.sample_games
         for game in games[:: max(1, len(games) // max(1, num_shown))][:num_shown]:
             row = GameRecord.of(game.trajectory.transcript, game.reward).to_row()
             self._run.append("games.jsonl", {"stage": "grpo", "step": global_steps, **row})
@@ -188,3 +191,63 @@ def load_value_model(
     )
     assert isinstance(model, PreTrainedModel)
     return model
+
+
+# --- turn and guess credit as advantage estimators of verl, registered when this is imported ----------------------
+#
+# verl's own estimators know one number a game. These find a game's turns in the loss mask, whose runs of ones they are,
+# and hand the rewards of each group to `train.advantages`, so that both trainers credit turns by the same code.
+
+
+def turns_of(loss_mask: Sequence[float]) -> list[tuple[int, int]]:
+    """Return the begin and end of each run of ones.
+
+    Examples:
+        >>> turns_of([0, 1, 1, 0, 0, 1])
+        [(1, 3), (5, 6)]
+    """
+    padded = [0, *loss_mask, 0]
+    edges = [place for place, (before, after) in enumerate(pairwise(padded)) if bool(before) != bool(after)]
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+def credited(
+    credit: str, rewards: torch.Tensor, loss_mask: torch.Tensor, index: Sequence[Hashable], *, scale: bool
+) -> torch.Tensor:
+    """Return the advantage of every token, 0 off the mask.
+
+    Args:
+        credit: `turn`, `guess` or `game`.
+        rewards: Reward of each token, shape (games, tokens). What stands on the tokens of a turn is the turn's.
+        loss_mask: 1 on sampled tokens, same shape. Rows without any are padding.
+        index: Group of each row.
+        scale: Divide by the standard deviation of the group's rewards.
+    """
+    turns = [turns_of(row) for row in loss_mask.tolist()]
+    groups: dict[Hashable, list[int]] = {}
+    for row, group in enumerate(index):
+        if turns[row]:
+            groups.setdefault(group, []).append(row)
+    advantages = torch.zeros_like(rewards)  # (games, tokens)
+    for rows in groups.values():
+        turn_rewards = [tuple(float(rewards[row, a:b].sum()) for a, b in turns[row]) for row in rows]
+        for row, values in zip(rows, find_credit(credit)(turn_rewards, scale=scale), strict=True):
+            for (start, stop), value in zip(turns[row], values, strict=True):
+                advantages[row, start:stop] = value
+    return advantages
+
+
+def _estimator(credit: str) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    def estimate(
+        token_level_rewards: torch.Tensor, response_mask: torch.Tensor, index: Any, config: Any = None, **_: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        # Returns, the second value, are only for a critic.
+        scale = bool(config is not None and config.get("norm_adv_by_std_in_grpo", True))
+        values = credited(credit, token_level_rewards, response_mask, list(index), scale=scale)
+        return values, values
+
+    return estimate
+
+
+for _credit in ("turn", "guess"):  # credit by games is verl's own
+    register_adv_est(CREDIT[_credit])(_estimator(_credit))
