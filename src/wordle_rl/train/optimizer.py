@@ -1,8 +1,8 @@
 """Optimizers (AdamW, Muon), learning rate schedules, and the precision of training.
 
 torch's Muon works on one matrix at a time, and in bfloat16. Without bfloat16 instructions that is many times slower
-than float32 (on an AVX2 core it takes a third of a training step of the embedded model). `GroupedMuon` orthogonalises
-matrices of the same shape in one batch.
+than float32: 28 matrices of 64 to 384 rows take torch's 0.92 s of an AVX2 core a step and `GroupedMuon` 0.09 (three
+pairs, one thread). It orthogonalises matrices of the same shape in one batch.
 """
 
 from __future__ import annotations
