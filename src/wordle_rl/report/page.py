@@ -87,7 +87,7 @@ def render(run: RunRecord, watch_page: str = "") -> str:
     start = run.before(last) if last is not None else None
     players = [name for name in (start, last) if name is not None]
     played = [name for name in players if name in run.evaluations]
-    ends = [name for name in dict.fromkeys((run.first, last)) if name in run.evaluations]
+    ends = [name for name in dict.fromkeys((run.first, last)) if name is not None and name in run.evaluations]
     results, notes = _results(run, played)
     return from_template(
         _asset("page.html"),
