@@ -259,18 +259,23 @@ def main(
     for name in ways:
         with tempfile.TemporaryDirectory() as scratch:
             trial, way = Trial(run, start, seed, Path(scratch)), known[name]
-            before = before or trial.examine(exam, judge=judge)
+            own = before = before or trial.examine(exam, judge=judge)
             if name == "sft":
                 trial.imitate(seconds)
             elif name != "start":
-                trial.learn(way if isinstance(way, list) else [way], seconds)
-            after = before if name == "start" else trial.examine(exam, judge=judge)
+                parts = way if isinstance(way, list) else [way]
+                if any(part.get("constrain") == "words" for part in parts):
+                    # A limited way is compared with a limited start.
+                    trial.learner = trial.loaded(start or run / "sft", 1.0, constrained=True)
+                    own = trial.examine(exam, judge=judge)
+                trial.learn(parts, seconds)
+            after = own if name == "start" else trial.examine(exam, judge=judge)
             if save is not None:
                 trial.learner.save_model(save)
-        shown = {key: (before[key], value) for key, value in after.items() if not key.endswith("/won")}
+        shown = {key: (own[key], value) for key, value in after.items() if not key.endswith("/won")}
         print(name, trial.games, shown, flush=True)
         row = {"way": name, "table": way, "start": str(start or "sft"), "seed": seed, "seconds": seconds}
-        row |= {"games": trial.games, "hardware": hardware(), "before": before, "after": after}
+        row |= {"games": trial.games, "hardware": hardware(), "before": own, "after": after}
         with out.open("a") as file:
             file.write(json.dumps(row | {"curve": trial.curve[:: max(1, len(trial.curve) // ROWS)]}) + "\n")
 

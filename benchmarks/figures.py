@@ -1,0 +1,130 @@
+"""Hold the figures of README and docs to the records behind them.
+
+    python benchmarks/figures.py                       # lists every figure that its page does not have
+    python benchmarks/figures.py --run runs/quickstart  # records a run of the quickstart
+
+A page quotes a record by a row of its table. The row is written here from the record and looked for in the page, so a
+record that is measured again, or a row that is edited by hand, is told.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.report import read_run
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORDS = ROOT / "benchmarks" / "records"
+QUICKSTART = RECORDS / "quickstart.json"
+PARTS = ("all", "train", "held_out")
+
+Claim = tuple[str, str]
+"""A page and the text that it must have."""
+
+
+def percent(won: int, games: int) -> str:
+    """Return a share in percent with one decimal."""
+    return f"{100 * won / games:.1f}"
+
+
+def keep(run: Path) -> None:
+    """Record the wins of a run's stages, greedy and sampled, and what it took."""
+    record = read_run(run)
+    wins: dict[str, dict[str, list[int]]] = {}
+    for name, games in record.evaluations.items():
+        stage, _, how = name.partition("-")
+        for part in PARTS if how in ("", "sampled") and games.constrain == "none" else ():
+            chosen = games if part == "all" else games.only(record.secrets_of(part))
+            won = sum(game.won for game in chosen.records)
+            wins.setdefault(stage, {})[f"{part}{', T = 1' if how else ''}"] = [won, len(chosen.records)]
+    made = {
+        "command": "wordle-rl run quickstart",
+        "seed": record.manifest["seed"],
+        "hardware": record.manifest["hardware"],
+        "seconds": record.facts["seconds"],
+        "guesses": {name: _guesses(games) for name, games in record.evaluations.items() if "-" not in name},
+        "wins": wins,
+    }
+    QUICKSTART.write_text(json.dumps(made, indent=1) + "\n")
+
+
+def _guesses(games: Evaluation) -> float:
+    won = [game.turns_used for game in games.records if game.won]
+    return round(sum(won) / len(won), 3)
+
+
+def claims() -> Iterator[Claim]:
+    """Yield every row that a page quotes from a record."""
+    yield from of_grpo()
+    if QUICKSTART.is_file():
+        yield from of_quickstart(json.loads(QUICKSTART.read_text()))
+
+
+def of_grpo() -> Iterator[Claim]:
+    """Yield figures of long GRPO runs, of the third act and of short trials, in percent as recorded."""
+    rows = [json.loads(line) for line in (RECORDS / "grpo.jsonl").read_text().splitlines()]
+    for row in rows:
+        before, after = row["before"], row["after"]
+        is_main = row["way"].startswith("wins") and row["seconds"] == 1200
+        if row["seconds"] == 1200:
+            # Bold marks are the page's; held-out words of seed 1 have none.
+            for part in ("train/greedy", "train/T=1", "test/greedy", "test/T=1", "val/greedy"):
+                bold = (
+                    "**"
+                    if is_main and (part.startswith("train") or (part == "test/greedy" and row["seed"] != 1))
+                    else ""
+                )
+                yield "docs/grpo.md", f"{before[part]} -> {bold}{after[part]}"
+        elif row["way"] == "third act" and row["seconds"] == 120:
+            for part in ("all/greedy", "train/T=1", "all/T=1"):
+                yield "docs/grpo.md", str(after[part])
+                yield "docs/grpo.md", str(before[part])
+        elif row["seconds"] == 120 and "from 2,000" not in row["way"] and not row["way"].startswith("trap"):
+            yield "docs/grpo.md", f"{after['val/greedy']} / {after['val/T=1']}"
+        if row["seconds"] == 1200 and is_main and row["seed"] == 0:
+            yield "README.md", f"{after['all/greedy']} | {after['all/T=1']} | {after['test/greedy']}"
+        if row["way"] == "sft" and row["seed"] == 0:
+            yield "README.md", f"{after['all/greedy']} | {after['all/T=1']} | {after['test/greedy']}"
+
+
+def of_quickstart(record: dict[str, Any]) -> Iterator[Claim]:
+    """Yield README's rows of the quickstart."""
+    titles = {
+        "sft": "act one: SFT on 2,000 games",
+        "expert_iteration": "act two: expert iteration on 24,576 own games",
+        "grpo": "act three: GRPO by wins, 82,000 games",
+    }
+    for stage, title in titles.items():
+        won = record["wins"][stage]
+        cells = [percent(*won[part]) for part in ("all", "all, T = 1", "held_out")]
+        yield "README.md", f"| {title} | {' | '.join(cells)} |"
+
+
+def missing() -> list[str]:
+    """Return a line for every row that its page does not have."""
+    pages: dict[str, str] = {}
+    lines = []
+    for page, text in claims():
+        said = pages.setdefault(page, (ROOT / page).read_text(encoding="utf-8"))
+        if text not in said:
+            lines.append(f"{page} lacks: {text}")
+    return lines
+
+
+def main(run: Path | None = None) -> None:
+    """Record a run, or compare pages with records.
+
+    Args:
+        run: A run of the quickstart to record.
+    """
+    if run is not None:
+        keep(run)
+    print("\n".join(missing()) or "every figure is that of its record")
+
+
+if __name__ == "__main__":
+    tyro.cli(main)
