@@ -52,20 +52,19 @@ STAGES = {
 }
 """Stage -> settings appended to the commands that have it."""
 
+LONGEST = 128  # tokens of a reply where a command would allow more
+
 SERVING = {"serve", "watch"}  # run until they are stopped; their options are read
 
 
 class Workspace:
     """What commands run with, one after the other in a directory that `stock` has filled.
 
-    Every provider of models is the server at `endpoint`. No reply has more than `longest` tokens.
+    Every provider of models is the server at `endpoint`.
     """
 
-    def __init__(
-        self, words: Path, endpoint: str, cli: Callable, monkeypatch: pytest.MonkeyPatch, longest: int = 128
-    ) -> None:
+    def __init__(self, words: Path, endpoint: str, cli: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
         self.words, self.endpoint, self.cli, self.monkeypatch = words, endpoint, cli, monkeypatch
-        self.longest = longest
         for name, provider in PROVIDERS.items():
             monkeypatch.setitem(PROVIDERS, name, replace(provider, base_url=endpoint))
 
@@ -92,8 +91,8 @@ class Workspace:
             added += ["--groups", "1"]
         if name in ("run", "preflight"):
             settings = self.settings(arguments)
-            if settings.max_completion_tokens > self.longest:
-                added.append(f"--max-completion-tokens={self.longest}")
+            if settings.max_completion_tokens > LONGEST:
+                added.append(f"--max-completion-tokens={LONGEST}")
             added += [word for stage in settings.stages for word in STAGES[stage].split()]
         return added
 
