@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import shutil
 import signal
@@ -28,14 +29,13 @@ from command_rows import PAGES, ROOT, Row, Step, rows_of, steps_of
 from fake_endpoint import chat
 from fake_hub import open_hub
 from fake_trackers import fake_trackio, fake_wandb  # noqa: F401  # fixtures, two of them
-from markdown_blocks import blocks
+from pages import blocks
 from small_clone import HUB, Workspace, make_shards, stock
 from torch.distributed.run import get_args_parser as torchrun_parser
 
 from wordle_rl.cli import COMMANDS, main
-from wordle_rl.cli.arguments import read
+from wordle_rl.cli.arguments import read, take_settings
 from wordle_rl.cli.run import look_at
-from wordle_rl.cli.settings import take_settings
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig
@@ -79,6 +79,7 @@ PLACEHOLDERS: dict[str, str | tuple[str, str] | Maker] = {
     "report RUN": "runs/quickstart",
     "export RUN": "runs/quickstart",
     "watch RUN": "runs/quickstart",
+    "games RUN": "runs/quickstart",
     "wordle_rl.trainers.verl CONFIG.toml --out RUN": "wordle-rl run CONFIG.toml --out RUN --until sft",
     "CHECKPOINT": lambda path, _: make_shards(path),
     "--model.path DIR": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -95,6 +96,7 @@ PLACEHOLDERS: dict[str, str | tuple[str, str] | Maker] = {
     "starts.jsonl": "wordle-rl dataset theirs.csv --rows grpo --out starts.jsonl",
     "theirs.csv": rows_elsewhere,
     "words.csv": words_csv,
+    "words.json": lambda path, words: path.write_text(json.dumps((words / "answers.txt").read_text().split())),
     "answers.txt": lambda path, words: shutil.copy(words / "answers.txt", path),
     "guesses.txt": lambda path, words: shutil.copy(words / "guesses.txt", path),
     "list.txt": lambda path, words: shutil.copy(words / "answers.txt", path),
@@ -186,9 +188,12 @@ class RowRunner:
         program, *arguments = self.words_of(text)
         if program == "torchrun":
             self.launch(arguments)
-        elif program == "python":
-            assert arguments[:2] == ["-m", "wordle_rl.trainers.verl"]
+        elif program == "python" and arguments[0] == "-m":
+            assert arguments[1] == "wordle_rl.trainers.verl"
             assert verl(arguments[2:]) == 0
+        elif program == "python":
+            script = runpy.run_path(str(ROOT / arguments[0]))
+            assert script["main"](arguments[1:]) == 0
         elif arguments[0] in ("serve", "watch"):
             self.visit(arguments)
         elif arguments[0] == "play" and "--player" not in arguments:

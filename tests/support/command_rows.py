@@ -2,7 +2,7 @@
 
 A row is `| what people want | what to type | tried |`. Code in its second cell is one of
 
-    a command        `wordle-rl …`, `python -m wordle_rl…`, `torchrun …`
+    a command        `wordle-rl …`, `python -m wordle_rl…`, `python scripts/…`, `torchrun …`
     more of it       `--hard-mode` after a command: the same once more, with that; settings without a command to go with
     a setting        `grpo.beta`, `grpo.credit = "game"`; settings of a row go together until one is given again
     another value    `"turn"` after a setting
@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from wordle_rl.cli.settings import take_settings
+from wordle_rl.cli.arguments import take_settings
 from wordle_rl.config.run import RunConfig, Setting, every_setting
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ NEEDS = {
 ELSEWHERE = ("vLLM", "MLX", "verl", "Docker")
 """Needs that this environment lacks: commands and settings are read. The others have stand-ins."""
 
-PROGRAMS = ("wordle-rl ", "python -m wordle_rl", "torchrun ")
+PROGRAMS = ("wordle-rl ", "python -m wordle_rl", "python scripts/", "torchrun ")
 
 INSTEAD = {
     "together": ("URL",),
@@ -54,6 +54,7 @@ INSTEAD = {
     "trackio": ("wandb",),
     "tensorboard": ("wandb",),
     "answers.txt,guesses.txt": ("words.csv",),
+    "words.json": ("words.csv",),
 }
 """Word that stands alone -> words of the last command, the first that it has of which this one may take the place."""
 
