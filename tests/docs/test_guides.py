@@ -138,7 +138,7 @@ def split_variables(command: str) -> tuple[dict[str, str], list[str]]:
 
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_the_commands_of_a_server_that_plays_go_together(ahead: int, tmp_path, monkeypatch) -> None:
-    (text,) = blocks(EIGHT_GPUS, "text")
+    (text,) = blocks(EIGHT_GPUS, "sh")
     (_, sft), (player, serve), (trainer, launch) = map(split_variables, text.replace("\\\n", " ").splitlines())
     for command in (sft, launch):
         command += ["--grpo.batches-ahead", str(ahead)]
