@@ -4,7 +4,7 @@ import copy
 import resource
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 from wordle_rl.chat.codec import ChatCodec
@@ -109,3 +109,39 @@ def test_a_template_without_end_is_cut_off(what: str, without_template) -> None:
     with pytest.raises(ChatTemplateError):
         training_template(with_template(without_template, template))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 4 << 20, "of this process in KiB"
+
+
+def thinker(prompt: str) -> str:
+    return (
+        "{% for m in messages %}{% if m.role == 'assistant' %}<a>{{ m.content }}{{ eos_token }}"
+        "{% else %}<u>{{ m.content }}{% endif %}{% endfor %}{% if add_generation_prompt %}<a>PROMPT{% endif %}"
+    ).replace("PROMPT", prompt)
+
+
+@pytest.mark.parametrize("closing", ["</think>", "</think>\n", "<think></think>"])
+def test_a_prompt_that_ends_in_a_closed_thought_has_only_the_guess_taught(closing, without_template) -> None:
+    frame = ChatCodec(with_template(without_template, thinker(closing))).frame
+    assert frame.closes_thought
+    assert frame.taught("<think>hm</think>\n<guess>crane</guess>") == "<guess>crane</guess>"
+
+
+def test_a_prompt_that_opens_a_thought_by_another_tag_is_refused_by_that_tag(without_template) -> None:
+    with pytest.raises(ChatTemplateError, match="START_THINKING"):
+        ChatCodec(with_template(without_template, thinker("<|START_THINKING|>")))
+
+
+def test_a_template_that_raises_is_refused_in_one_line_with_the_cause(without_template) -> None:
+    for_tools = "{% for tool in tools %}{{ tool }}{% endfor %}" + thinker("")
+    with pytest.raises(ChatTemplateError, match="NoneType") as refusal:
+        training_template(with_template(without_template, for_tools))
+    assert "\n" not in str(refusal.value)
+
+
+def test_lines_begin_with_the_token_that_begins_every_text_of_the_model(without_template) -> None:
+    starting = copy.deepcopy(without_template)
+    starting.add_special_tokens({"bos_token": "<bos>"})
+    first = [("<bos>", starting.bos_token_id)]
+    starting.backend_tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=first)
+    starting.chat_template = named_template("lines", starting)
+    assert ChatCodec(starting).prompt_ids(GAME[:2])[0] == starting.bos_token_id
+    assert named_template("lines", without_template) == LINES_TEMPLATE

@@ -31,7 +31,8 @@ _REPLY = "\N{SECTION SIGN}reply\N{SECTION SIGN}"
 _THOUGHT = "\N{SECTION SIGN}thought\N{SECTION SIGN}"
 _THINK_TAG = re.compile(r"</?think>")
 _OPENED = re.compile(r"<think>\s*$")
-_CLOSED = re.compile(r"<think>\s*</think>\s*$")
+_CLOSED = re.compile(r"</think>\s*$")  # GLM 4.7 and DeepSeek V3.1 write no opening tag before it
+_OTHER_THOUGHT = re.compile(r"<\|START_THINKING\|>\s*$|<(?:thinking|thought|reasoning)>\s*$", re.IGNORECASE)
 _THINKING = re.compile(r"<think>(.*?)</think>\s*", re.DOTALL)
 _NO_THOUGHT = "\n</think>\n\n"
 _CHANGES = re.compile(r"\{#- Training variant: (.*?)\. -#\}")
@@ -166,6 +167,11 @@ def read_frame(template: ChatTemplate) -> Frame:
         answer_end = tail
     finished = template.render(dialogue[:2], ask=False).split(_REPLY)[-1]
     closing, closing_inside = _closing(template.tokenizer, between, finished)
+    if other := _OTHER_THOUGHT.search(tail):
+        raise ChatTemplateError(
+            f"the chat template opens a thought with {other.group().strip()}, and only <think> is known; close the "
+            "thought in the template, or name another one as model.chat_template"
+        )
     opened = _OPENED.search(tail)
     head = opened.group() if opened else ""
     thought = _thought_form(template, head)
@@ -225,10 +231,16 @@ def _thought_form(template: ChatTemplate, opened: str) -> tuple[str, str] | None
     return (opened, _NO_THOUGHT) if opened else None
 
 
-def named_template(name: str) -> str:
-    """Return the template that `model.chat_template` names: `lines`, or the text of a file."""
+def named_template(name: str, tokenizer: PreTrainedTokenizerBase | None = None) -> str:
+    """Return the template that `model.chat_template` names: `lines`, or the text of a file.
+
+    `lines` begins with the token that the tokenizer puts before every text, if it does (Gemma, Llama).
+    """
     if name == "lines":
-        return LINES_TEMPLATE
+        bos = tokenizer.bos_token_id if tokenizer is not None else None
+        if tokenizer is None or bos is None or tokenizer("a")["input_ids"][:1] != [bos]:
+            return LINES_TEMPLATE
+        return "{{- bos_token }}" + LINES_TEMPLATE
     try:
         return Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

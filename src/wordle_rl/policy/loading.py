@@ -156,7 +156,7 @@ def _weights_path(settings: ModelSettings) -> str:
 def _make_codec(tokenizer: PreTrainedTokenizerBase, settings: ModelSettings) -> ChatCodec:
     # The tokenizer also gets the template, so that it renders conversations as the codec does.
     if settings.chat_template is not None:
-        tokenizer.chat_template = named_template(settings.chat_template)
+        tokenizer.chat_template = named_template(settings.chat_template, tokenizer)
     tokenizer.chat_template = training_template(tokenizer, settings.template_kwargs)
     return ChatCodec(tokenizer, settings.template_kwargs, _published_stops(tokenizer, settings))
 
