@@ -29,6 +29,7 @@ from wordle_rl.game import score_guess
 from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import parse_json
+from wordle_rl.runs.foreign_text import visible
 from wordle_rl.words import WordList
 
 Row = dict[str, Any]
@@ -188,10 +189,7 @@ def games_of(source: Path, words: WordList, prompter: Prompter) -> Iterator[Game
         return
     for row in read_rows(source):
         try:
-            said = read_row(row)
-            if not said.messages:
-                raise OddRowError("missing_field")
-            yield game_of(said, words, prompter)
+            yield game_of(read_row(row), words, prompter)
         except OddRowError as odd:
             yield str(odd)
 
@@ -214,7 +212,7 @@ def _refuse_other_rows(source: Path) -> None:
 
 def fields_of(row: Row) -> str:
     """Name the first fields of a row, for error messages; a CSV line that is too long has one without a name."""
-    return ", ".join(sorted(name or "(no name)" for name in row)[:12])
+    return visible(", ".join(sorted(" ".join(name.split()) if name else "(no name)" for name in row)[:12]))
 
 
 def holds_talk(source: Path) -> bool:
@@ -233,6 +231,8 @@ def game_of(said: Said, words: WordList, prompter: Prompter) -> GameRecord:
     marks.
     """
     replies = [message["content"] for message in said.messages if message["role"] == "assistant"]
+    if not replies:
+        raise OddRowError("missing_field")
     guesses = []
     for reply in replies:
         parsed = prompter.parse(reply)
