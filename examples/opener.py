@@ -13,7 +13,7 @@ from wordle_rl.solver import Solver
 
 
 def vowels(transcript: Transcript, _solver: Solver) -> Sequence[float]:
-    """Return 1 on the first turn if its guess is a listed word with three different vowels, else 0; 0 on later turns."""
+    """Return 1 on the first turn if its guess is a listed word with three different vowels; else, and later, 0."""
     turns = transcript.own_turns
     first = turns[0].turn if turns else None
     opened = first is not None and first.marks is not None and len({*(first.guess or "")} & {*"aeiou"}) >= 3
