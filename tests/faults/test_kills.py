@@ -68,7 +68,7 @@ EXACT = {
         "wordle_rl.train.learner:TorchLearner.save_model:after:1",
         # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
         "wordle_rl.train.training_loop:complete_checkpoint:before:2",
-        "wordle_rl.train.checkpoints:write_json:after:2",
+        "wordle_rl.train.checkpoints:write_record:after:2",
         # a line of metrics is there, the checkpoint of its step is not
         "wordle_rl.runs.run:append_jsonl:after:6",
         # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
@@ -94,7 +94,7 @@ EXACT = {
         # weights saved, without their record; with it
         "wordle_rl.train.play_loop:write_jsonl:before:2",
         "wordle_rl.train.play_loop:write_jsonl:after:2",
-        "wordle_rl.train.play_loop:write_json:after:2",
+        "wordle_rl.train.play_loop:write_record:after:2",
         "wordle_rl.train.learner:TorchLearner.save_model:before:2",
         "wordle_rl.train.learner:TorchLearner.save_model:after:2",
         "wordle_rl.train.training_loop:complete_checkpoint:before:2",
