@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("openai")
 
-from kills import KILLS, LEARNT, Unbroken, check_ends, check_same, make_case, run_kills, run_unbroken, snapshot
+from kills import EXACT, KILLS, LEARNT, Unbroken, check_ends, check_same, make_case, run_kills, run_unbroken, snapshot
 from safetensors.torch import load_file
 from training_fixtures import rows
 
@@ -52,57 +52,6 @@ def test_killed_at_any_moment_it_ends_with_the_same_files(
         check_learnt(name, tmp_path / "unbroken" / "run")
     trials = run_kills(fork_server, case, tmp_path, unbroken, kill_record.seed, wanted)
     kill_record.rows.append((name, wanted, trials, time.monotonic() - started))
-
-
-# --- the moments that matter: a checkpoint, its mark, an epoch's end, a switch, the choice of weights ---
-
-EXACT = {
-    "sft": (
-        # the run directory: a manifest without its config
-        "wordle_rl.runs.run:write_json:after:1",
-        # a validation is taken, not yet logged; logged, without the checkpoint of its step
-        "wordle_rl.train.learner:TorchLearner.evaluate:after:2",
-        "wordle_rl.train.training_loop:complete_checkpoint:before:3",
-        # an epoch ends; its own model is not there yet, then it is
-        "wordle_rl.train.learner:TorchLearner.save_model:before:1",
-        "wordle_rl.train.learner:TorchLearner.save_model:after:1",
-        # the weights of a checkpoint are written, its mark is not; then its mark, not yet the removal of older ones
-        "wordle_rl.train.training_loop:complete_checkpoint:before:2",
-        "wordle_rl.train.checkpoints:write_record:after:2",
-        # a line of metrics is there, the checkpoint of its step is not
-        "wordle_rl.runs.run:append_jsonl:after:6",
-        # the model is saved, the checkpoints are still there; the model is finished, the checkpoints are still there
-        "wordle_rl.pipeline.stages:finish_model:before:1",
-        "wordle_rl.train.training_loop:drop_checkpoints:before:1",
-    ),
-    "grpo": (
-        "wordle_rl.train.training_loop:complete_checkpoint:before:1",
-        "wordle_rl.train.training_loop:complete_checkpoint:after:1",
-        # the reward switches with the fifth step's compliance, which the next step reads
-        "wordle_rl.train.grpo_rollouts:GroupRollouts.note_compliance:after:1",
-        "wordle_rl.train.grpo_rollouts:GroupRollouts.note_compliance:after:5",
-        # the choice of weights: between validation and record, among the blends, before and after they are taken
-        "wordle_rl.train.checkpoint_selection:BestWeights._keep:before:3",
-        "wordle_rl.train.learner:save_file:after:3",
-        "wordle_rl.train.learner:TorchLearner.interpolate:before:1",
-        "wordle_rl.train.checkpoint_selection:BestWeights.end:after:1",
-        "wordle_rl.train.training_loop:drop_checkpoints:before:1",
-        "wordle_rl.train.training_loop:drop_checkpoints:after:1",
-    ),
-    "distill": (
-        # a round is played and labelled, not yet stored; stored, not yet sealed; sealed, not yet trained; trained; the
-        # weights saved, without their record; with it
-        "wordle_rl.train.play_loop:write_jsonl:before:2",
-        "wordle_rl.train.play_loop:write_jsonl:after:2",
-        "wordle_rl.train.play_loop:write_record:after:2",
-        "wordle_rl.train.learner:TorchLearner.save_model:before:2",
-        "wordle_rl.train.learner:TorchLearner.save_model:after:2",
-        "wordle_rl.train.training_loop:complete_checkpoint:before:2",
-        "wordle_rl.train.training_loop:complete_checkpoint:after:2",
-        "wordle_rl.pipeline.stages:finish_model:after:1",
-    ),
-}
-"""Places at which a command is killed; see `ForkServer.run`."""
 
 
 @pytest.fixture(scope="module")

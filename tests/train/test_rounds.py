@@ -11,7 +11,7 @@ from training_fixtures import compact, fast, make_run, rows, same_bits, small_mo
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
-from wordle_rl.config.stages import RoundSettings
+from wordle_rl.config.stages import ExpertIterationSettings, RoundSettings
 from wordle_rl.config.training import RLOptimizerSettings, SamplingSettings
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.runs import RunError, write_jsonl
@@ -70,6 +70,25 @@ def test_a_round_plays_the_groups_it_was_asked_for_and_learns_what_was_chosen(tr
         assert games == [[secret] * 2 for secret in drawn]
     assert len({played.seed for played in method.played}) == 3
     assert seen == [[*method.items]] * 3
+
+
+def test_a_rate_of_the_secrets_are_listed_words_that_are_no_answers(train, sixty, tmp_path) -> None:
+    method = Teaching([Example([1, 2], [0, 1])])
+    some = ExpertIterationSettings(
+        **SETTINGS.model_dump(exclude_unset=True) | {"outside_rate": 0.5, "labels": "mistakes"}
+    )
+    train(method, some)
+    drawn = [secret for row in rows(tmp_path / "secrets.jsonl") for secret in row["secrets"]]
+    assert {secret in sixty for secret in drawn} == {True}
+    assert {secret in sixty.answer_index for secret in drawn} == {True, False}
+    assert [game.trajectory.transcript.secret for played in method.played for game in played.games][::2] == drawn
+
+
+@pytest.mark.parametrize("labels", ["mistakes", "secret"])
+def test_only_labels_that_a_lost_game_has_take_secrets_that_are_no_answers(labels) -> None:
+    assert ExpertIterationSettings(labels=labels, outside_rate=0.5).learns_without_wins
+    with pytest.raises(ValueError, match="outside_rate needs labels that a lost game has"):
+        ExpertIterationSettings(labels="wins", outside_rate=0.5)
 
 
 def test_a_round_that_teaches_nothing_changes_nothing(train, tokenizer, tmp_path) -> None:

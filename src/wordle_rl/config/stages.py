@@ -171,6 +171,11 @@ class PlaySettings(StageSettings):
     """Optimizer steps on each batch. GRPO clips the ratios of the later ones against the probabilities of sampling."""
     sample_games: int = Field(4, ge=0)
     """Games logged to games.jsonl, and by GRPO to trackers, per step, validation or round."""
+    outside_rate: float = Field(0.0, ge=0, le=1)
+    """Share of groups whose secret may be guessed but is never an answer. Such a game teaches words that no answer
+    would: those of boards on which a held-out answer may be right. It needs a stage that learns from games which nobody
+    can win by reasoning about the answers: distillation, DPO, expert iteration with labels `secret` or `mistakes`, and
+    GRPO by `quick_regret`, which trains on their turns only while some answer fits the marks."""
 
     @property
     def learns_without_wins(self) -> bool:
@@ -204,9 +209,6 @@ class GRPOSettings(PlaySettings):
     so the policy learns which word to name and not how to spell."""
     beta: float = Field(0.0, ge=0)
     """Weight of the KL divergence to the model that the stage starts from (with adapters: to that adapter)."""
-    outside_rate: float = Field(0.0, ge=0, le=1)
-    """Share of groups whose secret may be guessed but is never an answer. GRPO trains on their turns only while some
-    answer fits the marks; the reward must then not ask for a win (`quick_regret`)."""
     guesses: int = Field(0, ge=0)
     """Cut games after this many guesses; 0: play to the end. With 1, GRPO learns single next guesses, usually on boards
     of starts; the reward must then value a guess at once, as `quick_regret` does."""
@@ -409,11 +411,15 @@ class RoundSettings(PlaySettings):
         return False
 
     def check(self) -> None:
-        """Refuse greedy games of which a group has several."""
+        """Refuse greedy games of which a group has several, and secrets that teach nothing."""
         # One greedy game a secret still meets every secret; a second one would be its copy.
         if self.temperature == 0 and not (self.learns_from_single_games and self.group_size == 1):
             fix = "set group_size to 1" if self.learns_from_single_games else "raise it, 1.0 is usual"
             raise ValueError(f"temperature 0 makes all games of a group alike; {fix}")
+        if self.outside_rate and not self.learns_without_wins:
+            raise ValueError(
+                "outside_rate needs labels that a lost game has, too; set labels to mistakes or secret, or leave it out"
+            )
 
 
 class ExpertIterationSettings(RoundSettings):
@@ -433,6 +439,11 @@ class ExpertIterationSettings(RoundSettings):
     @property
     def learns_from_single_games(self) -> bool:
         """True with labels that need no group."""
+        return self.labels != "wins"
+
+    @property
+    def learns_without_wins(self) -> bool:
+        """True with labels that a lost game has, too."""
         return self.labels != "wins"
 
     @property
@@ -480,8 +491,7 @@ class DistillSettings(RoundSettings):
     """With targets `distribution`: its temperature, in expected guesses. A word that gives away this many more than
     another is e times less likely."""
     outside_rate: float = Field(0.5, ge=0, le=1)
-    """Share of groups whose secret may be guessed but is never an answer. It leads to boards on which a held-out answer
-    is the right guess."""
+    """Share of groups whose secret may be guessed but is never an answer."""
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, those of the last round included."""
 

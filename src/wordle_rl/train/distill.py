@@ -88,7 +88,7 @@ class FromSolver(RoundMethod):
     """Learn the solver's words at the boards of this round and of the one before."""
 
     def __init__(self, stage: Stage, settings: DistillSettings) -> None:
-        super().__init__(stage, settings, outside_rate=settings.outside_rate)
+        super().__init__(stage, settings)
         self._labeller = Labeller(stage.codec, stage.setup, settings, stage.traces)
         self._games_per_round = settings.groups_per_round * settings.group_size
         most = self._games_per_round * min(2, settings.rounds)
@@ -118,7 +118,7 @@ class FromModel(RoundMethod):
     """Learn what another model would write at each token of the policy's own replies."""
 
     def __init__(self, stage: Stage, settings: DistillSettings, teacher: Path) -> None:
-        super().__init__(stage, settings, outside_rate=settings.outside_rate)
+        super().__init__(stage, settings)
         self._teacher = ModelTeacher(teacher, stage.codec)
         most = settings.groups_per_round * settings.group_size
         self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)

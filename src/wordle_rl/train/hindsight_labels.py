@@ -50,7 +50,8 @@ class RevealedSecrets(RoundMethod):
         most = settings.groups_per_round * settings.group_size
         self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
         budget = stage.setup.sampling.max_completion_tokens
-        longest = max(len(self._reply_ids(word)) for word in stage.setup.secrets)
+        secrets = [*stage.setup.secrets, *(stage.setup.words.outside if settings.outside_rate else ())]
+        longest = max(len(self._reply_ids(word)) for word in secrets)
         if longest > budget:
             raise ConfigError(
                 f"max_completion_tokens {budget} cuts off the label of a board, which takes {longest} tokens; raise it"

@@ -70,10 +70,10 @@ class RoundMethod(ABC):
     loss: Loss = CrossEntropy()
     own_optimizer = True
 
-    def __init__(self, stage: Stage, settings: RoundSettings, *, outside_rate: float = 0.0) -> None:
+    def __init__(self, stage: Stage, settings: RoundSettings) -> None:
         check_alone(stage.name)
         self.stage, self._settings = stage, settings
-        self._starts = GroupStarts(stage.setup, settings.starts, stage.seed, outside_rate=outside_rate)
+        self._starts = GroupStarts(stage.setup, settings.starts, stage.seed, outside_rate=settings.outside_rate)
         self._schedule = RewardSettings().schedule()  # nothing is trained by it; it tells how play improves
         self._best_compliance: float | None = None
         self._cumulative_wins = 0
