@@ -1,52 +1,57 @@
-"""Lesson 2: a baseline. Compare each game with the other games of the same secret.
+"""Lesson 2: a baseline. How much of a gradient is signal, and what does subtracting a mean do to the rest?
 
     lesson 1    advantage = reward
-    now         advantage = reward - mean reward of the group
+    now         advantage = reward - mean reward of the group, the games of the same secret
 
-In lesson 1 a loss taught nothing, and a win of an easy secret as much as one of a hard secret. Now a game is pushed up
-if it did better than its group, and down if it did worse. What is subtracted is the same for all games of a group, so
-the gradient keeps its direction on average, and what does not matter drops out: add 10 to every reward, and nothing
-changes here, while lesson 1, `main(offset=10.0)`, pushes up whatever was played and ends below the beginner.
+The field calls what is subtracted a baseline, or control variate. It is the same for all games of a group, so the
+gradient keeps its direction on average; what changes is its variance. A gradient from 64 games is signal plus noise.
+Two gradients from different games share the signal alone, so their cosine measures it: 1 is all signal, 0 all noise.
 
-A group whose games all earned the same has no better and no worse, and teaches nothing. This is GRPO (arXiv:2402.03300)
-without the division by the group's standard deviation, which biases it (Dr. GRPO, arXiv:2503.20783).
+What you will see: pay every game 10 more, which changes nothing about which play is best, and REINFORCE's gradient is
+noise. With the group's mean subtracted it is what it was, bit for bit, because the 10 drops out. But also see that a
+baseline is no free gift: where most rewards are 0, as here, REINFORCE's gradient is the *less* noisy one. It ignores
+losses, and losses are long and full of unlikely tokens.
 
-Next: 03_credit.py asks which turn of a game earned the reward.
+Groups as baselines are GRPO (arXiv:2402.03300); this is its form without the division by the group's standard
+deviation, which biases it (Dr. GRPO, arXiv:2503.20783). `main(seed=1)` plays other games.
+
+Source: Greensmith, Bartlett, Baxter 2004, "Variance reduction techniques for gradient estimates in reinforcement
+learning". Next: 03_silent_groups.py asks when a group's mean leaves nothing.
 """
 
-import torch
-from classroom import CODEC, REWARD, SOLVER, batch_of, beginner, play_groups, show, update, win_rate
+from collections.abc import Sequence
 
-from wordle_rl.train.advantages import game_advantages, is_constant
+from classroom import agreement, beginner, earned, gradient_of, play_groups, weighed
+
+from wordle_rl.rollout import Trajectory
+from wordle_rl.train.advantages import TurnValues, game_advantages
 from wordle_rl.train.logprobs import Scorer
-from wordle_rl.train.scored_games import Scored, rows_of
+
+BATCHES = 16  # of 64 games each
 
 
-def main(steps: int = 30) -> float:
-    """Train a beginner, and return the win rate."""
+def whole_reward(turn_rewards: Sequence[TurnValues]) -> list[TurnValues]:
+    """REINFORCE: every turn of a game is credited with the reward of the game."""
+    return [(sum(rewards),) * len(rewards) for rewards in turn_rewards]
+
+
+def main(seed: int = 0) -> dict[str, float]:
+    """Return the agreement of gradients for both, with rewards as they are and 10 higher."""
     model = beginner()
-    optimizer, scorer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0), Scorer(model)
-    print(f"a beginner wins {win_rate(model):.0%}")
+    scorer = Scorer(model)
+    batches = [play_groups(model, seed=1000 * seed + number) for number in range(BATCHES)]
+    found = {}
+    for offset in (0.0, 10.0):
 
-    num_silent = 0
-    for step in range(steps):
-        groups = play_groups(model, seed=step)
-        rows = []
-        for group in groups:
-            rewards = [REWARD.score(game.transcript, SOLVER) for game in group]
-            advantages = game_advantages([reward.turn_rewards for reward in rewards])
-            num_silent += is_constant(advantages)
-            for scored in map(Scored, group, rewards, advantages):
-                rows += rows_of(scored, CODEC)  # tokens, loss mask, the advantage of its turn for every action
-        batch = batch_of(rows)
-        logprobs = scorer(batch)[0]  # (N,): of all actions, laid end to end
-        update(optimizer, -(batch.weights * batch.advantages * logprobs).sum())
-        show(step, groups)
+        def reward(game: Trajectory, offset: float = offset) -> TurnValues:
+            *before, last = earned(game)
+            return (*before, last + offset)
 
-    print(f"{num_silent} of {steps * len(groups)} groups taught nothing")
-    won = win_rate(model)
-    print(f"after {steps} steps of {len(rows)} games it wins {won:.0%}")
-    return won
+        for name, credit in (("REINFORCE", whole_reward), ("baseline", game_advantages)):
+            gradients = [gradient_of(scorer, weighed(groups, credit, reward)) for groups in batches]
+            found[f"{name} + {offset:g}"] = agreement(gradients)
+            print(f"{name:9}, rewards + {offset:2g}: gradients of 64 games agree to {agreement(gradients):.3f}")
+    return found
 
 
 if __name__ == "__main__":
