@@ -9,7 +9,8 @@ memory. Two different wins of a group are kept, and a reply that broke a rule is
 in the end.
 
 What you will see: as many wins from 640 games as lesson 1 had from 1,920. The control keeps two games of each group
-whatever came of them: the same updates without the choice, and nothing is learnt.
+whatever came of them: as many updates without the choice, and where they lead is chance (2, 8 and 25 % by seeds 0 to
+2).
 
 Source: STaR, arXiv:2203.14465; RAFT, arXiv:2304.06767.
 

@@ -9,9 +9,9 @@ finds that without anybody's intent. The field calls it reward hacking, or speci
 boat that circles for bonuses and never finishes the race.
 
 What you will see: rewards from 0.8 to almost 1, fewer misspelt words than ever, and wins from 19 % to nearly none. Only
-wins can tell, for the curve that is watched is fine. The control pays the same for the *mean* turn, so that a short
-game earns as much as a long one; that is how `reward/components.py` does it, and `wordle-rl rewards --attack` searches
-for what a reward pays to losers.
+wins can tell, for the curve that is watched is fine. The control is the package's rubric of the same thought. It pays
+for the *mean* turn, so that a short game earns as much as a long one, and adds just enough for a win that no loss earns
+more. `wordle-rl rewards --attack` searches for what a reward pays to losers.
 
 Source: Amodei et al. 2016, arXiv:1606.06565, "Concrete problems in AI safety"; Skalse et al. 2022, arXiv:2209.13085.
 
@@ -28,7 +28,7 @@ from wordle_rl.train.advantages import TurnValues
 from wordle_rl.train.logprobs import Scorer
 
 STEPS = 30
-MEAN = Rubric({"valid_word": 1.0})
+RUBRIC = Rubric({"valid_word": 1.0})
 
 
 def summed(game: Trajectory) -> TurnValues:
@@ -36,9 +36,9 @@ def summed(game: Trajectory) -> TurnValues:
     return tuple(float(not played.turn.outcome.broke_rules) / 3 for played in game.transcript.own_turns)
 
 
-def averaged(game: Trajectory) -> TurnValues:
-    """The fraction of the game's turns that name a listed word, shared out among them."""
-    return MEAN.score(game.transcript, SOLVER).turn_rewards
+def in_order(game: Trajectory) -> TurnValues:
+    """The fraction of the game's turns that name a listed word, and what keeps every win above every loss."""
+    return RUBRIC.score(game.transcript, SOLVER).turn_rewards
 
 
 def train(reward: Callable[[Trajectory], TurnValues], seed: int) -> tuple[float, float, float]:
@@ -62,7 +62,7 @@ def main(seed: int = 0) -> dict[str, tuple[float, float, float]]:
     """Return what `train` returns for both rewards."""
     before = win_rate(beginner())
     found = {}
-    for name, reward in (("summed", summed), ("averaged", averaged)):
+    for name, reward in (("summed", summed), ("in order", in_order)):
         print(f"a listed word pays, {name}:")
         found[name] = train(reward, seed)
     for name, (first, last, after) in found.items():

@@ -8,9 +8,9 @@ that no training game hid. The field asks it with held-out words, a validation a
 that has memorised four words looks like a player.
 
 What you will see: the same weights, two exams. On its own words the player triples the beginner's wins. On the eight
-others it wins *less* than the beginner did, nearly nothing: it has learnt that they are never the secret, which is
-true of its training, and is no skill. The control is trained on all twelve words, with as many games: the four it still
-wins more often than the beginner, the eight as well. More words leave less to memorise.
+others it wins *less* than the beginner did, nearly nothing: it has learnt that they are never the secret, which is true
+of its training, and is no skill. The control is trained on all twelve words, with about as many games. There is nothing
+of the kind to memorise, and its gain on either part is what 640 games teach of marks: a few points.
 
 Source: Cobbe et al. 2019, arXiv:1812.02341, "Quantifying generalization in reinforcement learning".
 

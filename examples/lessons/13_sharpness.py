@@ -53,9 +53,7 @@ def main(seed: int = 0) -> tuple[float, float, float]:
     before, sharper, after = win_rate(start), win_rate(start, temperature=temperature), win_rate(model)
     print(f"after {STEPS} steps at temperature 1: {nats(model):4.1f} nats a game, wins {after:.0%}")
     print(f"the start at temperature {temperature:.2f}: {matched:4.1f} nats a game, wins {sharper:.0%}")
-    print(
-        f"of the gain of {after - before:.0%}, {sharper - before:.0%} are sharpness and {after - sharper:.0%} are not"
-    )
+    print(f"of a gain of {after - before:.0%}, {sharper - before:.0%} are sharpness and {after - sharper:.0%} are not")
     return before, sharper, after
 
 

@@ -47,12 +47,11 @@ def main(seed: int = 0) -> dict[int, tuple[float, float]]:
         found[size] = apart / EXAMS, right / EXAMS
         print(f"{size:13} | {apart / EXAMS:31.1%} | {right / EXAMS:28.1%} | {low:.0%} to {high:.0%}")
 
+    print()
     for gain in (0.1, 0.03):
-        print(
-            f"\nto show {truth:.0%} -> {truth + gain:.0%} in 8 of 10 trials: {games_needed(truth, truth + gain)} games",
-            end="",
-        )
-    print(f"\nequals differ by 10 points in {found[30][0]:.0%} of exams of 30 games, in {found[480][0]:.1%} of 480")
+        needed = games_needed(truth, truth + gain)
+        print(f"to show {truth:.0%} -> {truth + gain:.0%} in 8 of 10 trials takes {needed} games of each player")
+    print(f"equals differ by 10 points in {found[30][0]:.0%} of exams of 30 games, in {found[480][0]:.1%} of 480")
     return found
 
 

@@ -3,9 +3,9 @@
     all lessons     the tokens that were sampled, their log-probabilities, a mask:      kept as they are
     now             decode(tokens) -> text, then encode(text) -> tokens to train on
 
-A text has many spellings in tokens, and a tokenizer makes one of them. A sampler may draw any: "be" + "l" + "l" + "y"
-or "b" + "e" + ... read alike. So does a message list sent to a chat template a second time, and so does a trainer behind
-an API that returns text. The tokens that come back were never sampled; the player may hold them for nearly impossible.
+A text has many spellings in tokens, and a tokenizer makes one of them. A sampler may draw any: "be", "l", "l", "y" and
+"b", "e", "l", "l", "y" read alike. Whoever keeps the text and encodes it for training, as behind an API that returns
+messages, trains on tokens that were never sampled, and that the player may hold for nearly impossible.
 
 Here the tokenizer gets ten more tokens, pairs of letters, and the beginner learns both spellings, half and half, as
 large models come to know many. Then the same games are scored twice.
@@ -24,6 +24,7 @@ This was the last lesson. `wordle_rl/train/` has the same losses in loops that r
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import torch
 from classroom import LISTED, agreement, batch_of, beginner, gradient_of, play_groups, weighed
@@ -42,10 +43,11 @@ def main(seed: int = 0) -> dict[str, float]:
     tokenizer = make_tokenizer()
     tokenizer.add_tokens(PAIRS)
     codec, rng = ChatCodec(tokenizer), random.Random(0)
-    letters = {codec.encode(pair)[0]: tokenizer.convert_tokens_to_ids([*pair]) for pair in PAIRS}
+    letters = {codec.encode(pair)[0]: [codec.encode(letter)[0] for letter in pair] for pair in PAIRS}
 
     def either_way(conversation: Sequence[Message]) -> tuple[list[int], list[int]]:
-        ids, mask = [], []
+        ids: list[int] = []
+        mask: list[int] = []
         for token, is_reply in zip(*encode_game(codec, conversation), strict=True):
             spelt = letters[token] if token in letters and rng.random() < 0.5 else [token]
             ids += spelt
@@ -57,10 +59,13 @@ def main(seed: int = 0) -> dict[str, float]:
     sampled = weighed(groups)
     twice = []
     for row in sampled:
-        ids, mask, advantages = [], [], []
+        ids: list[int] = []
+        mask: list[int] = []
+        advantages: list[float] = []
         # Turn by turn, so that every reply keeps its mask and its advantage.
         for start, stop in stretches(row.loss_mask):
-            again = codec.encode(tokenizer.decode(row.token_ids[start:stop], skip_special_tokens=False))
+            text = str(tokenizer.decode([*row.token_ids[start:stop]], skip_special_tokens=False))
+            again = codec.encode(text)
             ids += again
             mask += [row.loss_mask[start]] * len(again)
             advantages += [row.advantages[start]] * len(again)
@@ -85,7 +90,7 @@ def main(seed: int = 0) -> dict[str, float]:
 def stretches(mask: Sequence[int]) -> list[tuple[int, int]]:
     """Where runs of equal entries of a mask begin and end."""
     edges = [0, *(i for i in range(1, len(mask)) if mask[i] != mask[i - 1]), len(mask)]
-    return list(zip(edges, edges[1:], strict=False))
+    return [*pairwise(edges)]
 
 
 if __name__ == "__main__":

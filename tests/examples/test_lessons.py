@@ -29,11 +29,11 @@ def main_of() -> Iterator[Callable[[str], Main]]:
         import classroom
 
         train, usual = classroom.beginner, classroom.beginner()
-        patch.setattr(
-            classroom,
-            "beginner",
-            lambda *given, **named: train(*given, **named) if given or named else copy.deepcopy(usual),
-        )
+
+        def beginner(*given: Any, **named: Any) -> Any:
+            return train(*given, **named) if given or named else copy.deepcopy(usual)
+
+        patch.setattr(classroom, "beginner", beginner)
         yield lambda name: runpy.run_path(str(LESSONS / f"{name}.py"))["main"]
     sys.modules.pop("classroom")
 
@@ -123,7 +123,7 @@ def test_a_reward_that_ends_with_the_game_is_hacked(main_of) -> None:
     first, last, wins = found["summed"]
     assert last > first + 0.08
     assert wins < 0.08 < BEGINNER
-    assert found["averaged"][2] > wins + 0.08
+    assert found["in order"][2] > wins + 0.08
 
 
 @pytest.mark.slow
