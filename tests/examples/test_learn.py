@@ -13,7 +13,9 @@ EXECUTED = "3a465c2a27e196a26e8a79b5a71bad80409cc9174bf3b936c87dcac88aa28969"
 
 SMALLER = {
     "num_words, num_rounds = 256, 12": "num_words, num_rounds = 8, 1",
-    '"expert_iteration.rounds": num_rounds,': '"expert_iteration.rounds": num_rounds, "traces.num_games": 64, "sft.epochs": 1,',
+    '"expert_iteration.rounds": num_rounds,': (
+        '"expert_iteration.rounds": num_rounds, "traces.num_games": 64, "sft.epochs": 1,'
+    ),
 }
 """Numbers of the notebook that a test has no time for."""
 
@@ -33,7 +35,8 @@ def test_its_committed_outputs_are_those_of_its_cells_and_show_that_it_learns() 
     rounds = [int(percent) for percent in re.findall(r"^ +\d+ +(\d+)%", said, flags=re.MULTILINE)]
     assert len(rounds) == 12
     assert rounds[-1] >= rounds[0] + 50
-    wins = {stage: int(percent) for stage, percent in re.findall(r"^(\w+): wins (\d+)% .* words played", said, re.MULTILINE)}
+    exams = re.findall(r"^(\w+): wins (\d+)% .* words played", said, flags=re.MULTILINE)
+    wins = {stage: int(percent) for stage, percent in exams}
     assert wins["expert_iteration"] >= wins["sft"] + 50
 
 
