@@ -1,6 +1,7 @@
 """A reward for a taste: games that open with a word of three or more different vowels.
 
-    wordle-rl run grpo --out runs/opener --grpo.reward.weights '{ win = 1.0, speed = 0.5, "examples.opener:vowels" = 0.5 }'
+    wordle-rl run grpo --out runs/opener \\
+        --grpo.reward.weights '{ win = 1.0, speed = 0.5, "examples.opener:vowels" = 0.5 }'
 
 docs/grpo.md has what came of it.
 """
