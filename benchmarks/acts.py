@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from wordle_rl.report import read_run
 from wordle_rl.report.curves import curves_of_play
-from wordle_rl.report.plots import COLORS, running_mean
+from wordle_rl.report.svg import COLORS, running_mean
 
 
 def main(run: tyro.conf.Positional[Path], svg: Path) -> None:

@@ -21,7 +21,7 @@ from wordle_rl.mlx import model as model_module
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import fuse, load_model
 from wordle_rl.policy import loading
-from wordle_rl.policy.export import merge
+from wordle_rl.policy.whole_models import merge
 from wordle_rl.prompt import Style, Thinking
 from wordle_rl.runs import Run, RunError
 from wordle_rl.train.example import encode_traces

@@ -32,7 +32,7 @@ from wordle_rl.mlx.model import from_torch, load_model, of_transformers
 from wordle_rl.mlx.sampler import MLXSampler
 from wordle_rl.policy.adapters import ADAPTER_CONFIG
 from wordle_rl.policy.transformers import TransformersSampler
-from wordle_rl.runs.seal import SEAL_FILE
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.train.example import Example
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy, PolicyLoss, PreferenceLoss

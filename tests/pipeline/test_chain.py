@@ -31,8 +31,8 @@ from wordle_rl.report import write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.run_record import read_run
 from wordle_rl.runs import RunError, read_object, write_json
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.runs.lineage import audit, is_trained
-from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.train.checkpoints import last_checkpoint
 from wordle_rl.train.example import Example
 from wordle_rl.train.loss import CrossEntropy

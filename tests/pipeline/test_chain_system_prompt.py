@@ -14,8 +14,8 @@ from wordle_rl.game import score_guess
 from wordle_rl.preflight.template import check_wording
 from wordle_rl.prompt import Prompter, Style
 from wordle_rl.runs import read_object, write_json, write_jsonl
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.runs.lineage import LINEAGE_FILE
-from wordle_rl.runs.seal import SEAL_FILE
 
 TEXT = "Find {word_length} letters in {max_turns} guesses. Reply: {example}"
 TOLD = "Find 5 letters in 6 guesses. Reply: <guess>xylyl</guess>"

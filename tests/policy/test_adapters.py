@@ -16,15 +16,15 @@ from sft_training import fine_tune
 from small_models import HYBRID, hybrid_model
 from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits
 
-import wordle_rl.policy.export as export_module
+import wordle_rl.policy.whole_models as export_module
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import LoraSettings, ModelSettings
 from wordle_rl.policy.directory import find_model
-from wordle_rl.policy.export import merge
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
+from wordle_rl.policy.whole_models import merge
 from wordle_rl.preflight.memory import training_bytes, weight_bytes
 from wordle_rl.runs import RunError
-from wordle_rl.runs.seal import SEAL_FILE
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.train.example import encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy

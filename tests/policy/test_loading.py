@@ -23,7 +23,7 @@ from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_
 from wordle_rl.policy.multimodal import load_language_model
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.runs import RunError
-from wordle_rl.runs.seal import SEAL_FILE, check_sealed
+from wordle_rl.runs.checksums import SEAL_FILE, check_sealed
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ from wordle_rl.evaluate.play import evaluate, record_of
 from wordle_rl.game import Rules
 from wordle_rl.policy.base import Request
 from wordle_rl.policy.constrain import make_constraint
-from wordle_rl.policy.drawing import pick
 from wordle_rl.policy.kv_cache import GROUPED, GameCache, next_logits, sampling_mode
+from wordle_rl.policy.next_token import pick
 from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.prompt import Prompter, Shape, Style

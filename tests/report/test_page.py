@@ -26,7 +26,7 @@ from wordle_rl.evaluate.figures import CONSTRAINED_PART
 from wordle_rl.report import ReportError, read_run, write_report
 from wordle_rl.report.curves import curves_of_play, stage_curves
 from wordle_rl.report.page import MAX_REPLY_CHARACTERS, MAX_SAMPLE_GAMES, _boards, games_payload
-from wordle_rl.report.plots import COLORS, DASHES, Series, bar_chart, line_chart, wins_plot
+from wordle_rl.report.svg import COLORS, DASHES, Series, bar_chart, line_chart, wins_plot
 from wordle_rl.runs import RunError, write_jsonl
 from wordle_rl.words import load_words
 

@@ -9,8 +9,9 @@ from scripted import WORDS, ScriptedSampler, tag
 
 from wordle_rl.boards import InitialState
 from wordle_rl.evaluate.compare import compare, compare_all
-from wordle_rl.evaluate.figures import measure, results_table
+from wordle_rl.evaluate.figures import measure
 from wordle_rl.evaluate.records import EvalConditions
+from wordle_rl.evaluate.results_table import results_table
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
 from wordle_rl.report.terminal import board, comparison_table, figures_table, game_panel, tiles, verbose_lines

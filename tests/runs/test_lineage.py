@@ -15,6 +15,7 @@ from wordle_rl.pipeline import Pipeline
 from wordle_rl.prompt import Style
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import Run, RunError, read_object, write_json, write_jsonl
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.runs.lineage import (
     LINEAGE_FILE,
     Lineage,
@@ -26,7 +27,6 @@ from wordle_rl.runs.lineage import (
     save_lineage,
     trained_further,
 )
-from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.words import WordListError, load_words
 from wordle_rl.words.split import Split, split_secrets
 

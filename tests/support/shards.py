@@ -9,7 +9,7 @@ import torch.distributed.checkpoint as dcp
 from training_fixtures import small_model
 
 from wordle_rl.policy.loading import save_model
-from wordle_rl.runs.seal import SEAL_FILE
+from wordle_rl.runs.checksums import SEAL_FILE
 
 
 @pytest.fixture

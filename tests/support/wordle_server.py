@@ -10,8 +10,8 @@ from typing import Any
 from websockets.sync.client import ClientConnection, connect
 
 from wordle_rl.serve.app import create_app
+from wordle_rl.serve.process import SessionServer, configured, listen
 from wordle_rl.serve.serve_settings import ServeSettings
-from wordle_rl.serve.server import SessionServer, configured, listen
 from wordle_rl.serve.sessions import Sessions
 from wordle_rl.serve.tasks import ServedGames
 

@@ -21,7 +21,7 @@ from wordle_rl.config.stages import RoundSettings, SFTSettings, StageSettings
 from wordle_rl.policy.loading import load_model
 from wordle_rl.report.curves import stage_curves
 from wordle_rl.runs import RunError, read_object
-from wordle_rl.runs.seal import write_record
+from wordle_rl.runs.checksums import write_record
 from wordle_rl.train import training_loop
 from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint, last_place
 from wordle_rl.train.learner import TorchLearner

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from training_fixtures import compact, context_for, fast, rows, small_model, weights_of
 from transformers import GPT2Config, GPT2LMHeadModel
 
-import wordle_rl.policy.drawing as drawing_module
+import wordle_rl.policy.next_token as drawing_module
 from wordle_rl.config.stages import GRPOSettings, StartSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.env import StopReason

@@ -20,8 +20,9 @@ from wordle_rl.solver import Solver
 from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.play_loop import PlayedGames, Stage, learn_by_play
-from wordle_rl.train.round_method import Replay, RoundMethod, draw_games
+from wordle_rl.train.round_method import RoundMethod
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.teacher_replay import Replay, draw_games
 from wordle_rl.words.split import split_secrets, words_of_text
 
 SETTINGS = RoundSettings(rounds=3, groups_per_round=3, group_size=2, optimizer=fast(), sample_games=2)

@@ -21,7 +21,6 @@ from wordle_rl.config.evaluation import EngineName, PatienceSettings
 from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.entropy import at_equal_entropy
 from wordle_rl.evaluate.eval_secrets import named_secrets, split_secrets, starts_of
-from wordle_rl.evaluate.figures import results_table
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
 from wordle_rl.evaluate.players import (
@@ -33,6 +32,7 @@ from wordle_rl.evaluate.players import (
     words_of,
 )
 from wordle_rl.evaluate.records import GAME_COLUMNS, Evaluation, check_table, save_csv
+from wordle_rl.evaluate.results_table import results_table
 from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.scripted import RANDOM_PLAYERS
 from wordle_rl.preflight.template import check_wording

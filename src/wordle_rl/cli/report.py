@@ -20,8 +20,8 @@ from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.controls import keep_controls
 from wordle_rl.report.hub import push
-from wordle_rl.report.plots import wins_plot
 from wordle_rl.report.run_record import read_metrics
+from wordle_rl.report.svg import wins_plot
 from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.runs.lineage import Audit, lineage_of, save_lineage
 from wordle_rl.runs.lineage import audit as audit_run
@@ -158,7 +158,7 @@ def export(
         console.show({"repo": repo, "sent": not dry_run, "files": files}, [*files, line], as_json)
         return
     assert out is not None
-    from wordle_rl.policy import export as torch_export
+    from wordle_rl.policy import whole_models as torch_export
     from wordle_rl.policy.adapters import is_adapter
 
     source, done = model, dict[str, float]()

@@ -84,9 +84,10 @@ def run_chain(
 
 
 def _show_results(directory: Path, results: dict[str, Any]) -> None:
-    from wordle_rl.evaluate.figures import MAIN_FIGURES, RESULT_SPLITS, results_table
+    from wordle_rl.evaluate.figures import RESULT_SPLITS
     from wordle_rl.evaluate.forgetting import English
     from wordle_rl.evaluate.records import Evaluation
+    from wordle_rl.evaluate.results_table import MAIN_FIGURES, results_table
     from wordle_rl.report import read_run, terminal
     from wordle_rl.report.controls import control_table
     from wordle_rl.report.findings import findings_of, told_in_lines

@@ -3,7 +3,8 @@
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     asked.py         Asked: what an evaluation asks, as one value; its key is that of the journal
     records.py       Evaluation (every game, saved as JSON or CSV), EvalConditions: prompting and sampling of a player
-    figures.py       Figures, the distribution of rewards, the one table of results
+    figures.py       Figures, the distribution of rewards
+    results_table.py the one table of results
     play.py          evaluate(): plays what is asked, and returns what is measured of each game
     journal.py       an evaluation, its file and its journal, from which a stopped one resumes
     eval_secrets.py  secrets outside the split, and boards with earlier turns

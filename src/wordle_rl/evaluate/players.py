@@ -43,8 +43,8 @@ from wordle_rl.policy.scripted import (
 )
 from wordle_rl.prompt import Prompter
 from wordle_rl.runs import is_run, stages_at
+from wordle_rl.runs.checksums import check_sealed
 from wordle_rl.runs.lineage import lineage_of
-from wordle_rl.runs.seal import check_sealed
 from wordle_rl.solver import Solver
 from wordle_rl.words import WordList, WordListError, load_words
 
@@ -234,9 +234,9 @@ def _model_sampler(player: PlayerSpec, words: WordList, prompter: Prompter, seed
         return _own_sampler(model, sampling, seeds, constraint_of)
     with _needing_torch():
         from wordle_rl.policy.adapters import is_adapter
-        from wordle_rl.policy.export import merge
         from wordle_rl.policy.loading import load_codec
         from wordle_rl.policy.vllm import check_vllm, make_engine
+        from wordle_rl.policy.whole_models import merge
     check_vllm('engine "vllm"')
     check_vllm_temperature(sampling.temperature, "temperature")
     codec = load_codec(model)

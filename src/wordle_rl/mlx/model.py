@@ -31,9 +31,9 @@ from wordle_rl.mlx import adapters
 from wordle_rl.policy import loading
 from wordle_rl.policy.adapters import base_of, is_adapter
 from wordle_rl.policy.directory import at_directory, settings_of
-from wordle_rl.policy.export import check_empty, checked, probe_tokens
 from wordle_rl.policy.multimodal import is_text_part, language_config
-from wordle_rl.runs.seal import check_sealed
+from wordle_rl.policy.whole_models import check_empty, checked, probe_tokens
+from wordle_rl.runs.checksums import check_sealed
 
 Weights = dict[str, mx.array]
 """Weights by transformers' names."""

@@ -40,11 +40,11 @@ from wordle_rl.runs import (
     reset_run,
     write_jsonl,
 )
+from wordle_rl.runs.checksums import check_sealed
 from wordle_rl.runs.distributed import is_first, leave_process_group, wait_for_all
 from wordle_rl.runs.jsonl_store import repair_logs
 from wordle_rl.runs.lineage import LINEAGE_FILE, is_trained, leak_warning
 from wordle_rl.runs.run import Tracking, check_has_weights
-from wordle_rl.runs.seal import check_sealed
 from wordle_rl.train.checkpoints import last_checkpoint
 from wordle_rl.train.starts_file import ValidationFile
 

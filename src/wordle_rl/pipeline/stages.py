@@ -30,10 +30,10 @@ from wordle_rl.runs import (
     boards_file,
     write_jsonl,
 )
+from wordle_rl.runs.checksums import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.distributed import is_first, wait_for_all
 from wordle_rl.runs.lineage import Lineage, count_records, is_trained, lesson_of, save_lineage, trained_further
 from wordle_rl.runs.progress import ProgressCallback
-from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.teachers.games import draw_secrets, write_own_teacher_traces, write_solver_traces
 from wordle_rl.train.example import Example, encode_traces
 from wordle_rl.train.starts_file import StartBoards, start_boards_of

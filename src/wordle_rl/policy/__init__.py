@@ -5,11 +5,11 @@ Import each module by its own name.
     base.py            `Sampler`, `Request`, `Completion`; the way to a library other than torch
     scripted.py        players without a model: the solver, random words
     transformers.py    a model in this process: batches of games whose cache is kept across turns
-    drawing.py         the next token from its logits: temperature, limits, the draw
+    next_token.py      the next token from its logits: temperature, limits, the draw
     kv_cache.py        the key/value cache, and attention that reads it in place
     constrain.py       limit guesses to listed words
     word_search.py     beam searches: the likeliest listed word of a greedy reply, a model's likeliest guesses
-    generate.py        models that the key/value cache cannot hold
+    uncached.py        models that the key/value cache cannot hold
     vllm.py            a vLLM engine in this process
     vllm_server.py     a vLLM server, by token ids
     openai.py          models behind an OpenAI-compatible endpoint: requests, retries
@@ -23,5 +23,5 @@ Import each module by its own name.
     sizes.py           `ModelNumbers`, `Device`: sizes for memory estimates, read off a model's configuration
     adapters.py        LoRA and 4-bit base models
     multimodal.py      the text part of a multimodal model
-    export.py          a whole model from an adapter or from shards
+    whole_models.py    a whole model from an adapter or from shards
 """

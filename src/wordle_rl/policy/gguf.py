@@ -20,7 +20,7 @@ from pathlib import Path
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
-from wordle_rl.runs.seal import seal
+from wordle_rl.runs.checksums import seal
 from wordle_rl.words.list_files import user_cache_dir
 
 logger = logging.getLogger(__name__)

@@ -18,8 +18,8 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.masking_utils import eager_mask
 
-from wordle_rl.policy.generate import RereadCache, needs_generate
 from wordle_rl.policy.sizes import attention_sizes, num_shared_layers
+from wordle_rl.policy.uncached import RereadCache, needs_generate
 
 GROUPED = "wordle_rl_grouped"
 """Name of `grouped_attention` in transformers."""

@@ -47,7 +47,7 @@ from wordle_rl.policy.multimodal import check_shards, language_config, load_lang
 from wordle_rl.policy.sizes import ModelNumbers, context_length, numbers_of
 from wordle_rl.policy.tiny import make_model, make_tokenizer
 from wordle_rl.runs import cannot_write, is_run, trained_model
-from wordle_rl.runs.seal import check_sealed, seal
+from wordle_rl.runs.checksums import check_sealed, seal
 
 SMALL = 20_000_000
 """Models with fewer parameters use plain attention on a CPU."""

@@ -2,7 +2,7 @@
 
 A turn costs one forward pass over the feedback message and one per new token; nothing is read twice. This needs only
 `attention_mask`, `position_ids` and a cache, so it works for every causal model whose layers have keys and values.
-Models with other layers use transformers' own `generate` (generate.py), which reads the whole prompt every turn.
+Models with other layers use transformers' own `generate` (uncached.py), which reads the whole prompt every turn.
 
 A sliding window counts cached tokens, holes included. A batch that could outgrow the window is therefore read afresh
 every turn.
@@ -23,10 +23,10 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Completion, Request
 from wordle_rl.policy.constrain import State, WordConstraint, word_beam
 from wordle_rl.policy.device import release_memory
-from wordle_rl.policy.drawing import draw, limited
-from wordle_rl.policy.generate import generate, left_padded, needs_generate
 from wordle_rl.policy.kv_cache import GameCache, bytes_per_token, joined, next_logits, sampling_mode
+from wordle_rl.policy.next_token import draw, limited
 from wordle_rl.policy.sizes import FEW_WEIGHTS
+from wordle_rl.policy.uncached import generate, left_padded, needs_generate
 from wordle_rl.policy.word_search import WordSearch, opening_of
 from wordle_rl.runs.provenance import unused_memory_bytes
 

@@ -37,8 +37,8 @@ from wordle_rl.policy.constrain import (
     is_inside,
     token_texts,
 )
-from wordle_rl.policy.generate import RereadCache, left_padded
 from wordle_rl.policy.kv_cache import GameCache, next_logits, sampling_mode, search_cache
+from wordle_rl.policy.uncached import RereadCache, left_padded
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -5,7 +5,7 @@ controls.py       results of RL beside their controls
 run_record.py     read a run directory, and note what is missing
 page.py           one self-contained page per run, with static/page.html as template
 curves.py         which metrics share a chart, and what they mean
-plots.py          charts as SVG, with matplotlib
+svg.py            charts as SVG, with matplotlib
 card.py           model card (README.md) of a trained model, with static/card.md as template
 hub.py            push to the Hugging Face hub: files, errors
 """

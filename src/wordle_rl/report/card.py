@@ -15,7 +15,8 @@ from markupsafe import Markup
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import UNKNOWN_TEACHER
-from wordle_rl.evaluate.figures import MAIN_FIGURES, PART_NAMES, results_table
+from wordle_rl.evaluate.figures import PART_NAMES
+from wordle_rl.evaluate.results_table import MAIN_FIGURES, results_table
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.controls import control_table

@@ -17,8 +17,8 @@ from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.files import stored_config
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.evaluate.compare import compare
-from wordle_rl.evaluate.figures import MISSING, PART_TITLES, percent_text
 from wordle_rl.evaluate.records import ControlFacts, Evaluation, EvaluationError, evaluations_in
+from wordle_rl.evaluate.results_table import MISSING, PART_TITLES, percent_text
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.run_record import RunRecord
 from wordle_rl.runs import CONTROLS, is_number, is_run, read_object

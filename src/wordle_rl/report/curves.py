@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from wordle_rl.config.stages import is_stage, kind_of, stage_title
-from wordle_rl.report.plots import COLORS, DASHES, Series, format_value, line_chart, series_of
 from wordle_rl.report.run_record import RunRecord
+from wordle_rl.report.svg import COLORS, DASHES, Series, format_value, line_chart, series_of
 from wordle_rl.runs import BY_TURN, PASS_AT, VALIDATED, is_number
 
 Rows = Sequence[Mapping[str, Any]]

@@ -12,7 +12,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.policy.directory import find_model
 from wordle_rl.report.card import write_cards
 from wordle_rl.runs import CARD_FILE
-from wordle_rl.runs.seal import check_sealed
+from wordle_rl.runs.checksums import check_sealed
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

@@ -1,7 +1,7 @@
 """The report of a run: one HTML file that loads nothing from elsewhere.
 
 It shows how the model plays now, wins over training and the table of results; the rest is folded. This file collects
-the figures and packs the games, `static/page.html` lays them out, `curves.py` and `plots.py` draw. Text from a model is
+the figures and packs the games, `static/page.html` lays them out, `curves.py` and `svg.py` draw. Text from a model is
 escaped by the template, or sent to the browser as JSON.
 """
 
@@ -22,26 +22,24 @@ from typing import Any
 from wordle_rl.config.stages import kind_of, stage_title
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.evaluate.compare import compare
-from wordle_rl.evaluate.figures import (
+from wordle_rl.evaluate.figures import PART_NAMES, Figures, sampled_part
+from wordle_rl.evaluate.records import EvaluationError
+from wordle_rl.evaluate.results_table import (
     MISSING,
-    PART_NAMES,
     PART_TITLES,
     WINS,
-    Figures,
     Table,
     interval_text,
     number_text,
     percent_text,
     results_table,
-    sampled_part,
 )
-from wordle_rl.evaluate.records import EvaluationError
 from wordle_rl.evaluate.stats import p_text
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.curves import Chart, Drawn, curves_of_play, draw, stage_curves, title_of
 from wordle_rl.report.findings import findings_of, told_in_lines
-from wordle_rl.report.plots import Series, bar_chart, series_of
 from wordle_rl.report.run_record import RunRecord, in_order, kept_weights, read_run
+from wordle_rl.report.svg import Series, bar_chart, series_of
 from wordle_rl.runs import is_number, without_lone_surrogates, write_text_atomically
 from wordle_rl.runs.progress import elapsed
 

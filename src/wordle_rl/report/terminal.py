@@ -18,21 +18,13 @@ from rich.text import Text
 
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.env import Transcript, WordleEnv
-from wordle_rl.evaluate import figures
+from wordle_rl.evaluate import results_table as results
 from wordle_rl.evaluate.compare import Comparison, MultiComparison, SharedGame
 from wordle_rl.evaluate.eval_secrets import by_earlier_turns, marked
-from wordle_rl.evaluate.figures import (
-    MISSING,
-    Figures,
-    RewardFigures,
-    measure,
-    number_text,
-    percent_text,
-    results_table,
-    reward_figures,
-)
+from wordle_rl.evaluate.figures import Figures, RewardFigures, measure, reward_figures
 from wordle_rl.evaluate.forgetting import English
 from wordle_rl.evaluate.records import Evaluation
+from wordle_rl.evaluate.results_table import MISSING, number_text, percent_text, results_table
 from wordle_rl.evaluate.stats import p_text, smallest_difference
 from wordle_rl.game import Outcome, Rules, Turn
 from wordle_rl.preflight.memory import MemoryEstimate
@@ -99,7 +91,7 @@ def game_panel(record: GameRecord, *, max_turns: int = 6) -> RenderableType:
     return Group(shown, end)
 
 
-def figures_table(found: figures.Table, title: str | None = None, head: str = "") -> Table:
+def figures_table(found: results.Table, title: str | None = None, head: str = "") -> Table:
     """Draw a table of figures, without lines between its columns. `head` stands above the labels."""
     # As narrow as can be: four parts of the secrets fit into 80 columns, beside the longest name of a player.
     table = Table(
@@ -120,9 +112,9 @@ def figures_table(found: figures.Table, title: str | None = None, head: str = ""
 T = TypeVar("T")
 
 
-def _tabulated(columns: Mapping[str, T], shown: Sequence[tuple[str, Callable[[T], str]]]) -> figures.Table:
+def _tabulated(columns: Mapping[str, T], shown: Sequence[tuple[str, Callable[[T], str]]]) -> results.Table:
     rows = [(label, *map(text, columns.values())) for label, text in shown]
-    return figures.Table(tuple(columns), tuple(rows))
+    return results.Table(tuple(columns), tuple(rows))
 
 
 def memory_table(memory: Mapping[str, MemoryEstimate]) -> Table:
@@ -132,7 +124,7 @@ def memory_table(memory: Mapping[str, MemoryEstimate]) -> Table:
         sizes = [show(needed) / 1024**3 for needed in memory.values()]
         if any(sizes):
             rows.append((label, *(f"{size:.2f}" if size >= 0.1 else f"{size:.4f}" for size in sizes)))
-    return figures_table(figures.Table(tuple(memory), tuple(rows)), head="GiB")
+    return figures_table(results.Table(tuple(memory), tuple(rows)), head="GiB")
 
 
 _MEMORY_ROWS: tuple[tuple[str, Callable[[MemoryEstimate], int]], ...] = (
@@ -307,7 +299,7 @@ def _differing_games(names: Sequence[str], games: Sequence[SharedGame]) -> list[
         (row.secret, *("lost" if guesses is None else str(guesses) for guesses in row.guesses))
         for row in rows[:_MOST_ROWS]
     ]
-    words = figures_table(figures.Table(tuple(names), tuple(shown)), head="secret")
+    words = figures_table(results.Table(tuple(names), tuple(shown)), head="secret")
     return ["", Text(f"{len(rows)} games differ; the {len(shown)} that differ most:"), words]
 
 

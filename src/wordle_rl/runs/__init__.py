@@ -4,7 +4,7 @@ atomic_files.py  atomic writes; JSON with errors in one line
 jsonl_store.py   append-only files of JSON lines: one writer, repaired after a kill, rewound to a checkpoint
 lock.py          lock files: one process writes a run, or a file of games
 run.py           `Run`: one directory with its settings, manifest, metrics and models
-seal.py          size and SHA-256 of saved files, so that a lost or changed one is named
+checksums.py     size and SHA-256 of saved files, so that a lost or changed one is named
 provenance.py    the manifest: versions, git commit, words, split, hardware, command
 lineage.py       what a model has met: its lineage, and the audit of a run
 trackers.py      sample games in games.jsonl; these and metrics in experiment trackers

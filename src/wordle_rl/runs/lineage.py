@@ -32,8 +32,8 @@ from wordle_rl.runs import (
     write_text_atomically,
 )
 from wordle_rl.runs.atomic_files import json_text
+from wordle_rl.runs.checksums import add_to_seal
 from wordle_rl.runs.jsonl_store import LOG_FILES
-from wordle_rl.runs.seal import add_to_seal
 from wordle_rl.words import WordList, WordListError, load_words
 from wordle_rl.words.split import Split
 

@@ -30,10 +30,10 @@ from wordle_rl.config.files import stored_config
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import KIND_NAMES, is_stage
 from wordle_rl.runs.atomic_files import RunError, read_object, write_json
+from wordle_rl.runs.checksums import SEAL_FILE
 from wordle_rl.runs.jsonl_store import LOG_FILES, append_jsonl
 from wordle_rl.runs.lock import LOCK_FILE, exclusive_lock
 from wordle_rl.runs.provenance import manifest, resumed_manifest
-from wordle_rl.runs.seal import SEAL_FILE
 from wordle_rl.words.split import Split
 
 CARD_FILE = "README.md"

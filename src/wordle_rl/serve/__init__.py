@@ -4,7 +4,7 @@ commands.py        the commands `serve` and `watch`
 serve_settings.py  settings of the server
 app.py             the application: routes, what they share
 gate.py            who may reach it: names of the server, other sites, token, size of requests
-server.py          the process: its socket, deadlines of requests, graceful shutdown
+process.py         the process: its socket, deadlines of requests, graceful shutdown
 sessions.py        open connections: capacity, idle timeout, shutdown
 protocol.py        messages of a session, text in and text out; refusals, with codes and reasons
 openenv_client.py  action, observation, state, options of a reset; a typed client

@@ -21,7 +21,7 @@ def serve(settings: Annotated[ServeSettings, tyro.conf.arg(name="")] = ServeSett
     """Serve Wordle to other people's trainers over OpenEnv, and the page of `watch`, until Ctrl-C."""
     try:
         from wordle_rl.serve.app import create_app
-        from wordle_rl.serve.server import run_server
+        from wordle_rl.serve.process import run_server
     except ModuleNotFoundError as error:
         raise ConfigError(f"serve needs {error.name}: {INSTALL}") from None
     if settings.host not in ("127.0.0.1", "::1", "localhost") and not settings.token_variable:
@@ -65,7 +65,7 @@ def watch(
         return
     try:
         # Without openenv, which takes seconds to import.
-        from wordle_rl.serve.server import run_server
+        from wordle_rl.serve.process import run_server
         from wordle_rl.serve.watch.watch_app import create_page_app
     except ModuleNotFoundError as error:
         raise ConfigError(f"watch needs {error.name}: {INSTALL}; --export works without it") from None

@@ -115,7 +115,7 @@ def _generated(trainer: GRPOTrainer, prompt_ids: Sequence[list[int]]) -> list[li
     import torch  # here, so that the functions above need no torch
     from trl.models import unwrap_model_for_generation
 
-    from wordle_rl.policy.generate import left_padded
+    from wordle_rl.policy.uncached import left_padded
 
     settings, overrides = trainer.generation_config, trainer.generation_kwargs
     unwrapped = unwrap_model_for_generation(trainer.model_wrapped, trainer.accelerator, generation_kwargs=overrides)

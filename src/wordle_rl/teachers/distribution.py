@@ -26,7 +26,7 @@ from wordle_rl.data.game_record import TurnRecord
 from wordle_rl.game import Rules, Turn, violates_clues
 from wordle_rl.prompt import Prompter, Thinking
 from wordle_rl.solver import Solver
-from wordle_rl.solver.best_play import DEFAULT_BEAM
+from wordle_rl.solver.solver import DEFAULT_BEAM
 from wordle_rl.teachers.games import narration
 from wordle_rl.teachers.solver import SolverTeacher, listed_guess
 

@@ -8,6 +8,7 @@ The algorithms:
         grpo_rollouts.py          the games of a step: draw, play, score, refill; play one step ahead
         turn_candidates.py        several candidate guesses per turn
       round_method.py           what the next four share: long rounds, each with its own optimizer
+        teacher_replay.py         teacher games beside those of a round
         expert_iteration.py       the policy's best games
         hindsight_labels.py       its boards, labelled with the secret revealed at the end
         dpo.py                    pairs of its guesses on the same board

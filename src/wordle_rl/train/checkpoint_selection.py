@@ -36,8 +36,8 @@ from wordle_rl.evaluate.play import evaluate
 from wordle_rl.reward import RewardBreakdown, with_candidates
 from wordle_rl.rollout import Trajectory
 from wordle_rl.runs import CHOICE_FILE, RunError, cannot_write, write_json
+from wordle_rl.runs.checksums import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.distributed import is_first, wait_for_all
-from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.solver import turn_regret
 from wordle_rl.train.play_loop import OpenPolicy, Stage
 

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from wordle_rl.runs import RunError, trained_model
-from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
+from wordle_rl.runs.checksums import check_marks, marks_of, read_record, write_record
 
 STATE_FILE = "wordle_rl_state.json"
 """Marks a complete checkpoint; written last."""

@@ -52,9 +52,10 @@ from wordle_rl.train import round_method
 from wordle_rl.train.example import Example
 from wordle_rl.train.micro_batches import Batch
 from wordle_rl.train.play_loop import Item, Stage
-from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, board_label, names_strict, record_labels
+from wordle_rl.train.round_method import Numbers, Round, RoundMethod, board_label, names_strict, record_labels
 from wordle_rl.train.scored_games import Board, Scored, boards_of
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.train.teacher_replay import Replay
 
 _TEACHER_LOGITS, _TEACHER_TOKENS = 1 << 28, 32
 """Most logits in one pass of a teacher's model, and the likeliest tokens that are kept of each of its distributions."""

@@ -21,8 +21,9 @@ from wordle_rl.config.stages import ExpertIterationSettings
 from wordle_rl.train.example import Example
 from wordle_rl.train.hindsight_labels import RevealedSecrets
 from wordle_rl.train.play_loop import Item, Stage
-from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, label, names_strict, record_labels
+from wordle_rl.train.round_method import Numbers, Round, RoundMethod, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.teacher_replay import Replay
 
 
 def expert_iteration(stage: Stage, settings: ExpertIterationSettings) -> RoundMethod:

@@ -36,8 +36,9 @@ from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Outcome, Turn, violates_clues
 from wordle_rl.train.example import Example
 from wordle_rl.train.play_loop import Item, Stage
-from wordle_rl.train.round_method import Numbers, Replay, Round, RoundMethod, label, names_strict, record_labels
+from wordle_rl.train.round_method import Numbers, Round, RoundMethod, label, names_strict, record_labels
 from wordle_rl.train.scored_games import Scored
+from wordle_rl.train.teacher_replay import Replay
 from wordle_rl.words.split import Split
 
 

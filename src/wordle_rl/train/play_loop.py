@@ -31,9 +31,9 @@ from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.policy.base import Sampler
 from wordle_rl.runs import LABELS_FILE, BufferedRun, Run, read_jsonl, write_jsonl
+from wordle_rl.runs.checksums import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.distributed import gather, is_first, wait_for_all
 from wordle_rl.runs.jsonl_store import rewind
-from wordle_rl.runs.seal import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.trackers import GameLog, opened_trackers
 from wordle_rl.train.checkpoints import Place, checkpoint_path, last_place
 from wordle_rl.train.example import Example

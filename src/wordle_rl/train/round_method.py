@@ -4,7 +4,7 @@
     items, numbers = self.choose(games)        # expert_iteration.py, hindsight_labels.py, dpo.py, distill.py
     batches = items, shuffled, in batches of `batch_size`, `epochs` times
 
-`Replay` adds teacher games to a round, against forgetting.
+`Replay` (teacher_replay.py) adds teacher games to a round, against forgetting.
 
 Every board and word that a round trains on is recorded in labels.jsonl, in the row form of games. A guess of the
 policy's own games can become a label, so those that name a strict word are left out, whoever named it first.
@@ -12,28 +12,24 @@ policy's own games can become a label, so those that name a strict word are left
 
 from __future__ import annotations
 
-import math
 import random
 import statistics
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from wordle_rl.config.base import seed_after
 from wordle_rl.config.stages import RoundSettings
 from wordle_rl.config.training import RewardSettings
-from wordle_rl.data.game_record import GameRecord, TurnRecord, read_traces
+from wordle_rl.data.game_record import TurnRecord
 from wordle_rl.env import PlayedTurn
 from wordle_rl.game import Turn
 from wordle_rl.policy.base import Sampler
-from wordle_rl.policy.sizes import context_length
 from wordle_rl.rollout import Trajectory, groups_of, play
 from wordle_rl.runs import LABELS_FILE, Run
 from wordle_rl.runs.distributed import check_alone
-from wordle_rl.train.example import encode_traces
 from wordle_rl.train.loss import CrossEntropy, Loss
 from wordle_rl.train.micro_batches import cut_by_rows
 from wordle_rl.train.play_loop import Item, Listener, MicroBatches, PlayedGames, Stage
@@ -167,49 +163,6 @@ class RoundMethod(ABC):
         for place, game in rows[::every][: self._settings.sample_games]:
             row = group_rows(place, groups[place])[game]
             self.stage.run.append("games.jsonl", {"stage": self.stage.name, "step": number - 1, **row})
-
-
-_NO_LIMIT = 1 << 30
-
-
-class Replay:
-    """Teacher games of traces.jsonl beside those of a round, different ones in each round while there are enough.
-
-    Args:
-        fraction: Fraction of teacher games among all games of a round, 0 to below 1.
-        most: The most own games of any round.
-        rounds: Rounds of the training.
-    """
-
-    def __init__(self, stage: Stage, fraction: float, most: int, rounds: int) -> None:
-        self._stage = stage
-        self._per_game = fraction / (1 - fraction)  # teacher games per game of the round
-        self._most = math.ceil(most * self._per_game)
-        count, path = self._most * rounds, stage.training.run.directory / "traces.jsonl"
-        self._games = draw_games(path, count, stage.seed) if count else []
-
-    def add(self, items: list[Item], games: int, number: int) -> tuple[list[Item], Numbers]:
-        """Add teacher games to the items made of a number of games in a round; `number` counts from 1."""
-        count, first = round(games * self._per_game), (number - 1) * self._most
-        chosen = [self._games[(first + i) % len(self._games)] for i in range(count if self._games else 0)]
-        learner = self._stage.training.learner
-        limit = context_length(learner.model) or _NO_LIMIT
-        replayed = encode_traces(chosen, self._stage.setup.prompter, learner.codec, limit).examples
-        numbers = {"own_examples": float(len(items)), "all_examples": float(len(items) + len(replayed))}
-        return [*items, *([example] for example in replayed)], numbers
-
-
-def draw_games(path: Path, count: int, seed: int) -> list[GameRecord]:
-    """Draw up to `count` traces from a file, each as likely as any other, in one reading."""
-    rng = random.Random(seed)
-    drawn: list[GameRecord] = []
-    for place, trace in enumerate(read_traces(path)):  # reservoir sampling
-        if place < count:
-            drawn.append(trace)
-        elif (other := rng.randrange(place + 1)) < count:
-            drawn[other] = trace
-    rng.shuffle(drawn)
-    return drawn
 
 
 def names_strict(turns: Iterable[PlayedTurn], split: Split) -> bool:

@@ -18,8 +18,8 @@ from wordle_rl.policy.directory import at_directory
 from wordle_rl.policy.loading import load_model, save_model
 from wordle_rl.prompt import Style
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, Run, RunError, boards_file, write_jsonl
+from wordle_rl.runs.checksums import check_sealed
 from wordle_rl.runs.lineage import is_trained, leak_warning, lesson_of, trained_further
-from wordle_rl.runs.seal import check_sealed
 from wordle_rl.train.starts_file import StartBoards, ValidationFile, read_start_boards
 from wordle_rl.trainers.verl.play import RunGames
 from wordle_rl.trainers.verl.settings import (

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, SolverError, decode_marks, encode_marks, marks_matrix
-from wordle_rl.solver.best_play import typical_guesses
 from wordle_rl.solver.partition import NETWORK_LIMIT, class_sizes, count_split, largest_classes, log_table, sum_logs
+from wordle_rl.solver.solver import typical_guesses
 from wordle_rl.words import WordList
 
 

@@ -11,8 +11,8 @@ from training_fixtures import same_bits, small_model, weights_of
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings, ModelSettings, WordSettings
-from wordle_rl.policy.export import consolidate
 from wordle_rl.policy.loading import load_model
+from wordle_rl.policy.whole_models import consolidate
 from wordle_rl.prompt import Style
 from wordle_rl.runs import RunError
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage

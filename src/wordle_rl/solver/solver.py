@@ -9,7 +9,15 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.game import Turn
-from wordle_rl.solver.beam_search import FAILURE, UNCAPPED, Candidates, Search, Tree, grow_tree, most_telling_candidate
+from wordle_rl.solver.fewest_guesses import (
+    FAILURE,
+    UNCAPPED,
+    Candidates,
+    Search,
+    Tree,
+    grow_tree,
+    most_telling_candidate,
+)
 from wordle_rl.solver.matrix import Codes, SolverError, encode_marks, marks_matrix
 from wordle_rl.solver.partition import (
     Int64s,
