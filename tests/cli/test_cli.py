@@ -221,7 +221,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(command, resumes, cli, m
     def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("run.run_chain", "eval.load_words", "report.find_model"):
+    for place in ("run.run_chain", "eval.open_journal", "report.find_model"):
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
     assert (code, out) == (130, "")

@@ -14,10 +14,10 @@ from rich.table import Table
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, StrictFraction, Words
 from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.files import describe
 from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.options import Json, StrictFraction, Words
 from wordle_rl.config.stages import StartSettings
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import (

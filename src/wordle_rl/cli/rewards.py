@@ -13,9 +13,9 @@ import tyro
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Seed, Words
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import find_config, load_config
+from wordle_rl.config.options import Json, Seed, Words
 from wordle_rl.prompt import Prompter
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, games_of_attack, words_for

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Overrides
+from wordle_rl.cli.arguments import Overrides
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config, stored_config
+from wordle_rl.config.options import Json
 from wordle_rl.config.run import RunConfig
 from wordle_rl.runs.distributed import num_processes
 

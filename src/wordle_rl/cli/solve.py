@@ -10,8 +10,8 @@ from typing import Any
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Words
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.options import Json, Words
 from wordle_rl.evaluate.records import write_rows
 from wordle_rl.game import score_guess
 from wordle_rl.solver import Solver, Tree

@@ -10,9 +10,9 @@ import tyro
 from pydantic import BaseModel
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Seed, StrictFraction, Words
 from wordle_rl.config.base import ConfigError, check_seed
 from wordle_rl.config.model import GameSettings
+from wordle_rl.config.options import Json, Seed, StrictFraction, Words
 from wordle_rl.config.teachers import LLMTeacherSettings, TraceSettings
 from wordle_rl.data.game_record import read_traces
 from wordle_rl.runs import check_writable
