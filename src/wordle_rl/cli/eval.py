@@ -13,7 +13,7 @@ import tyro
 from pydantic import Field
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Seed
+from wordle_rl.cli.arguments import Json, Seed, fill_in
 from wordle_rl.cli.play import PlayerOptions
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
@@ -52,7 +52,7 @@ class EvalOptions(PlayerOptions):
     """Write every game to this file (JSON), for `compare` and `report`. Finished games are stored beside it
     (.games.jsonl), so the same command resumes with the missing ones. An existing file is replaced only by an
     evaluation of the same player and conditions that covers its secrets. Games of an endpoint stay stored; only those
-    that failed are played again."""
+    that failed are played again. {model} in the name stands for the player, {time} for the time of the call."""
     csv: Path | None = None
     """Write one row per game to this file. Another kind of file is not overwritten."""
     overwrite: bool = False
@@ -140,6 +140,8 @@ class EvalOptions(PlayerOptions):
 
 def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
+    if asked.out is not None:
+        asked = asked.model_copy(update={"out": fill_in(asked.out, shown_name(asked.player))})
     if asked.checkpoints:
         _evaluate_checkpoints(asked)
         return
