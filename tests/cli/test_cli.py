@@ -24,7 +24,7 @@ from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS
-from wordle_rl.cli.arguments import USUAL
+from wordle_rl.cli.arguments import USUAL, fill_in
 from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
@@ -171,6 +171,27 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     assert len([row for row in rows(run / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("traces --words {words} --num-games 5", "solver"),
+        ("eval --player solver --words {words} --max-games 2", "solver"),
+        ("export {run}", "mini"),
+    ],
+)
+def test_out_is_named_after_the_model_and_the_time(command, name, cli, finished_run, word_directory, tmp_path) -> None:
+    given = command.format(run=finished_run, words=word_directory).split()
+    code, _, err = cli(*given, "--out", tmp_path / "{model}-{time}")
+    assert code == 0, err
+    [made] = tmp_path.iterdir()
+    assert re.fullmatch(rf"{name}-\d{{8}}-\d{{6}}(.games.jsonl)?", made.name), made.name
+    assert f"--out {made}" in err.replace("\n", " ")
+
+
+def test_a_name_of_a_model_is_made_safe_for_a_path() -> None:
+    assert fill_in(Path("{model}.json"), "openai:org/Some Model:7b") == Path("Some-Model-7b.json")
+
+
 def test_a_run_writes_nothing_outside_its_directory(word_directory, tmp_path: Path) -> None:
     home, temporary, run = (tmp_path / name for name in ("home", "temporary", "run"))
     for place in (home, temporary):
@@ -212,6 +233,7 @@ def test_ctrl_c_ends_with_130_and_leaves_a_checkpoint(word_directory, tmp_path: 
     [
         ("run quickstart --out {here}/run", True),
         ("run quickstart --out {here}/run --overwrite", True),
+        ("run quickstart --out {here}/{{time}}", True),
         ("eval --player solver --out {here}/x.json", True),
         ("eval --player solver", False),
         ("export a --out {here}/m", False),
@@ -227,6 +249,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(command, resumes, cli, m
     assert (code, out) == (130, "")
     assert ("resumes" in err) == resumes
     assert ("--overwrite" in err) == ("--overwrite" in command), "which would begin anew"
+    assert ("the --out that it printed" in err) == ("time" in command), "since {time} would begin anew"
 
 
 @pytest.fixture

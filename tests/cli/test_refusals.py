@@ -71,6 +71,8 @@ BAD = [
     ("eval --player openai:m --base-url http://127.0.0.1:9/v1", "no response from"),
     ("eval --player openai:m --base-url http://[::1", "http://[::1"),
     ("run {here}/mini.toml --out {here}/taken", "taken"),
+    ("run {here}/mini.toml --out {here}/{{seed}}", "{{seed}}"),
+    (DATASET + " --out {here}/{{model}}", "{{model}}"),
     ("traces --out {here}/taken/t.jsonl --num-games 5 --words {words}", "taken"),
     ("run {here}/mini.toml --out {here} --overwrite", "--out"),
     (BEGUN + " --seed 1", "--out"),

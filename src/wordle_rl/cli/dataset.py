@@ -14,6 +14,7 @@ from rich.table import Table
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.files import describe
 from wordle_rl.config.model import ModelSettings
@@ -57,7 +58,8 @@ class DatasetRequest(Section):
     the first 100 rows."""
     out: Path | None = None
     """Prefix of the files to write: `<out>_sft_train.jsonl` and so on. With --rows, the file itself. Earlier rows are
-    replaced, other files are not. Default: only summarise the games."""
+    replaced, other files are not. {model} in the name stands for --model, {time} for the time of the call. Default:
+    only summarise the games."""
     csv: Path | None = None
     """Without --out: also write the whole summary to this file. Another kind of file is not overwritten."""
     rows: Literal["grpo"] | None = None
@@ -105,6 +107,8 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
     games hold no validation secrets, so it plays each of those once for `<out>_sft_val.jsonl`. With --rows, rows made
     elsewhere are read instead; those with held-out secrets or strict words are dropped.
     """
+    if asked.out is not None:
+        asked = asked.model_copy(update={"out": fill_in(asked.out, asked.model)})
     if asked.rows is not None:
         _import(asked)
     elif asked.out is None:

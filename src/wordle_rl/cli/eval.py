@@ -11,6 +11,7 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.entropy import at_equal_entropy
@@ -32,6 +33,8 @@ from wordle_rl.train.checkpoints import models_of_stage
 
 def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
+    if asked.out is not None:
+        asked = asked.model_copy(update={"out": fill_in(asked.out, shown_name(asked.player))})
     if asked.checkpoints:
         _evaluate_checkpoints(asked)
         return

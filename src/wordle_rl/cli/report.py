@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import tyro
 
 from wordle_rl.cli import console
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import BackendName
 from wordle_rl.config.options import Json
@@ -142,7 +143,7 @@ def export(
     Args:
         model: A model directory, a run (its last model is taken), or a checkpoint such as
             RUN/sft/checkpoints/checkpoint-100.
-        out: The new model directory.
+        out: The new model directory. {model} in its name stands for the model, {time} for the time of the call.
         repo: USER/NAME on the Hugging Face hub, created if missing. The model is pushed with its card, using the token
             of HF_TOKEN or `hf auth login`.
         dtype: Type of the stored weights. auto: that of the base model; float32 with MLX.
@@ -158,6 +159,7 @@ def export(
         console.show({"repo": repo, "sent": not dry_run, "files": files}, [*files, line], as_json)
         return
     assert out is not None
+    out = fill_in(out, str(model))
     from wordle_rl.policy import whole_models as torch_export
     from wordle_rl.policy.adapters import is_adapter
 

@@ -10,6 +10,7 @@ import tyro
 from pydantic import BaseModel
 
 from wordle_rl.cli import console
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError, check_seed
 from wordle_rl.config.model import GameSettings
 from wordle_rl.config.options import Json, Seed, StrictFraction, Words
@@ -47,11 +48,12 @@ def traces(
     appended one by one. After a stop, the same command plays only the missing games.
 
     Args:
-        out: The file to write.
+        out: The file to write. {model} in its name stands for the teacher, {time} for the time of the call.
         csv: With `--teacher openai`: also write wordle_data_WORD.csv for every secret to this directory.
         split_seed: Seed of the split.
     """
     check_seed(seed)
+    out = fill_in(out, llm.model if kind == "openai" else kind)
     check_writable(out)
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")

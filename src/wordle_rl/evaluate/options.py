@@ -94,7 +94,7 @@ class EvalOptions(PlayerOptions):
     """Write every game to this file (JSON), for `compare` and `report`. Finished games are stored beside it
     (.games.jsonl), so the same command resumes with the missing ones. An existing file is replaced only by an
     evaluation of the same player and conditions that covers its secrets. Games of an endpoint stay stored; only those
-    that failed are played again."""
+    that failed are played again. {model} in the name stands for the player, {time} for the time of the call."""
     csv: Path | None = None
     """Write one row per game to this file. Another kind of file is not overwritten."""
     overwrite: bool = False
