@@ -58,7 +58,11 @@ class TraceSettings(Section):
     parquet, or a hub data set OWNER/NAME). Left out and counted are games of secrets that may not be taught or with
     other marks than by the run's rules, and conversations with a reply that holds no listed guess. Games of another
     teacher than the solver also pass the checks of `wordle-rl dataset`. Games of validation secrets give the validation
-    loss of SFT. Of the other settings here, num_games and rl_only_fraction apply."""
+    loss of SFT. Of the other settings here, num_games, checked and rl_only_fraction apply."""
+    checked: Annotated[bool, tyro.conf.Suppress] = True
+    """False, with a `file` of conversations: learn any chat, such as "the sky is blue", though no reply holds a guess.
+    Rows that name a held-out secret or a strict word are still left out; what else held-out words stand in is not
+    known."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; with `file`, games to take at most."""
     outside_rate: float = Field(0.5, ge=0, le=1)
@@ -86,6 +90,8 @@ class TraceSettings(Section):
         own = _changed(self, except_for={"num_games", "outside_rate", "rl_only_fraction", "teacher"})
         if self.teacher.is_own and own:
             raise ValueError(f"traces.{own[0]} is not for traces.teacher.name {self.teacher.name!r}; remove it")
+        if not self.checked and self.file is None:
+            raise ValueError("traces.checked = false is for conversations of traces.file; name a file, or remove it")
         if self.outside_rate + self.invented_rate > 1:
             raise ValueError(
                 f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} must not add "

@@ -173,7 +173,7 @@ class TracesFromFile:
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
         self.num_otherwise = 0
-        self._words, self._num_games = words, settings.num_games
+        self._words, self._num_games, self._checked = words, settings.num_games, settings.checked
         self._prompter = game.prompter(words.word_length)
         self._rules = self._prompter.rules
         self._limits = DatasetLimits(max_turns=game.max_turns, thinking=game.thinking)
@@ -195,16 +195,22 @@ class TracesFromFile:
 
     def of_validation(self) -> list[GameRecord]:
         """Return sound games of validation secrets, at most `settings.num_games`. Never train on them."""
-        found = games_of(self.path, self._words, self._prompter)
-        games = (trace for trace in found if not isinstance(trace, str) and self._split.part_of(trace.secret) == "val")
+        games = (
+            trace
+            for trace in self._found()
+            if not isinstance(trace, str) and self._split.part_of(trace.secret) == "val"
+        )
         return list(islice((trace for trace in games if self._fault_of_game(trace) is None), self._num_games))
 
     def left_out(self) -> str:
         """Return rejected games and rows by reason, as in `12 not_won, 3 test_secret`; empty if there are none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
+    def _found(self) -> Iterator[GameRecord | str]:
+        return games_of(self.path, self._words, self._prompter, checked=self._checked)
+
     def _accepted(self) -> Iterator[GameRecord]:
-        for trace in games_of(self.path, self._words, self._prompter):
+        for trace in self._found():
             if isinstance(trace, str):  # the reason why a row is no game
                 self.rejected[trace] += 1
                 continue
