@@ -257,6 +257,16 @@ def test_only_conversations_may_go_unchecked(taken, split) -> None:
         taken(GameRecord(split.train[0], (TurnRecord(split.train[0], "GGGGG"),)).to_row(), checked=False)
 
 
+@pytest.mark.parametrize(("drop", "left"), [(False, "aab"), (True, "ab")])
+def test_duplicates_are_counted_and_dropped_on_request(drop, left, taken, split) -> None:
+    a, b = split.train[:2]
+    games = [GameRecord(word, (TurnRecord(word, "GGGGG"),)).to_row() for word in (a, a, b)]
+    for rows in ([chat(a), chat(a), chat(b)], games):
+        given, found = taken(*rows, drop_duplicates=drop)
+        assert [game.secret for game in found] == [{"a": a, "b": b}[each] for each in left]
+        assert (given.num_duplicates, given.rejected["duplicate"]) == ((0, 1) if drop else (1, 0))
+
+
 def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: Path) -> None:
     split = split_secrets(small_words, strict_fraction=0.1)
     rows = [chat(split.train[0]), chat(split.train[1])]

@@ -166,14 +166,16 @@ class TracesFromFile:
     Attributes:
         rejected: Number of rejected games so far, by reason.
         num_otherwise: Number of used conversations whose opening differs from the run's games.
+        num_duplicates: Number of used games that are learnt more than once.
     """
 
     def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings) -> None:
         assert settings.file is not None  # the caller has games to read
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
-        self.num_otherwise = 0
+        self.num_otherwise = self.num_duplicates = 0
         self._words, self._num_games, self._checked = words, settings.num_games, settings.checked
+        self._drop = settings.drop_duplicates
         self._prompter = game.prompter(words.word_length)
         self._rules = self._prompter.rules
         self._limits = DatasetLimits(max_turns=game.max_turns, thinking=game.thinking)
@@ -184,7 +186,7 @@ class TracesFromFile:
     def __iter__(self) -> Iterator[GameRecord]:
         """Read the file from its start; a `ConfigError` if no game may be trained on."""
         self.rejected.clear()
-        self.num_otherwise, opening = 0, self._prompter.opening()
+        self.num_otherwise, self.num_duplicates, opening = 0, 0, self._prompter.opening()
         found = False
         for trace in islice(self._accepted(), self._num_games):
             found = True
@@ -210,6 +212,7 @@ class TracesFromFile:
         return games_of(self.path, self._words, self._prompter, checked=self._checked)
 
     def _accepted(self) -> Iterator[GameRecord]:
+        seen: set[int] = set()  # hashes: a file may hold millions of games
         for trace in self._found():
             if isinstance(trace, str):  # the reason why a row is no game
                 self.rejected[trace] += 1
@@ -219,7 +222,11 @@ class TracesFromFile:
                 fault = "rl_only_secret"
             if fault := fault or self._fault_of_game(trace):
                 self.rejected[fault] += 1
+            elif (key := hash(trace.lesson)) in seen and self._drop:
+                self.rejected["duplicate"] += 1
             else:
+                self.num_duplicates += key in seen
+                seen.add(key)
                 yield trace
 
     def _fault_of_game(self, trace: GameRecord) -> str | None:
@@ -268,6 +275,7 @@ def write_dataset(
     form: SFTForm = "messages",
     codec: ChatCodec | None = None,
     boards: Iterable[Mapping[str, Any]] | None = None,
+    drop_duplicates: bool = False,
 ) -> dict[str, Any]:
     """Write SFT and RL rows as JSON lines.
 
@@ -280,21 +288,28 @@ def write_dataset(
 
     Games are rejected if their secret is a test secret or they name a strict word. In transcript shape, games with an
     untaught turn are rejected too, since training on a conversation teaches every reply in it. The result counts rows
-    per file and rejected games per reason. Existing files are replaced only if they hold such rows.
+    per file, rejected games per reason, and accepted games that came before. Existing files are replaced only if they
+    hold such rows.
     """
     paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
     for name, path in paths.items():  # all of them before any is written
         check_replaceable(path, _ROWS[name])
     rejected: Counter[str] = Counter()
     accepted: list[GameRecord] = []
+    seen: set[object] = set()
+    num_duplicates = 0
     for trace in traces:
         fault = "test_secret" if split.part_of(trace.secret) == "test" else fault_of(trace, words, limits)
         if fault is None and strict_words_of(trace, split):
             fault = "strict_word"
         if fault is None and prompter.shape is Shape.TRANSCRIPT and not all(turn.taught for turn in trace.turns):
             fault = "untaught_turn"
+        if fault is None and trace.lesson in seen:
+            num_duplicates += not drop_duplicates
+            fault = "duplicate" if drop_duplicates else None
         if fault is None:
             accepted.append(trace)
+            seen.add(trace.lesson)
         else:
             rejected[fault] += 1
     # Words outside the answers are in no part of the split, so their games may be trained on.
@@ -313,7 +328,7 @@ def write_dataset(
         ),
     }
     counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
-    return {"rows": counts, "rejected": dict(sorted(rejected.items()))}
+    return {"rows": counts, "rejected": dict(sorted(rejected.items())), "duplicates": num_duplicates}
 
 
 def _sft_rows(
