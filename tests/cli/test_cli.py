@@ -29,6 +29,8 @@ from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import score_guess
 from wordle_rl.reward import PRESETS
 from wordle_rl.words import load_words
@@ -95,6 +97,21 @@ def test_traces_replace_earlier_ones_and_nothing_else(content: bytes, cli, word_
     path.write_bytes(b"")
     assert [cli(*command)[0] for _ in range(2)] == [0, 0]
     assert len(rows(path)) == 5
+
+
+def test_games_of_the_solver_are_written_a_file_per_word_and_read_back(cli, word_directory, tmp_path: Path) -> None:
+    path, tables = tmp_path / "t.jsonl", tmp_path / "tables"
+    command = ("traces", "--out", path, "--words", word_directory, "--num-games", 20, "--csv", tables)
+    assert cli(*command)[0] == 0
+    played, read = (sorted(map(game_in_short, read_games(place))) for place in (path, tables))
+    assert played == read
+    assert {file.name for file in tables.iterdir()} == {f"wordle_data_{word.upper()}.csv" for word, _ in played}
+    code, _, err = cli(*command)
+    assert (code, str(tables) in err) == (2, True)
+
+
+def game_in_short(game: GameRecord) -> tuple[str, list[tuple[str | None, bool]]]:
+    return game.secret, [(turn.guess, turn.taught) for turn in game.turns]
 
 
 def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word_directory, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (MODEL | {"stages": ["grpo"], "traces__file": "games.jsonl"}, "traces.file"),
     (CHAINED | {"grpo_2__validation_file": "a.txt", "grpo_2__validate_every_steps": 1}, "validation_file"),
     ({"eval__engine": "vllm", "eval__also": ["base"]}, "eval.engine"),
+    ({"traces__checked": False}, "traces.checked"),
+    ({"traces__drop_duplicates": True}, "traces.drop_duplicates"),
     ({"stages": ["sft", "distill"], "traces__teacher__name": "wordle_rl.teachers:own"}, "traces.teacher.name"),
     (DISTRIBUTION | {"game__thinking": "required"}, "distill.targets"),
     (DISTRIBUTION | {"traces__narrate": True, "game__thinking": "optional"}, "distill.targets"),

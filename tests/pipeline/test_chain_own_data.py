@@ -94,6 +94,20 @@ def test_conversations_of_ones_own_are_learnt_from_and_audited(form, word_direct
     assert (run / "report.html").is_file()
 
 
+def test_unchecked_chat_is_learnt_and_the_run_says_so(word_directory, split, tmp_path: Path) -> None:
+    run, path = tmp_path / "run", tmp_path / "chat.jsonl"
+    sky = {"instruction": "sky", "output": "blue"}
+    write_jsonl(path, [sky] * 8 + [{**sky, "answer": split.test[0]}])
+    messages = Console(width=300, force_terminal=False, file=StringIO())
+    options = {"traces__file": f"'{path}'", "traces__checked": "false", "stages": "['sft']"}
+    Pipeline(settings(tmp_path, word_directory, **options), run, messages)("sft")
+    said = messages.file.getvalue()
+    assert "8 teacher games" in said
+    assert "1 test_secret" in said
+    assert "traces.checked" in said
+    assert audit(run).clean
+
+
 def board(secret: str, *guesses: str) -> dict[str, object]:
     return {"word": secret, "turns": [{"guess": guess, "feedback": "GGGGG"} for guess in guesses]}
 

@@ -92,6 +92,8 @@ class DatasetRequest(Section):
     are then rejected too. 0: no limit."""
     no_consistent_only: bool = False
     """Keep games in which a taught guess contradicts the marks, such as a deliberate probe."""
+    drop_duplicates: bool = False
+    """With --out: leave out games that came before with the same secret and turns. They are always counted."""
     starts_player: str | None = None
     """Player that draws the boards of `<out>_rl_start_states.jsonl`, one per training secret: `random`, `consistent` or
     `teacher`; `consistent:5` opens with one of the 5 best openers. Default: the board before each game's last guess."""
@@ -109,6 +111,8 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
     """
     if asked.out is not None:
         asked = asked.model_copy(update={"out": fill_in(asked.out, asked.model)})
+    if asked.drop_duplicates and (asked.out is None or asked.rows is not None):
+        raise ConfigError("--drop-duplicates is for rows made of games; name --out, and leave out --rows")
     if asked.rows is not None:
         _import(asked)
     elif asked.out is None:
@@ -129,10 +133,13 @@ def _summarise(asked: DatasetRequest) -> None:
     )
     totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
     totals["num_secrets"] = len({row["secret"] for row in rows})
+    finished = [game.lesson for game in games if game.error is None]
+    totals["num_duplicates"] = len(finished) - len({*finished})
+    again = f", {totals['num_duplicates']:,} duplicates" if totals["num_duplicates"] else ""
     won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
     # With one teacher and no errors, its row would repeat the title of the next table.
     tables = [_summary_table(teachers, "teacher", "teachers")] if len(teachers) > 1 or num_errors else []
-    tables.append(_summary_table(rows[:_ROWS_SHOWN], "secret", f"{num_games:,} games, {won}"))
+    tables.append(_summary_table(rows[:_ROWS_SHOWN], "secret", f"{num_games:,} games, {won}{again}"))
     console.show({**totals, "teachers": teachers, "words": rows}, tables, asked.as_json)
 
 
@@ -202,9 +209,22 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     if asked.starts_player is not None:
         boards = _boards(found, split, solver, asked.starts_player, asked.max_prefix_guesses, turns)
     codec = _codec_of(asked)
-    counts = write_dataset(games, found, split, prompter, limits, out, form=asked.form, codec=codec, boards=boards)
+    counts = write_dataset(
+        games,
+        found,
+        split,
+        prompter,
+        limits,
+        out,
+        form=asked.form,
+        codec=codec,
+        boards=boards,
+        drop_duplicates=asked.drop_duplicates,
+    )
     lines = [f"{number:>8,} rows  {out}_{name}.jsonl" for name, number in counts["rows"].items()]
     lines += [f"{number:>8,} games rejected: {reason}" for reason, number in counts["rejected"].items()]
+    if counts["duplicates"]:
+        lines.append(f"{counts['duplicates']:>8,} games are duplicates; --drop-duplicates leaves them out")
     if not counts["rows"]["sft_val"]:
         lines.append("no SFT rows for validation: no game has a validation secret")
     console.show(counts, lines, asked.as_json)

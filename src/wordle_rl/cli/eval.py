@@ -21,6 +21,7 @@ from wordle_rl.evaluate.options import EvalOptions
 from wordle_rl.evaluate.players import (
     notes_on,
     open_player,
+    shown_name,
 )
 from wordle_rl.evaluate.records import Evaluation, save_csv
 from wordle_rl.evaluate.results_table import results_table

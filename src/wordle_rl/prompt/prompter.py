@@ -16,7 +16,7 @@ from wordle_rl.errors import UserError
 from wordle_rl.game import Rules, Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt.coded import COMPACT, COMPACT_FORM, SPELLED, SpelledForm
-from wordle_rl.prompt.english import ENGLISH, SYMBOLS, TEXTARENA
+from wordle_rl.prompt.english import ENGLISH, LETTERS, SYMBOLS, TEXTARENA
 from wordle_rl.prompt.reply import (
     BRACKETS,
     TAGGED_BRACKETS,
@@ -50,6 +50,8 @@ class Style(StrEnum):
     """The whole state in plain sentences; small pretrained models follow this best."""
     SYMBOLS = "symbols"
     """Each guess with coloured squares."""
+    LETTERS = "letters"
+    """Each letter of a guess with its mark in brackets: `MAXIM -> M(x)A(✓)X(x)I(-)M(x)`."""
     COMPACT = "compact"
     """Each letter followed by its mark and nothing else; one token per letter for the embedded model."""
     TEXTARENA = "textarena"
@@ -229,6 +231,7 @@ class StyleTexts(Protocol):
 _TEXTS: dict[Style, StyleTexts] = {
     Style.ENGLISH: ENGLISH,
     Style.SYMBOLS: SYMBOLS,
+    Style.LETTERS: LETTERS,
     Style.COMPACT: COMPACT,
     Style.TEXTARENA: TEXTARENA,
     Style.NOTEBOOK: NotebookStyle(player0=False),
