@@ -23,7 +23,7 @@ import tyro
 from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
-from wordle_rl.cli import COMMANDS
+from wordle_rl.cli import COMMANDS, console
 from wordle_rl.cli.arguments import USUAL
 from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
@@ -128,6 +128,47 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
         assert code == 0, err
         told = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
         assert tells(told), (command, told)
+
+
+LONG = ("a/run/with/a/name/that/says/what/it/is/for", "another/run/with/as/long/a/name/as/that", "a-third")
+SHOWN_AT_80 = {
+    "eval --player {run} --words {words} --split all --max-games 2 --temperature 1 --games-per-secret 2": "held out",
+    "eval --player {run} --words {words} --prefix-turns 2 --reward shaped --max-games 2": "held out",
+    "compare {run}/eval/sft.json {run}/eval/grpo.json {run}/eval/base.json --names {names}": "a-third",
+    "report {run} --audit": "training secrets",
+    "preflight {run}/config.json --groups 0 --model.path tiny": "GiB",
+    "rewards": "weights",
+    "rewards shaped_curriculum strict_xml --attack --secrets 1 --steps 1 --answers 20 --words {words}": "false wins",
+    "solve --words {words}": "words left on average",
+    "dataset {run}/traces.jsonl --words {words}": "broken turns",
+}
+"""Commands, and a head of each one's widest table."""
+
+
+@pytest.mark.parametrize("command", SHOWN_AT_80)
+def test_nothing_breaks_in_a_terminal_of_80_columns(command, cli, finished_run, word_directory, monkeypatch) -> None:
+    terminal = console.PlainConsole(width=80, force_terminal=True, color_system=None, markup=False, highlight=False)
+    monkeypatch.setattr(console, "out", terminal)
+    base = json.loads((finished_run / "eval" / "sft.json").read_text()) | {"name": "base"}
+    (finished_run / "eval" / "base.json").write_text(json.dumps(base))
+    code, out, err = cli(*command.format(run=finished_run, words=word_directory, names=" ".join(LONG)).split())
+    assert code == 0, err
+    assert max(map(len, out.splitlines())) <= 80
+    assert SHOWN_AT_80[command] in out
+    assert not re.search(r"\w…", out), "no figure is cut"
+
+
+def test_a_summary_counts_games_and_names_no_word(cli, finished_run, word_directory) -> None:
+    out = cli("dataset", finished_run / "traces.jsonl", "--words", word_directory)[1]
+    assert "200 games of" in out
+    counted = {line.split()[0]: line.split()[2] for line in out.splitlines() if line.startswith((" train", " outside"))}
+    assert sum(map(int, counted.values())) == 200
+    assert not {*load_words(str(word_directory)).answers} & {*out.split()}
+
+
+def test_the_openers_come_before_the_hashes_of_the_list(cli, word_directory) -> None:
+    out = cli("solve", "--words", word_directory)[1]
+    assert out.index(" opener") < out.index("fingerprint")
 
 
 HOSTILE = "\x1b]52;c;cm0=\x1b\\\x07\x9b2J\u202e\r[red]"
@@ -320,6 +361,8 @@ def test_an_attack_reports_floor_and_gap(cli, word_directory) -> None:
     (found,) = json.loads(out).values()
     assert (found["floor"], found["false_wins"]) == (0.0, 0)
     assert found["gap"] == found["honest"] > 0.5
+    told = cli("rewards", "sparse", *FEW, "--words", word_directory)[1]
+    assert told.splitlines()[-1].startswith(f"verdict: winning pays {found['gap']:.3f} more")
 
 
 def test_a_reward_of_ones_own_that_pays_form_alone_is_refused(cli, word_directory, tmp_path: Path) -> None:

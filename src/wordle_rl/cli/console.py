@@ -44,7 +44,8 @@ class PlainLogRecord(logging.LogRecord):
         return visible(super().getMessage(), keeps_colors=True)
 
 
-out = PlainConsole(soft_wrap=True, markup=False, highlight=False)
+# A terminal's lines break between words; in a pipe a line stays whole, so that scripts find it.
+out = PlainConsole(soft_wrap=not sys.stdout.isatty(), markup=False, highlight=False)
 messages = PlainConsole(stderr=True, markup=False, highlight=False)
 
 
