@@ -62,7 +62,8 @@ def test_the_help_of_a_command_says_what_it_does_and_has_an_entry_for_every_opti
     parameters = inspect.signature(function, eval_str=True).parameters
     names = set().union(*(options_in(name, each.annotation, ()) for name, each in parameters.items()))
     told = {flag.rpartition(".")[2].replace("-", "_") for flag in flags}
-    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} <= told
+    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} | {"quiet"} <= told
+    assert ("json" in told) == (command != "serve"), "all others print figures, a game or the files that they wrote"
     assert not re.search(r"--no-[\w-]+[^-]*\(default: True\)", shown), "a negated flag with a default of True"
 
 
@@ -101,9 +102,19 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
     words = ["--words", word_directory]
     secret = (word_directory / "answers.txt").read_text().split()[3]
     traces, games, model = tmp_path / "traces.jsonl", tmp_path / "solver.json", tmp_path / "model.json"
-    report = str(finished_run / "report.html")
+    report, page = str(finished_run / "report.html"), tmp_path / "page.html"
     commands = [
         (["traces", "--out", traces, *words, "--num-games", 60], lambda told: told["num_games"] == 60),
+        (
+            ["play", "--player", "solver", *words, "--secret", secret],
+            lambda told: told["won"] is True,
+        ),
+        (["rewards", "sparse"], lambda told: told["sparse"]["win"] == 1),
+        (["power", 60, 70], lambda told: told["games_each"] == 356),
+        (["preflight", finished_run / "config.json", "--groups", 0], lambda told: told["memory"]["sft"]["total"] > 0),
+        (["report", finished_run, "--cards"], lambda told: len(told["cards"]) == 2),
+        (["export", finished_run, "--out", tmp_path / "model"], lambda told: told["model"] == str(tmp_path / "model")),
+        (["watch", finished_run, "--export", page], lambda told: told == {"page": str(page)}),
         (["solve", "--top", 0, *words], lambda told: (told["num_answers"], told["openers"]) == (60, [])),
         (["solve", *words], lambda told: told["openers"][0]["bits"] >= told["openers"][-1]["bits"] > 0),
         (["solve", *words, "--tree"], lambda told: told["num_solved"] == sum(told["distribution"]) == 60),
@@ -124,10 +135,20 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
         ),
     ]
     for command, tells in commands:
-        code, out, err = cli(*command, "--json")
-        assert code == 0, err
+        code, out, err = cli(*command, "--json", "--quiet")
+        assert (code, err) == (0, "")
         told = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
         assert tells(told), (command, told)
+
+
+def test_quiet_keeps_results_and_errors_and_drops_what_was_beside_them(cli, finished_run) -> None:
+    again = ("run", finished_run / "config.json", "--out", finished_run)
+    quiet = cli(*again, "--quiet")
+    assert (quiet[0], quiet[2]) == (0, "")
+    loud = cli(*again)
+    assert loud[1] == quiet[1]
+    assert "next: wordle-rl watch" in loud[2], "said again by the next command"
+    assert cli("power", 60, 60, "--quiet")[2].startswith("error:")
 
 
 LONG = ("a/run/with/a/name/that/says/what/it/is/for", "another/run/with/as/long/a/name/as/that", "a-third")

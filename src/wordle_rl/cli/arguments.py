@@ -30,6 +30,7 @@ import tyro
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
+from wordle_rl.cli import console
 from wordle_rl.config.base import ConfigError, section_of
 from wordle_rl.config.files import load_config, nearest_setting
 from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
@@ -40,7 +41,8 @@ _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
     "directory with answers.txt and guesses.txt."
 )
-Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as one JSON object.")]
+Quiet = Annotated[bool, tyro.conf.arg(help="Print results and errors alone: no progress, notes or advice.")]
 Words = Annotated[str, tyro.conf.arg(help=_LISTS)]
 PlayersWords = Annotated[
     str | None, tyro.conf.arg(help=f"{_LISTS} Default: the list of the model's run, else default.")
@@ -126,9 +128,11 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     if takes_settings := "overrides" in signature.parameters:
         bound["overrides"], given = take_settings(given)
     helps = _HELP.intersection(given)
-    parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
+    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    parameters = [*(each for each in signature.parameters.values() if each.name != "overrides"), quiet]
 
     def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
+        console.messages.quiet = kwargs.pop("quiet")
         for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
             numbers = value if isinstance(value, tuple) else (value,)
             if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):

@@ -1,4 +1,6 @@
-"""Consoles of the commands: results go to standard output, progress to standard error.
+"""Consoles of the commands: results go to standard output, progress, notes and advice to standard error.
+
+`--quiet`, which every command has, silences the second. Errors are written past it.
 
 Everything is printed as plain text, because names of files, players and words may contain square brackets. What a
 terminal would obey in them is shown as an escape.
