@@ -23,7 +23,7 @@ import tyro
 from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
-from wordle_rl.cli import COMMANDS
+from wordle_rl.cli import COMMANDS, console
 from wordle_rl.cli.arguments import USUAL, fill_in
 from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
@@ -64,7 +64,8 @@ def test_the_help_of_a_command_says_what_it_does_and_has_an_entry_for_every_opti
     parameters = inspect.signature(function, eval_str=True).parameters
     names = set().union(*(options_in(name, each.annotation, ()) for name, each in parameters.items()))
     told = {flag.rpartition(".")[2].replace("-", "_") for flag in flags}
-    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} <= told
+    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} | {"quiet"} <= told
+    assert ("json" in told) == (command != "serve"), "all others print figures, a game or the files that they wrote"
     assert not re.search(r"--no-[\w-]+[^-]*\(default: True\)", shown), "a negated flag with a default of True"
 
 
@@ -118,9 +119,19 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
     words = ["--words", word_directory]
     secret = (word_directory / "answers.txt").read_text().split()[3]
     traces, games, model = tmp_path / "traces.jsonl", tmp_path / "solver.json", tmp_path / "model.json"
-    report = str(finished_run / "report.html")
+    report, page = str(finished_run / "report.html"), tmp_path / "page.html"
     commands = [
         (["traces", "--out", traces, *words, "--num-games", 60], lambda told: told["num_games"] == 60),
+        (
+            ["play", "--player", "solver", *words, "--secret", secret],
+            lambda told: told["won"] is True,
+        ),
+        (["rewards", "sparse"], lambda told: told["sparse"]["win"] == 1),
+        (["power", 60, 70], lambda told: told["games_each"] == 356),
+        (["preflight", finished_run / "config.json", "--groups", 0], lambda told: told["memory"]["sft"]["total"] > 0),
+        (["report", finished_run, "--cards"], lambda told: len(told["cards"]) == 2),
+        (["export", finished_run, "--out", tmp_path / "model"], lambda told: told["model"] == str(tmp_path / "model")),
+        (["watch", finished_run, "--export", page], lambda told: told == {"page": str(page)}),
         (["solve", "--top", 0, *words], lambda told: (told["num_answers"], told["openers"]) == (60, [])),
         (["solve", *words], lambda told: told["openers"][0]["bits"] >= told["openers"][-1]["bits"] > 0),
         (["solve", *words, "--tree"], lambda told: told["num_solved"] == sum(told["distribution"]) == 60),
@@ -141,10 +152,61 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
         ),
     ]
     for command, tells in commands:
-        code, out, err = cli(*command, "--json")
-        assert code == 0, err
+        code, out, err = cli(*command, "--json", "--quiet")
+        assert (code, err) == (0, "")
         told = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
         assert tells(told), (command, told)
+
+
+def test_quiet_keeps_results_and_errors_and_drops_what_was_beside_them(cli, finished_run) -> None:
+    again = ("run", finished_run / "config.json", "--out", finished_run)
+    quiet = cli(*again, "--quiet")
+    assert (quiet[0], quiet[2]) == (0, "")
+    loud = cli(*again)
+    assert loud[1] == quiet[1]
+    assert "next: wordle-rl watch" in loud[2], "said again by the next command"
+    assert cli("power", 60, 60, "--quiet")[2].startswith("error:")
+
+
+LONG = ("a/run/with/a/name/that/says/what/it/is/for", "another/run/with/as/long/a/name/as/that", "a-third")
+SHOWN_AT_80 = {
+    "eval --player {run} --words {words} --split all --max-games 2 --temperature 1 --games-per-secret 2": "held out",
+    "eval --player {run} --words {words} --prefix-turns 2 --reward shaped --max-games 2": "held out",
+    "compare {run}/eval/sft.json {run}/eval/grpo.json {run}/eval/base.json --names {names}": "a-third",
+    "report {run} --audit": "training secrets",
+    "preflight {run}/config.json --groups 0 --model.path tiny": "GiB",
+    "rewards": "weights",
+    "rewards shaped_curriculum strict_xml --attack --secrets 1 --steps 1 --answers 20 --words {words}": "false wins",
+    "solve --words {words}": "words left on average",
+    "dataset {run}/traces.jsonl --words {words}": "broken turns",
+}
+"""Commands, and a head of each one's widest table."""
+
+
+@pytest.mark.parametrize("command", SHOWN_AT_80)
+def test_nothing_breaks_in_a_terminal_of_80_columns(command, cli, finished_run, word_directory, monkeypatch) -> None:
+    terminal = console.PlainConsole(width=80, force_terminal=True, color_system=None, markup=False, highlight=False)
+    monkeypatch.setattr(console, "out", terminal)
+    base = json.loads((finished_run / "eval" / "sft.json").read_text()) | {"name": "base"}
+    (finished_run / "eval" / "base.json").write_text(json.dumps(base))
+    code, out, err = cli(*command.format(run=finished_run, words=word_directory, names=" ".join(LONG)).split())
+    assert code == 0, err
+    assert max(map(len, out.splitlines())) <= 80
+    assert SHOWN_AT_80[command] in out
+    assert not re.search(r"\w…", out), "no figure is cut"
+
+
+def test_a_summary_counts_games_and_names_no_word(cli, finished_run, word_directory) -> None:
+    out = cli("dataset", finished_run / "traces.jsonl", "--words", word_directory)[1]
+    assert "200 games of" in out
+    counted = {line.split()[0]: line.split()[2] for line in out.splitlines() if line.startswith((" train", " outside"))}
+    assert sum(map(int, counted.values())) == 200
+    assert not {*load_words(str(word_directory)).answers} & {*out.split()}
+
+
+def test_the_openers_come_before_the_hashes_of_the_list(cli, word_directory) -> None:
+    out = cli("solve", "--words", word_directory)[1]
+    assert out.index(" opener") < out.index("fingerprint")
 
 
 HOSTILE = "\x1b]52;c;cm0=\x1b\\\x07\x9b2J\u202e\r[red]"
@@ -360,6 +422,8 @@ def test_an_attack_reports_floor_and_gap(cli, word_directory) -> None:
     (found,) = json.loads(out).values()
     assert (found["floor"], found["false_wins"]) == (0.0, 0)
     assert found["gap"] == found["honest"] > 0.5
+    told = cli("rewards", "sparse", *FEW, "--words", word_directory)[1]
+    assert told.splitlines()[-1].startswith(f"verdict: winning pays {found['gap']:.3f} more")
 
 
 def test_a_reward_of_ones_own_that_pays_form_alone_is_refused(cli, word_directory, tmp_path: Path) -> None:

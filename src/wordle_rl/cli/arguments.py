@@ -35,6 +35,7 @@ from pydantic.fields import FieldInfo
 from wordle_rl.cli import console
 from wordle_rl.config.base import ConfigError, section_of
 from wordle_rl.config.files import load_config, nearest_setting
+from wordle_rl.config.options import Quiet
 from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
 from wordle_rl.errors import special_file
 from wordle_rl.runs.distributed import num_processes
@@ -104,9 +105,11 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     if takes_settings := "overrides" in signature.parameters:
         bound["overrides"], given = take_settings(given)
     helps = _HELP.intersection(given)
-    parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
+    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    parameters = [*(each for each in signature.parameters.values() if each.name != "overrides"), quiet]
 
     def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
+        console.messages.quiet = kwargs.pop("quiet")
         for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
             numbers = value if isinstance(value, tuple) else (value,)
             if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):

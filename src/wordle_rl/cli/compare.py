@@ -81,8 +81,9 @@ def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
         for point in points
     ]
     outside = sum(not point.inside for point in points)
+    told = {"reference": place.stem, "outside": outside, "points": [asdict(point) for point in points]}
     lines.append(f"{outside} of {len(points)} are outside" if outside else f"all {len(points)} are inside")
-    console.show([asdict(point) for point in points], lines, as_json)
+    console.show(told, lines, as_json)
     # A script asks by the exit code; a run without a point to compare has shown nothing.
     return 1 if outside or not points else 0
 

@@ -19,8 +19,10 @@ from rich.text import Text
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
 from wordle_rl.config.base import LARGEST_SEED, ConfigError
+from wordle_rl.config.options import Json
 from wordle_rl.config.teachers import TeacherSettings
 from wordle_rl.evaluate.options import PlayerOptions
+from wordle_rl.evaluate.play import record_of
 from wordle_rl.evaluate.players import Player, make_player, notes_on, words_of
 from wordle_rl.game import Dictionary, Game, Outcome, Rules, Turn, hard_mode_fault
 from wordle_rl.report import terminal
@@ -55,6 +57,7 @@ class PlayOptions(PlayerOptions):
     """Play the word of the day, the same for everybody with this list, and show squares to pass on."""
     seed: int | None = None
     """Seed of the secret and the player. Default: a new game every time."""
+    as_json: Json = False
 
 
 def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
@@ -68,8 +71,8 @@ def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}; choose a listed word")
     if player == "human":
-        if asked.verbose or any(value is not None for value in asked.wording.values()):
-            raise ConfigError("--verbose and the wording are for a player that you watch; name one with --player")
+        if asked.verbose or asked.as_json or any(value is not None for value in asked.wording.values()):
+            raise ConfigError("--verbose, --json and wording are for a player that you watch; name one with --player")
         # A person mistypes. As in the app, that costs nothing; a limit is needed, and 1000 is none for a person.
         rules = Rules(dictionary=asked.dictionary or Dictionary.APP, hard_mode=asked.hard_mode, max_refusals=1000)
         play_yourself(chosen, found, rules, f"wordle-rl {today}" if asked.daily else "")
@@ -80,17 +83,21 @@ def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
     for note in notes_on(player, who.prompter, asked=asked.style is not None):
         console.messages.print(note, soft_wrap=True)
     rubric = named_schedule(asked.reward).rubric() if asked.verbose else None
-    _watch(who, chosen, found, rubric, asked.reward)
+    _watch(who, chosen, found, rubric, asked)
 
 
-def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, preset: str) -> None:
+def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, asked: PlayOptions) -> None:
     with console.messages.status(f"{who.label} plays…"):
         trajectory = play_games([InitialState(secret)], words, who.prompter, who.sampler)[0]
     if trajectory.error is not None:
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
+    if asked.as_json:
+        record = record_of(trajectory, rubric, Solver(words) if rubric else None)
+        console.print_json({"player": who.label, **record.to_row()})
+        return
     if rubric is not None:
         earned = rubric.score(trajectory.transcript, Solver(words))
-        for line in verbose_lines(trajectory.transcript, words, who.prompter, earned, preset):
+        for line in verbose_lines(trajectory.transcript, words, who.prompter, earned, asked.reward):
             console.out.print(line)
     else:
         for played in trajectory.transcript.turns:

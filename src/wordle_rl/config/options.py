@@ -10,7 +10,8 @@ _LISTS = (
     "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
     "directory with answers.txt and guesses.txt."
 )
-Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
+Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as one JSON object.")]
+Quiet = Annotated[bool, tyro.conf.arg(help="Print results and errors alone: no progress, notes or advice.")]
 Words = Annotated[str, tyro.conf.arg(help=_LISTS)]
 PlayersWords = Annotated[
     str | None, tyro.conf.arg(help=f"{_LISTS} Default: the list of the model's run, else default.")
