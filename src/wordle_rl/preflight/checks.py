@@ -301,8 +301,9 @@ _HIGH_SHARE = 0.25
 def check_sparse_rewards(config: RunConfig) -> Iterator[Finding]:
     """Check that a policy gradient by wins alone, below temperature 1, is not followed as fast as SFT's gradient."""
     for stage, own in config.stages_of("grpo"):
-        paid = {name for name, weight in own.reward.schedule().start.items() if weight}
-        if own.temperature >= 1 or own.belief_weight or not paid <= TERMINAL_COMPONENTS:
+        tables = [weights for _, weights in own.reward.schedule().phases]
+        by_wins = any({name for name, weight in each.items() if weight} <= TERMINAL_COMPONENTS for each in tables)
+        if own.temperature >= 1 or own.belief_weight or not by_wins:
             continue
         taught, rate = config.sft.optimizer.learning_rate, own.optimizer.learning_rate
         if stage in config.stages and rate > _HIGH_SHARE * taught:
