@@ -58,7 +58,7 @@ class Plan:
         ahead: What is to be done: `traces`, names of stages, `eval`.
         begins: The model that the first of these trainings starts from.
         boards: The files of initial states, by stage.
-        memory_gib: Memory of the Mac that will train. None: this machine.
+        memory_gib: Memory of the GPU or Mac that will train. None: this machine.
     """
 
     config: RunConfig
@@ -128,7 +128,9 @@ class Plan:
         """Memory of each stage that is ahead."""
         from wordle_rl.policy.loading import load_numbers
 
-        found = memory_of_stages(self.config, load_numbers(self.begins), self.teacher_length, self.game_length)
+        numbers, elsewhere = load_numbers(self.begins), self.memory_gib is not None
+        lengths = self.teacher_length, self.game_length
+        found = memory_of_stages(self.config, numbers, *lengths, elsewhere=elsewhere)
         return {stage: needed for stage, needed in found.items() if stage in self.ahead}
 
 
