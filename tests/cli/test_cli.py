@@ -271,6 +271,15 @@ def test_a_name_of_a_model_is_made_safe_for_a_path() -> None:
     assert fill_in(Path("{model}.json"), "openai:org/Some Model:7b") == Path("Some-Model-7b.json")
 
 
+@pytest.mark.parametrize(("gib", "fits"), [("80", True), ("0.001", False)])
+def test_preflight_judges_a_gpu_that_one_thinks_of(gib, fits, cli, word_directory, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    code, out, err = cli("preflight", config, "--groups", "0", "--memory-gib", gib)
+    assert f"a GPU has {float(gib):.1f} GiB" in out
+    assert (code == 0) is fits, out + err
+    assert ("problem: sft " in out) is not fits
+
+
 def test_a_run_writes_nothing_outside_its_directory(word_directory, tmp_path: Path) -> None:
     home, temporary, run = (tmp_path / name for name in ("home", "temporary", "run"))
     for place in (home, temporary):

@@ -100,6 +100,7 @@ BAD = [
     ("report {here}/nowhere --cards", "nowhere"),
     ("report {here}/truncated --cards", "truncated"),
     ("report {here}/empty --audit", "config.json"),
+    ("preflight quickstart --groups 0 --memory-gib 0", "--memory-gib 0"),
     ("power 60 60", "win rates 60 and 60"),
     ("power 60 170", "win rates 60 and 170"),
     ("power -5 20", "win rates -5 and 20"),

@@ -139,8 +139,8 @@ def preflight(
     Args:
         config: A preset such as quickstart, or a config file.
         groups: Groups of games for the model to play. 0 plays none and needs no weights.
-        memory_gib: Memory of the Mac that will train, in GiB, such as 16 or 48; for backend mlx, or torch on a Mac.
-            Default: that of this machine.
+        memory_gib: Memory in GiB of the GPU that will train, such as 24, in place of the device here; on a Mac or for
+            backend mlx, memory of the Mac.
     """
     look_at(load_config(config, overrides), max(0, groups), as_json, memory_gib)
 

@@ -249,8 +249,8 @@ VERL: tuple[RunRule, ...] = (
     (lambda run: run.grpo.constrain != "none", 'grpo.constrain: the server samples freely; set it to "none"'),
     (lambda run: run.grpo.gradient_noise_every, "grpo.gradient_noise_every: verl keeps its gradients; set it to 0"),
     (
-        lambda run: run.grpo.reward.schedule().end is not None,
-        "grpo.reward: weights never switch here; name a preset that is no curriculum",
+        lambda run: len(run.grpo.reward.schedule().phases) > 1,
+        "grpo.reward: weights never change here; give one table of weights, or a preset that is no curriculum",
     ),
     (
         lambda run: not run.is_default("max_batch_size"),

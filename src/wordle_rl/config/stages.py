@@ -302,7 +302,7 @@ class GRPOSettings(PlaySettings):
     @property
     def learns_without_wins(self) -> bool:
         """True if the reward compares guesses with the solver's, so that games nobody can win have one."""
-        return bool({"regret", "quick_regret"} & {*self.reward.schedule().start})
+        return all({"regret", "quick_regret"} & {*weights} for _, weights in self.reward.schedule().phases)
 
     def check(self) -> None:
         """Refuse settings that contradict each other."""

@@ -11,7 +11,6 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import changes_of
-from wordle_rl.config.base import ConfigError
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings, LearningByPlay, kind_of
 from wordle_rl.errors import UserError
@@ -21,7 +20,7 @@ from wordle_rl.evaluate.players import open_player
 from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.memory import MemoryEstimate, device_for, shares_memory
+from wordle_rl.preflight.memory import MemoryEstimate, device_for
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import groups_of
@@ -64,16 +63,15 @@ class Preflight:
 def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = None) -> Preflight:
     """Run all checks on a config and let the model play `num_groups` groups of games; 0 needs no weights.
 
-    `memory_gib` is the memory of the Mac to check for; None: this machine.
+    `memory_gib` is the memory of the GPU or Mac to check for; None: this machine.
     """
-    if memory_gib is not None and not shares_memory(config):
-        raise ConfigError('--memory-gib applies only to backend "mlx" and to torch on a Mac; leave it out')
+    device = device_for(config, memory_gib)
     plan = Plan.whole(config, ValidationFile.of(config).context, memory_gib)
     numbers, codec, _ = plan.model
     report = Preflight(tuple(findings_of(plan)), numbers)
     if numbers is None:
         return report
-    report = replace(report, device=device_for(config, memory_gib))
+    report = replace(report, device=device)
     if codec is not None:
         words, prompter = plan.context.words, plan.context.prompter
         report = replace(

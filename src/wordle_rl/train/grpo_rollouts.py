@@ -126,7 +126,7 @@ class GroupRollouts:
                 record_secrets(
                     self._stage.run, self._stage.name, step, self._process, [start.secret for start in starts]
                 )
-                rubric = self.schedule.rubric(self.best_compliance)
+                rubric = self._rubric(step)
                 games = self._play(starts, sampler, max_prompt_tokens, rubric)
                 scoring = time.perf_counter()
                 rises = self._rises([group for group, _ in games])
@@ -225,9 +225,13 @@ class GroupRollouts:
     def _sampling(self) -> SamplingSettings:
         return self._setup.sampling_at(self._settings.temperature)
 
-    def reward_of(self, transcript: Transcript) -> RewardBreakdown:
-        """Score a finished game by the current rubric."""
-        return self.schedule.rubric(self.best_compliance).score(transcript, self._setup.solver)
+    def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
+        """Score a finished game by the rubric of the weights after `step` steps."""
+        return self._rubric(step).score(transcript, self._setup.solver)
+
+    def _rubric(self, step: int) -> Rubric:
+        last = max(1, self._settings.steps - 1)  # validations come after it, too
+        return self.schedule.rubric(min(1.0, step / last), self.best_compliance)
 
     def note_compliance(self, format_compliance: float) -> None:
         """Record the format compliance of a step over all processes.
@@ -273,7 +277,7 @@ class GroupRollouts:
         asked = Asked(self._setup.context, [InitialState(secret) for secret in secrets], player)
         games = evaluate(asked, partial(open_policy, player.sampling), lambda game: game)
         played = [game.transcript for game in games if game.error is None]
-        mine = [(transcript.secret, self.reward_of(transcript).total, transcript.won) for transcript in played]
+        mine = [(transcript.secret, self.reward_of(transcript, step).total, transcript.won) for transcript in played]
         found = [probe for theirs in gather(mine) for probe in theirs]
         if not found:
             why = next((game.error for game in games if game.error is not None), "there are no secrets")
