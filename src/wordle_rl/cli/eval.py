@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from pydantic import Field
@@ -79,6 +79,10 @@ class EvalOptions(PlayerOptions):
     checkpoints: bool = False
     """Evaluate every checkpoint that a stage has kept (save_total_limit), and its model: `eval RUN/STAGE
     --checkpoints`. --out is then a directory, with a file for each."""
+    lenient: bool = False
+    """Play every secret twice and show two rows: `strict`, and `lenient`, where a reply outside the grammar counts as
+    the last word of the right length that stands out in it. For base models, which know words before they know the
+    form. With --out, the games of the second are in OUT-lenient.json."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     sampled_regret: bool = False
@@ -116,7 +120,7 @@ class EvalOptions(PlayerOptions):
         if self.reward is not None:
             named_schedule(self.reward)
         words = load_words(known.source)
-        prompter = prompter_of(player, words.word_length, self.game())
+        prompter = dataclasses.replace(prompter_of(player, words.word_length, self.game()), lenient=self.lenient)
         context = GameContext(words, known.split_of(words), prompter, Solver(words))
         if self.secrets is None:
             chosen = split_secrets(self.split, context.split, self.max_games)
@@ -140,8 +144,8 @@ class EvalOptions(PlayerOptions):
 
 def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
-    if asked.checkpoints:
-        _evaluate_checkpoints(asked)
+    if asked.checkpoints or asked.lenient:
+        _evaluate_several(asked)
         return
     if asked.match_entropy_of is None:
         what = asked.asked()
@@ -156,18 +160,32 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     console.show(shown.to_json(), shown.lines(), asked.as_json)
 
 
-def _evaluate_checkpoints(asked: EvalOptions) -> None:
+def _evaluate_several(asked: EvalOptions) -> None:
+    """Evaluate the checkpoints of a stage, or a player by two readings, and show them in one table."""
+    what = "--checkpoints" if asked.checkpoints else "--lenient"
+    if asked.checkpoints and asked.lenient:
+        raise ConfigError("--checkpoints and --lenient each show several evaluations; drop one")
     if asked.csv is not None or asked.match_entropy_of is not None:
-        raise ConfigError("--csv and --match-entropy-of are for one player; drop them, or --checkpoints")
+        raise ConfigError(f"--csv and --match-entropy-of are for one evaluation; drop them, or {what}")
+    out = asked.out
+    if asked.checkpoints:
+        title, key = f"Checkpoints of {asked.player}", "checkpoints"
+        each: dict[str, dict[str, Any]] = {
+            name: {"player": str(model), "out": None if out is None else out / f"{name}.json"}
+            for name, model in models_of_stage(Path(asked.player)).items()
+        }
+    else:
+        title, key = f"Replies of {asked.player}, read in two ways", "readings"
+        second = None if out is None else out.with_name(f"{out.stem}-lenient{out.suffix}")
+        each = {"strict": {"lenient": False}, "lenient": {"out": second}}
     found = {}
-    for name, model in models_of_stage(Path(asked.player)).items():
-        out = None if asked.out is None else asked.out / f"{name}.json"
-        one = asked.model_copy(update={"player": str(model), "name": name, "out": out})
-        what = one.asked()
-        found[name] = Results.of(_evaluated(one, what)[0], what.context.split, one.secrets or one.split).figures
-    told = {name: {part: asdict(each) for part, each in parts.items()} for name, parts in found.items()}
-    table = terminal.figures_table(results_table(found), f"Checkpoints of {asked.player}")
-    console.show({"stage": asked.player, "checkpoints": told}, [table], asked.as_json)
+    for name, changes in each.items():
+        one = asked.model_copy(update={"name": name, **changes})
+        asks = one.asked()
+        found[name] = Results.of(_evaluated(one, asks)[0], asks.context.split, one.secrets or one.split).figures
+    told = {name: {part: asdict(its) for part, its in parts.items()} for name, parts in found.items()}
+    table = terminal.figures_table(results_table(found), title)
+    console.show({"stage" if asked.checkpoints else "player": asked.player, key: told}, [table], asked.as_json)
 
 
 def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English | None]:
@@ -184,7 +202,7 @@ def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English 
             if note := getattr(sampler, "whose_sampling", ""):
                 _say(note)
             yield sampler, max_prompt_tokens
-            english.append(None if options.checkpoints else english_of(sampler))
+            english.append(None if options.checkpoints or options.lenient else english_of(sampler))
 
     with open_journal(options.out, asked, _say, overwrite=options.overwrite) as journal:
         kept = [] if journal is None else journal.kept(asked)
