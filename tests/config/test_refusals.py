@@ -35,6 +35,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (BELIEF | {"game__thinking": "optional"}, "grpo.belief_weight"),
     ({"grpo__starts__max_prefix_guesses": 6}, "grpo.starts.max_prefix_guesses"),
     (CHAINED | {"grpo_2__starts__max_prefix_guesses": 6}, "grpo_2.starts.max_prefix_guesses"),
+    ({"grpo__starts__file": "rows.jsonl", "grpo__starts__own_prompt": True}, "grpo.starts.own_prompt"),
+    ({"grpo__starts__own_prompt": True, "grpo__guesses": 1}, "grpo.starts.own_prompt"),
     ({"model__micro_batch_size": 3, "grpo__groups_per_step": 2, "grpo__group_size": 4}, "model.micro_batch_size"),
 ]
 """Settings, and what their refusal names."""

@@ -185,6 +185,20 @@ def test_boards_go_with_other_settings(changes, finished_run, word_directory, fi
     assert audit(run).clean
 
 
+def test_single_guesses_are_learnt_from_the_prompts_of_the_rows(finished_run, word_directory, split, tmp_path) -> None:
+    path = tmp_path / "starts.jsonl"
+    write_jsonl(path, [{"prompt": f"{secret[::-1]}", "answer": secret} for secret in split.train[:8]])
+    changes = {"grpo__guesses": "1", "grpo.starts__own_prompt": "true", "grpo.reward__preset": "'shaped'"}
+    config = from_boards(tmp_path, word_directory, path, **changes)
+    run = begun(config, tmp_path / "run", finished_run)
+    Pipeline(config, run, QUIET)("grpo")
+    assert played(run) <= {*split.train[:8]}
+    assert {len(game["turns"]) for game in training_games(run, "grpo")} == {1}
+    kept = [(row["secret"], row["prompt"][0]["content"]) for row in rows(run / "boards-grpo.jsonl")]
+    assert kept == [(secret, secret[::-1]) for secret in split.train[:8]]
+    assert audit(run).clean
+
+
 @pytest.mark.parametrize("stage", ["grpo", "distill"])
 def test_a_resumed_run_needs_no_file(stage, finished_run, word_directory, file, tmp_path, monkeypatch) -> None:
     config = from_boards(tmp_path, word_directory, file, stage, grpo__steps="3")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 
@@ -36,8 +36,8 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     """Let any player play secrets, and measure its games: six turns, strict dictionary, no retries."""
     if asked.out is not None:
         asked = asked.model_copy(update={"out": fill_in(asked.out, shown_name(asked.player))})
-    if asked.checkpoints:
-        _evaluate_checkpoints(asked)
+    if asked.checkpoints or asked.lenient:
+        _evaluate_several(asked)
         return
     if asked.match_entropy_of is None:
         what = asked.asked(_say)
@@ -52,18 +52,32 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
     console.show(shown.to_json(), shown.lines(), asked.as_json)
 
 
-def _evaluate_checkpoints(asked: EvalOptions) -> None:
+def _evaluate_several(asked: EvalOptions) -> None:
+    """Evaluate the checkpoints of a stage, or a player by two readings, and show them in one table."""
+    what = "--checkpoints" if asked.checkpoints else "--lenient"
+    if asked.checkpoints and asked.lenient:
+        raise ConfigError("--checkpoints and --lenient each show several evaluations; drop one")
     if asked.csv is not None or asked.match_entropy_of is not None:
-        raise ConfigError("--csv and --match-entropy-of are for one player; drop them, or --checkpoints")
+        raise ConfigError(f"--csv and --match-entropy-of are for one evaluation; drop them, or {what}")
+    out = asked.out
+    if asked.checkpoints:
+        title, key = f"Checkpoints of {asked.player}", "checkpoints"
+        each: dict[str, dict[str, Any]] = {
+            name: {"player": str(model), "out": None if out is None else out / f"{name}.json"}
+            for name, model in models_of_stage(Path(asked.player)).items()
+        }
+    else:
+        title, key = f"Replies of {asked.player}, read in two ways", "readings"
+        second = None if out is None else out.with_name(f"{out.stem}-lenient{out.suffix}")
+        each = {"strict": {"lenient": False}, "lenient": {"out": second}}
     found = {}
-    for name, model in models_of_stage(Path(asked.player)).items():
-        out = None if asked.out is None else asked.out / f"{name}.json"
-        one = asked.model_copy(update={"player": str(model), "name": name, "out": out})
-        what = one.asked(_say)
-        found[name] = Results.of(_evaluated(one, what)[0], what.context.split, one.secrets or one.split).figures
-    told = {name: {part: asdict(each) for part, each in parts.items()} for name, parts in found.items()}
-    table = terminal.figures_table(results_table(found), f"Checkpoints of {asked.player}")
-    console.show({"stage": asked.player, "checkpoints": told}, [table], asked.as_json)
+    for name, changes in each.items():
+        one = asked.model_copy(update={"name": name, **changes})
+        asks = one.asked(_say)
+        found[name] = Results.of(_evaluated(one, asks)[0], asks.context.split, one.secrets or one.split).figures
+    told = {name: {part: asdict(its) for part, its in parts.items()} for name, parts in found.items()}
+    table = terminal.figures_table(results_table(found), title)
+    console.show({"stage" if asked.checkpoints else "player": asked.player, key: told}, [table], asked.as_json)
 
 
 def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English | None]:
@@ -80,7 +94,7 @@ def _evaluated(options: EvalOptions, asked: Asked) -> tuple[Evaluation, English 
             if note := getattr(sampler, "whose_sampling", ""):
                 _say(note)
             yield sampler, max_prompt_tokens
-            english.append(None if options.checkpoints else english_of(sampler))
+            english.append(None if options.checkpoints or options.lenient else english_of(sampler))
 
     with open_journal(options.out, asked, _say, overwrite=options.overwrite) as journal:
         kept = [] if journal is None else journal.kept(asked)

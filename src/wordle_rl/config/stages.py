@@ -134,6 +134,10 @@ class StartSettings(Section):
     takes the first 100 rows. If the file has only secrets, all groups play them, by priority; if it has boards, half of
     the groups start from one. Left out and counted are validation and test secrets, boards that break the rules of the
     run, and, where only wins teach, secrets that are no answers."""
+    own_prompt: bool = False
+    """With `file` and `grpo.guesses = 1`: show the policy the `prompt` of each row, a text or messages, in place of the
+    run's wording, in all groups. Marks and rewards follow the row's secret and guesses as ever, and replies the grammar
+    of the run."""
 
     @property
     def num_openers(self) -> int:
@@ -147,6 +151,8 @@ class StartSettings(Section):
                 f"player {self.player!r} is none of random, consistent and teacher, with a number of openers as in "
                 "consistent:5 if wanted; give one of them"
             )
+        if self.own_prompt and self.file is None:
+            raise ValueError("own_prompt is the prompt of a row of file; name a file, or remove it")
         # With no guess to play, another player would change nothing.
         if self.player != "random" and not self.max_prefix_guesses:
             raise ValueError(f"player {self.player!r} plays no prefix guess; set max_prefix_guesses")

@@ -178,6 +178,22 @@ def read_row(row: Row | None) -> Said:
     raise OddRowError("missing_field")
 
 
+def prompt_of(row: Row) -> tuple[Message, ...]:
+    """Return the `prompt` of a row, messages or a text, as messages; empty if it has none.
+
+    The beginning of a reply with which a ChatML text may end is left to the policy.
+    """
+    given = row.get("prompt")
+    if isinstance(given, str):
+        text = given.strip()
+        messages = _chatml(text)[0] if "<|im_start|>" in text else [Message(role="user", content=text)]
+        return tuple(messages) if text else ()
+    if not isinstance(given, list | tuple):
+        return ()
+    ended = [*given, Message(role="assistant", content="")]
+    return _Messages().read({"messages": ended}).messages[:-1] if given else ()
+
+
 # --- games to learn from ---
 
 

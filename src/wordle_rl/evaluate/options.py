@@ -121,6 +121,10 @@ class EvalOptions(PlayerOptions):
     checkpoints: bool = False
     """Evaluate every checkpoint that a stage has kept (save_total_limit), and its model: `eval RUN/STAGE
     --checkpoints`. --out is then a directory, with a file for each."""
+    lenient: bool = False
+    """Play every secret twice and show two rows: `strict`, and `lenient`, where a reply outside the grammar counts as
+    the last word of the right length that stands out in it. For base models, which know words before they know the
+    form. With --out, the games of the second are in OUT-lenient.json."""
     no_regret: bool = False
     """Do not measure regret against the solver."""
     sampled_regret: bool = False
@@ -161,7 +165,7 @@ class EvalOptions(PlayerOptions):
         if self.reward is not None:
             named_schedule(self.reward)
         words = load_words(known.source)
-        prompter = prompter_of(player, words.word_length, self.game())
+        prompter = dataclasses.replace(prompter_of(player, words.word_length, self.game()), lenient=self.lenient)
         context = GameContext(words, known.split_of(words), prompter, Solver(words))
         if self.secrets is None:
             chosen = split_secrets(self.split, context.split, self.max_games)

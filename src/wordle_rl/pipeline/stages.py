@@ -191,7 +191,7 @@ def learn_from_play(
     boards, fraction = _given_starts(config, stage, context, run.directory, timings.tell), 0.0
     if boards is not None:
         fraction = boards.fraction()
-        if boards.names_secrets and fraction == 1 and {*boards.secrets} <= context.words.answer_index.keys():
+        if boards.names_secrets and not boards.has_prompts and {*boards.secrets} <= context.words.answer_index.keys():
             secrets, boards = boards.secrets, None  # by priority, as other training secrets
     setup = GameSetup(
         context.for_training,

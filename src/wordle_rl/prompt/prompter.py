@@ -26,6 +26,7 @@ from wordle_rl.prompt.reply import (
     ReplyForm,
     TaggedForm,
     Thinking,
+    lenient_guess,
 )
 from wordle_rl.prompt.trl_notebook import NotebookStyle
 from wordle_rl.prompt.verifiers_style import VerifiersStyle
@@ -96,7 +97,7 @@ class Prompter:
     """Turn a game into messages and replies into guesses, for one style, shape and set of rules.
 
     `style` may be the import path of a class with the methods of `StyleTexts`. `system_prompt` replaces the style's own
-    rules, with its placeholders filled in; empty: no system message.
+    rules, with its placeholders filled in; empty: no system message. `lenient` also reads replies outside the grammar.
     """
 
     style: Style | str = Style.ENGLISH
@@ -105,6 +106,7 @@ class Prompter:
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
     system_prompt: str | None = None
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         # A plain string equals an enum member but is not identical to it, so style "compact" would only half work.
@@ -123,7 +125,10 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Parse a reply by the grammar of the style."""
-        return self.form.parse(reply, self.thinking, self.word_length)
+        parsed = self.form.parse(reply, self.thinking, self.word_length)
+        if self.lenient and isinstance(parsed, ParseFailure):
+            return lenient_guess(reply, self.word_length) or parsed
+        return parsed
 
     @cached_property
     def _texts(self) -> StyleTexts:
