@@ -111,5 +111,5 @@ def test_the_quickstart_has_a_reference_and_a_run_that_learns_nothing_leaves_its
         assert cli("compare", "--reference", plant(tmp_path / str(number), curve=tuple(each["curve"])))[0] == 0
     code, out, _ = cli("compare", "--reference", plant(tmp_path / "flat", curve=(0.05,) * 12), "--json")
     told = json.loads(out)
-    assert (code, told["outside"]) == (1, sum(not point["inside"] for point in told["points"]))
+    assert (code, told["outside"]) == (1, sum(not p["low"] <= p["own"] <= p["high"] for p in told["points"]))
     assert cli("compare", "--reference", plant(tmp_path / "other", expert_iteration__rounds=3))[0] == 2

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from datetime import date
 from pathlib import Path
 from typing import Annotated, get_args, get_origin
@@ -23,8 +24,8 @@ import tyro
 from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
-from wordle_rl.cli import COMMANDS, console
-from wordle_rl.cli.arguments import USUAL, fill_in
+from wordle_rl.cli import COMMANDS, console, main
+from wordle_rl.cli.arguments import USUAL, fill_in, read
 from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
@@ -76,6 +77,49 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, cli)
     assert every <= flags_in(whole)
     assert every & flags_in(usual) == {name.replace("_", "-") for name in USUAL}
     assert f"--grpo.steps {load_config('quickstart').grpo.steps} " in whole, "as in the preset"
+    of_another = cli(command, "smollm2", "--help")[1]
+    assert f"--sft.optimizer.learning-rate {load_config('smollm2').sft.optimizer.learning_rate}\n" in of_another
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_ends_in_examples_that_it_takes(command: str, cli) -> None:
+    examples = COMMANDS[command].examples
+    shown = cli(command, "--help")[1].partition("Examples:\n")[2].splitlines()
+    assert len(shown) == len(examples) >= 1
+    assert max(map(len, shown)) <= 80
+    for example in examples:
+        arguments = example.split()
+        if command in ("eval", "play") and arguments and not arguments[0].startswith("-"):
+            arguments = ["--player", *arguments]
+        assert read(COMMANDS[command].load(), "wordle-rl", arguments), "it is taken, and not run"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pre", ["preflight"]),
+        ("run qu", ["quickstart"]),
+        ("run quickstart --grpo.group-s", ["--grpo.group-size"]),
+        ("eval --games-per", ["--games-per-secret"]),
+        ("eval --prov", ["--provider"]),
+        ("report runs/qu", []),
+    ],
+)
+def test_bash_completes_commands_recipes_and_options(typed, offered, completion: Path) -> None:
+    words = ["wordle-rl", *typed.split()]
+    given = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+    ask = f'{given}; _wordle_rl; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", f". {completion}; {ask}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
+
+
+@pytest.fixture(scope="session")
+def completion(tmp_path_factory) -> Path:
+    """The script for bash."""
+    path = tmp_path_factory.mktemp("shell") / "wordle-rl"
+    with path.open("w") as file, redirect_stdout(file):
+        assert main(["--completion", "bash"]) == 0
+    return path
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])

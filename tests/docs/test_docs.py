@@ -15,6 +15,7 @@ pytest.importorskip("torch")
 
 from wordle_rl import open_model
 from wordle_rl.boards import InitialState
+from wordle_rl.cli import COMMANDS as ALL_COMMANDS
 from wordle_rl.cli import main
 from wordle_rl.cli.arguments import take_settings
 from wordle_rl.config.files import load_config
@@ -44,7 +45,10 @@ def commands_in(path: Path) -> list[str]:
     return shown + re.findall(r"`(wordle-rl [^`\n]+)`", text)
 
 
-COMMANDS = sorted({command for path in DOCUMENTS for command in commands_in(path)})
+COMMANDS = sorted(
+    {command for path in DOCUMENTS for command in commands_in(path)}
+    | {f"wordle-rl {name} {example}" for name, each in ALL_COMMANDS.items() for example in each.examples}
+)
 
 
 @cache

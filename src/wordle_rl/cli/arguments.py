@@ -77,20 +77,14 @@ USUAL = (
 )  # fmt: skip
 """Settings that people usually change, in the short help. --help-all shows the others."""
 
-EXAMPLES = """\
-Examples:
-  {program} quickstart                                  {what}
-  {program} quickstart --expert-iteration.rounds 6      with other settings
-  {program} qwen3-1.7b --model.path DIR                 a recipe for a pretrained model
-  {program} quickstart --stages sft,grpo                or dpo, distill; any chain of stages
-  {program} my.toml --grpo.reward.weights.win 2         your own file
-"""
 
-
-def read(function: Callable[..., int | None], program: str, arguments: Sequence[str]) -> Callable[[], int | None]:
+def read(
+    function: Callable[..., int | None], program: str, arguments: Sequence[str], examples: Mapping[str, str] = {}
+) -> Callable[[], int | None]:
     """Bind a command's function to its arguments. tyro prints help, or what is wrong, and exits.
 
-    Signature and docstring give the options and the help. A parameter `overrides: Overrides` takes the run settings.
+    Signature and docstring give the options and the help, which ends in `examples`: arguments, and what they do. A
+    parameter `overrides: Overrides` takes the run settings.
     """
     given = list(arguments)
     # An unset shell variable leaves an empty argument, and an empty path would mean the current directory.
@@ -136,6 +130,10 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
         if takes_settings and helps:
             source = next((word for word in given if not word.startswith("-")), None)
             show_settings(program, source, whole="--help-all" in helps)
+        if helps and examples:
+            width = max(map(len, examples))
+            lines = (f"  {program} {example:<{width}}  {what}\n" for example, what in examples.items())
+            sys.stdout.write("".join(["\nExamples:\n", *lines]))
         raise
     finally:
         if said.getvalue():
@@ -260,8 +258,6 @@ def show_settings(program: str, source: str | None, *, whole: bool) -> None:
             else:
                 lines.append(f"  {name}")
             lines += (f"{'':33}{line}" for line in described)
-    what = "the whole chain on two CPU cores, in minutes" if program.endswith("run") else "before you train"
-    lines += ["", EXAMPLES.format(program=program, what=what)]
     if not whole:
-        lines.append(f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md.")
+        lines += ["", f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md."]
     sys.stdout.write(visible("\n".join(lines) + "\n"))
