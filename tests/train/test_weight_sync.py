@@ -387,14 +387,19 @@ def test_two_processes_whose_games_end_at_different_turns_train_together(server,
 SCRIPT = Path(__file__).parents[2] / "scripts" / "vllm_server.sh"
 
 
-def test_the_script_starts_a_server_as_trl_wants_it(tmp_path) -> None:
+VARIABLES = {"HOST": "0.0.0.0", "PORT": "8001", "TP": "2", "DP": "4", "MAX_MODEL_LEN": "2048"}
+OPTIONS = ("--host", "--port", "--tensor-parallel-size", "--data-parallel-size", "--max-model-len")
+
+
+@pytest.mark.parametrize("given", [{}, VARIABLES, {"TP": "2"}])
+def test_the_script_starts_a_server_as_trl_wants_it_and_as_variables_say(given, tmp_path) -> None:
     """Against TRL's own command, without what this product does not ask for: the best of several log-probabilities."""
     command = tmp_path / "bin" / "vllm"
     command.parent.mkdir()
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "dev mode: $VLLM_SERVER_DEV_MODE"\n')
     command.chmod(0o755)
 
-    environment = {"PATH": f"{command.parent}:/usr/bin:/bin"}
+    environment = {"PATH": f"{command.parent}:/usr/bin:/bin", **given}
     said = subprocess.run([SCRIPT, "a model/sft"], env=environment, capture_output=True, text=True, timeout=20).stdout
     *said, mode = said.splitlines()
     assert said[:2] == ["serve", "a model/sft"]
@@ -402,5 +407,6 @@ def test_the_script_starts_a_server_as_trl_wants_it(tmp_path) -> None:
     wanted = build_command(ScriptArguments("a model/sft"))
     imposed = {name: wanted[wanted.index(name) + 1] for name in ("--weight-transfer-config", "--logprobs-mode")}
     ours = {"--host": "127.0.0.1", "--port": "8000", "--generation-config": "vllm"}
-    assert options == {**imposed, **ours}
+    asked = {option: given[name] for name, option in zip(VARIABLES, OPTIONS, strict=True) if name in given}
+    assert options == {**imposed, **ours, **asked}
     assert mode == "dev mode: 1"
