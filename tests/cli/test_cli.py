@@ -33,6 +33,7 @@ from wordle_rl.config.run import RunConfig, every_setting
 from wordle_rl.data.game_record import GameRecord
 from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import score_guess
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
 from wordle_rl.words import load_words
 
@@ -439,6 +440,26 @@ def test_a_player_may_be_watched_in_another_wording(cli) -> None:
     assert "[crane]" in cli(*command, "--style", "textarena")[1]
     assert "Say" in cli(*command, "--verbose", "--system-prompt", "Say {example}")[1]
     assert cli("play", "--style", "english")[0] == cli("play", "--daily", "--seed", 1)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "starts"),
+    [
+        ("--style", "spelled", "Wordle\nStart<|reply|><guess>"),
+        ("--shape", "state", "5x6\nsXaYlXeYtX<|reply|>"),
+        ("--system-prompt", "Say {example}", "Say <guess>xylyl</guess>\n5x6<|reply|>"),
+    ],
+)
+def test_a_model_is_asked_in_the_wording_that_is_asked_for(option, value, starts, cli, monkeypatch) -> None:
+    sample, read = TransformersSampler.sample, []
+
+    def recorded(self, requests):
+        read.append(self.codec.tokenizer.decode(requests[0].prompt_ids))
+        return sample(self, requests)
+
+    monkeypatch.setattr(TransformersSampler, "sample", recorded)
+    cli("play", "--player", "bundled", "--secret", "crane", "--max-completion-tokens", 8, option, value)
+    assert read[1].startswith(starts)
 
 
 def test_only_a_seed_has_the_same_game_played_again(cli) -> None:

@@ -247,9 +247,10 @@ class GRPOSettings(PlaySettings):
     server_timeout_s: float = Field(600.0, gt=0)
     """With a server as engine: time limit of one request, in seconds. A failed request is retried three times; then its
     game is an error, never a loss. Each process sends max_batch_size requests at once."""
-    batches_ahead: int = Field(0, ge=0, le=1)
-    """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
-    needs the address of a server as engine."""
+    batches_ahead: int = Field(0, ge=0, le=8)
+    """Batches that the server plays ahead while a step is learnt from: their weights are at most as many steps old
+    (metric `staleness`). 1 is enough where play and learning take even times. Needs the address of a server as
+    engine."""
     prioritized_fraction: float = Field(0.5, ge=0, le=1)
     """Prioritized sampling of secrets: this fraction of the draws goes by priority, the rest is uniform. Priority is
     the within-group reward std or, with probe_every_steps, the greedy cost. 0: secrets take turns, each once a pass."""

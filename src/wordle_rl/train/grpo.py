@@ -43,7 +43,7 @@ class GRPO:
         self._stage, self._settings = stage, settings
         self._rollouts = GroupRollouts(stage, settings)
         ahead = settings.batches_ahead > 0
-        self._games = PlayedAhead(self._rollouts, stage, settings.steps) if ahead else self._rollouts
+        self._games = PlayedAhead(self._rollouts, stage, settings) if ahead else self._rollouts
         self.loss: Loss = policy_loss_of(settings, stage.setup)
 
     def next_games(self, number: int) -> PlayedGames:
