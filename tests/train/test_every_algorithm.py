@@ -185,6 +185,23 @@ def test_a_training_leaves_its_model_and_a_line_for_every_step_or_round(case, sc
         assert shown == set(range(count)) if settings.sample_games else not shown
 
 
+@pytest.mark.parametrize(
+    ("case", "changes", "told"),
+    [
+        ("sft, at its end", {}, "all 8 steps"),
+        ("grpo", {}, "all 4 steps"),
+        ("expert_iteration", {"rounds": 3}, "all 3 rounds"),
+    ],
+)
+def test_the_time_of_a_stage_is_forecast_once_after_its_second_step(case, changes, told, scene, monkeypatch) -> None:
+    monkeypatch.setattr(training_loop, "LINE_EVERY_S", 0)  # what is over within it needs no forecast
+    lines: list[str] = []
+    scene(case, "forecast", tell=lines.append, changes=changes)
+    (line,) = lines
+    assert line.startswith(f"{case.partition(',')[0]}: about ")
+    assert told in line
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_stopped_and_resumed_has_the_bits_of_unbroken(case, scene) -> None:
     _, moment = CASES[case]

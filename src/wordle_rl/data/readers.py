@@ -467,6 +467,8 @@ def _json_rows(path: Path) -> Rows:
         rows = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ConfigError(f"{path} is no JSON ({error}); name a .jsonl file if it has one object a line") from None
+    if isinstance(rows, dict) and "log_history" in rows:  # trainer_state.json of transformers and TRL
+        rows = rows["log_history"]
     if not isinstance(rows, list):
         raise ConfigError(f"{path} holds {type(rows).__name__}, expected an array of rows")
     for row in rows:

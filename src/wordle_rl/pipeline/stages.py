@@ -157,7 +157,7 @@ def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Ru
     lineage = _lineage(config, stage, context, run)
     done = last_place(run.directory / stage / "checkpoints").done
     with timings.training(stage, stage_title(stage), done) as advance:
-        training = _training(config, stage, run, learner, lineage, advance)
+        training = _training(config, stage, run, learner, lineage, advance, timings.tell)
         train_sft(training, encoded.examples, own, validation=held_out)
 
 
@@ -215,7 +215,7 @@ def learn_from_play(
     ):
         learn_by_play(
             ALGORITHMS[type(own)],
-            _training(config, stage, run, learner, lineage, advance),
+            _training(config, stage, run, learner, lineage, advance, timings.tell),
             setup,
             own,
             engine=engine,
@@ -236,7 +236,13 @@ def _lineage(config: RunConfig, stage: str, context: GameContext, run: Run) -> L
 
 
 def _training(
-    config: RunConfig, stage: str, run: Run, learner: Learner, lineage: Lineage, progress: ProgressCallback
+    config: RunConfig,
+    stage: str,
+    run: Run,
+    learner: Learner,
+    lineage: Lineage,
+    progress: ProgressCallback,
+    tell: Callable[[str], None],
 ) -> Training:
     from wordle_rl.train.training_loop import Training
 
@@ -247,6 +253,7 @@ def _training(
         seed=config.seed_of(stage),
         report_to=config.trackers,
         progress=progress,
+        tell=tell,
         on_saved=lambda saved: finish_model(saved, lineage),
         save_total_limit=config.settings_of(stage).save_total_limit,
     )

@@ -214,7 +214,8 @@ def learn_by_play(
     ):
         by_step = isinstance(settings, GRPOSettings)
         headline = ("reward", "win_rate", "loss") if by_step else ("win_rate", "loss")
-        loop = TrainingLoop(training, stop, settings.num_rounds, headline=headline, trackers=trackers)
+        name = "steps" if by_step else "rounds"
+        loop = TrainingLoop(training, stop, settings.num_rounds, unit=name, headline=headline, trackers=trackers)
         log = GameLog(own_run, trackers if is_first() else ())
         # Progress counts steps of GRPO, and games where a round takes minutes.
         unit = 1 if by_step else settings.groups_to_play * settings.group_size
