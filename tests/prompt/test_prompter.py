@@ -203,7 +203,7 @@ def test_a_line_of_the_style_letters_is_read_back_from_a_history() -> None:
     assert guesses_of_history(str([[guess, marked]])) == ("crane",)
 
 
-@pytest.mark.parametrize("style", [Style.ENGLISH, Style.SYMBOLS, Style.LETTERS, Style.TEXTARENA])
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.SYMBOLS, Style.LETTERS, Style.TEXTARENA, Style.VERIFIERS])
 @pytest.mark.parametrize("thinking", Thinking)
 def test_the_answer_to_a_reply_without_a_guess_says_how_to_reply(style, thinking) -> None:
     prompter = Prompter(style=style, thinking=thinking)
