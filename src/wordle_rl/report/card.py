@@ -19,7 +19,7 @@ from wordle_rl.evaluate.figures import PART_NAMES
 from wordle_rl.evaluate.results_table import MAIN_FIGURES, results_table
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
-from wordle_rl.policy.gguf import GEMMA, SMOLLM2
+from wordle_rl.policy.gguf import GEMMA, PACKAGED, SMOLLM2
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
 from wordle_rl.runs import CARD_FILE, RunError, read_jsonl, stages_at, write_text_atomically
@@ -93,6 +93,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         model=run.config.get("model", {}),
         base=base,
         is_adapter=_is_adapted(run),
+        install=PACKAGED[base][1] if base in PACKAGED else None,
         results=results_table({stage_title(name): figures}, MAIN_FIGURES, run.shown_parts) if figures else None,
         controls=control_table(run) if name == run.last else None,
         taught=_taught(run, teachers or {}),
