@@ -18,7 +18,7 @@ import struct
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
@@ -121,10 +121,11 @@ def _convert(file: Path, directory: Path) -> None:
         if unread := _complete(config, reader):
             raise ValueError(f"its {', '.join(unread[:3])} would be ignored")
         with contextlib.redirect_stderr(io.StringIO()):  # a bar of tqdm that no setting of transformers reaches
-            model, found = AutoModelForCausalLM.from_pretrained(
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
                 file.parent, gguf_file=file.name, config=config, dtype=torch.float32, output_loading_info=True,
                 trust_remote_code=False, **quantization,
             )  # fmt: skip
+        model, found = loaded
     except Exception as error:  # the tokenizers library raises no narrower class
         raise ConfigError(f"cannot read the model of {file}: {first_line(error)}") from error
     # transformers silently drops tensors that it has no place for, such as the scaled rotations of Llama 3.
