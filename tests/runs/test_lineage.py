@@ -54,6 +54,13 @@ def test_a_lineage_grows_by_one_training_and_names_each_once(tmp_path: Path) -> 
     assert trained_further(tmp_path, COMPACT, lesson(0)) == learnt(4, 0)
 
 
+def test_the_licence_of_the_weights_that_it_began_with_stays(tmp_path: Path) -> None:
+    base, trained = tmp_path / "base", tmp_path / "trained"
+    write_json(base / "config.json", {"license": "gemma"})
+    save_lineage(trained, trained_further(base, COMPACT, lesson(0)))
+    assert trained_further(trained, COMPACT, lesson(4)).licence == "gemma"
+
+
 def test_what_another_split_trained_on_leaks_into_what_this_one_holds_out(tmp_path: Path) -> None:
     leaks = sorted({*SPLIT.val, *SPLIT.test} & set(split_secrets(WORDS, 1).train))
     assert len(leaks) > 300

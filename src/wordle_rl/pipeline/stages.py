@@ -21,6 +21,7 @@ from wordle_rl.evaluate.journal import journal_path
 from wordle_rl.pipeline.timings import Timings
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.constrain import MakeConstraint, make_constraint
+from wordle_rl.policy.directory import converted_path
 from wordle_rl.runs import (
     CARD_FILE,
     OWN_TEACHER_FILE,
@@ -226,7 +227,7 @@ def learn_from_play(
 def _lineage(config: RunConfig, stage: str, context: GameContext, run: Run) -> Lineage:
     # Every model that the training saves on its way gets it, too.
     own, start = config.settings_of(stage), config.start_of(stage, run.directory)
-    lineage = trained_further(Path(start.path), config.game, lesson_of(config.words, context.split))
+    lineage = trained_further(Path(converted_path(start.path)), config.game, lesson_of(config.words, context.split))
     if isinstance(own, DistillSettings) and own.teacher_model is not None:
         from wordle_rl.train.distill import directory_of
 

@@ -158,6 +158,7 @@ _READ = {
     "context_length", "block_count", "embedding_length", "feed_forward_length", "vocab_size", "rope.freq_base",
     "attention.head_count", "attention.head_count_kv", "attention.layer_norm_rms_epsilon",
     "attention.layer_norm_epsilon", "expert_count", "expert_used_count", "shortconv.l_cache", "use_parallel_residual",
+    "rope.scaling.original_context_length",
 }  # fmt: skip
 """Keys of a file that transformers reads for every family that has them."""
 _IGNORED = {
@@ -179,7 +180,7 @@ def _complete(config: PreTrainedConfig, reader: GGUFReader) -> list[str]:
     said = {key.removeprefix(start): reader.fields[key].contents() for key in reader.fields if key.startswith(start)}
     for key, name in _IGNORED.items():
         if key in said and hasattr(config, name):
-            setattr(config, name, said.pop(key))
+            setattr(config, name, said.pop(key) or None)  # a window of 0 is none (Phi-4)
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
     rotations = getattr(config, "rope_parameters", None) or {}
     rotation = rotations.get("full_attention", rotations)
@@ -188,8 +189,12 @@ def _complete(config: PreTrainedConfig, reader: GGUFReader) -> list[str]:
         rotation["partial_rotary_factor"] = rotated / head_dim
     elif rotated != head_dim:
         said["rope.dimension_count"] = rotated
-    if said.get("rope.scaling.type") == "linear":  # Gemma 3 from 4B on
-        rotation |= {"rope_type": said.pop("rope.scaling.type"), "factor": said.pop("rope.scaling.factor")}
+    if "sliding_attention" in rotations and "rope.freq_base_swa" in said:
+        rotations["sliding_attention"]["rope_theta"] = said.pop("rope.freq_base_swa")
+    if (scaling := said.pop("rope.scaling.type", "none")) == "linear":  # Gemma 3 from 4B on
+        rotation |= {"rope_type": scaling, "factor": said.pop("rope.scaling.factor")}
+    elif scaling != "none":
+        said["rope.scaling.type"] = scaling
     if hasattr(config, "query_pre_attn_scalar"):
         # No file says it. llama.cpp takes the size of a head, but for the 27B models of Gemma 2 and 3.
         is_27b = config.num_hidden_layers == {"gemma2": 46, "gemma3": 62}[family]

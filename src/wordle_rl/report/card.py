@@ -19,6 +19,7 @@ from wordle_rl.evaluate.figures import PART_NAMES
 from wordle_rl.evaluate.results_table import MAIN_FIGURES, results_table
 from wordle_rl.evaluate.strata import audit_shown
 from wordle_rl.policy.directory import find_model
+from wordle_rl.policy.gguf import GEMMA, PACKAGED, SMOLLM2
 from wordle_rl.report.controls import control_table
 from wordle_rl.report.run_record import RunRecord, kept_weights, read_run
 from wordle_rl.runs import CARD_FILE, RunError, read_jsonl, stages_at, write_text_atomically
@@ -32,8 +33,10 @@ if TYPE_CHECKING:
 
 _ENGLISH = ("default", "original", "nyt")
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
-_PACKAGED = {"smollm2": ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")}
+_PACKAGED = {SMOLLM2: ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0"), GEMMA: ("google/gemma-3-270m", "gemma")}
 """Base model whose weights come with a package -> its name on the hub, and its licence."""
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.-]*")
+"""What the hub takes for the identifier of a licence."""
 
 
 def write_cards(path: Path, *, anew: bool = True, dry_run: bool = False) -> list[Path]:
@@ -90,6 +93,7 @@ def card_text(run: RunRecord, name: str, teachers: Mapping[str, int] | None = No
         model=run.config.get("model", {}),
         base=base,
         is_adapter=_is_adapted(run),
+        install=PACKAGED[base][1] if base in PACKAGED else None,
         results=results_table({stage_title(name): figures}, MAIN_FIGURES, run.shown_parts) if figures else None,
         controls=control_table(run) if name == run.last else None,
         taught=_taught(run, teachers or {}),
@@ -136,7 +140,11 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
     base, word_list = _base_model(run), _word_list(run)
     # USER/NAME may be a local directory as well, which means nothing on the hub.
     is_on_hub = _HUB_NAME.fullmatch(base) and not Path(base).exists()
-    hub_base, licence = _PACKAGED.get(base, (base if is_on_hub else None, "mit" if base == "tiny" else "other"))
+    # Weights trained from nothing have the licence of this package; others depend on their base.
+    unknown = (base if is_on_hub else None, "mit" if base == "tiny" else "see-base-model")
+    hub_base, named = _PACKAGED.get(base, unknown)
+    named = run.licence or named
+    licence = named if _LICENCE.fullmatch(named) and named != "see-base-model" else "other"
     is_adapter = _is_adapted(run)
     metrics = (("win_rate", "Win rate"), ("mean_guesses_on_wins", "Mean guesses on wins"))
     results = [
@@ -163,9 +171,8 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
         base_model_relation="adapter" if is_adapter and hub_base else None,
         model_name=f"{run.name}-{name}",
         eval_results=results or None,
-        # Weights trained from nothing have the licence of this package; others depend on their base.
         license=licence,
-        license_name="see-base-model" if licence == "other" else None,
+        license_name=named if licence == "other" else None,
     )
 
 

@@ -25,6 +25,7 @@ from wordle_rl.evaluate.figures import (
 from wordle_rl.evaluate.records import Evaluation, evaluations_in, model_and_variant
 from wordle_rl.evaluate.strata import STRATA_FILE, Strata
 from wordle_rl.runs import CHOICE_FILE, CONTROLS, VALIDATED, read_jsonl, read_jsonl_offsets, read_object
+from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.runs.progress import in_percent
 
 
@@ -47,6 +48,7 @@ class RunRecord:
         controls: Evaluations in the directory `controls`, by the names of their files.
         chosen: Stage -> which of its weights were kept, see `runs.CHOICE_FILE`, where checkpoints were selected.
         missing: What is not there, one file each.
+        licence: That of the weights it began with, if their files name one.
     """
 
     name: str
@@ -63,6 +65,7 @@ class RunRecord:
     controls: Mapping[str, Evaluation]
     chosen: Mapping[str, Mapping[str, Any]]
     missing: tuple[str, ...]
+    licence: str | None = None
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -148,6 +151,7 @@ def read_run(run_dir: Path) -> RunRecord:
         controls=evaluations_in(run_dir / CONTROLS),
         chosen={stage: read_object(path) for stage in stages if (path := run_dir / stage / CHOICE_FILE).is_file()},
         missing=tuple(missing),
+        licence=next((found.licence for name in stages if (found := lineage_of(run_dir / name))), None),
     )
     return replace(record, results=_results(record))
 

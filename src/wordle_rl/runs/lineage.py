@@ -92,6 +92,8 @@ class Lineage(Section):
 
     game: GameSettings
     lessons: tuple[TrainedSecrets, ...] = Field(min_length=1)
+    licence: str | None = None
+    """Licence of the weights that its trainings began with, if their files name one (a GGUF file does)."""
 
     def taught_by(self, model_directory: Path) -> Lineage:
         """Return this lineage after distillation from a model: what that model met may come through its replies."""
@@ -134,9 +136,12 @@ def lineage_of(model_directory: Path) -> Lineage | None:
 
 def trained_further(base: Path, game: GameSettings, lesson: TrainedSecrets) -> Lineage:
     """Return the lineage of a model after one more training, which began with the model in `base`."""
-    before = lineage_of(base)
+    before, config = lineage_of(base), base / "config.json"
     earlier = tuple(known for known in before.lessons if known != lesson) if before is not None else ()
-    return Lineage(game=game, lessons=(*earlier, lesson))
+    licence = before.licence if before is not None else None
+    if licence is None and config.is_file():
+        licence = str(read_object(config).get("license") or "") or None
+    return Lineage(game=game, lessons=(*earlier, lesson), licence=licence)
 
 
 def leak_warning(model_directory: Path, split: Split) -> str | None:
