@@ -22,6 +22,7 @@ from wordle_rl.words import WordList
 
 COMPACT = Prompter(style=Style.COMPACT)
 COMPACT_STATE = Prompter(style=Style.COMPACT, shape=Shape.STATE)
+COMPACT_SPOKEN = Prompter(style=Style.COMPACT, shape=Shape.SPOKEN)
 
 
 @dataclass
@@ -83,6 +84,27 @@ def check_tokens(codec: ChatCodec, trajectory: Trajectory) -> None:
             assert logprob == (-n / 8 if sampled else 0.0)
         assert segment.spans[-1][2] == len(segment.token_ids)
     assert told == list(range(len(own)))
+
+
+def test_in_spoken_shape_each_turn_is_asked_and_trained_without_earlier_thinking(codec, small_words) -> None:
+    """Thoughts that are closed, cut off or missing; a prefix guess is a turn as any other."""
+    script = {0: ["<think>abbey</think><guess>crate</guess>", "<think>abb…", say("trace"), say("crane")]}
+    sampler = TokenScript(codec, script)
+    [trajectory] = play([InitialState("crane", ("speed",))], small_words, COMPACT_SPOKEN, sampler)
+    assert [picture(codec, segment) for segment in trajectory.segments] == [
+        (before := "5x6<|reply|><guess>speed</guess><|end|>sXpXeYeXdX<|reply|>")
+        + "⟦<think>abbey</think><guess>crate</guess><|end|>⟧",
+        (before := before + "<guess>crate</guess><|end|>cGrGaGtXeG<|reply|>") + "⟦<think>abb⟧",
+        (before := before + "<|end|>!<|reply|>") + "⟦<guess>trace</guess><|end|>⟧",
+        before + "<guess>trace</guess><|end|>tXrGaGcYeG<|reply|>⟦<guess>crane</guess><|end|>⟧",
+    ]
+    asked = [list(request.prompt_ids) for request in sampler.requests]
+    ids = [[*segment.prompt_ids, *segment.token_ids] for segment in trajectory.segments]
+    assert [row[: len(prompt)] for row, prompt in zip(ids, asked, strict=True)] == asked
+    assert [len(row) - len(prompt) for row, prompt in zip(ids, asked, strict=True)] == [
+        turn.num_tokens for turn in trajectory.transcript.own_turns
+    ]
+    check_tokens(codec, trajectory)
 
 
 def test_the_mask_marks_exactly_what_was_sampled(codec: ChatCodec, small_words: WordList) -> None:
@@ -180,7 +202,7 @@ def test_free_refusals_are_turns_of_the_tape(codec: ChatCodec, small_words: Word
     check_tokens(codec, trajectory)
 
 
-@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE, COMPACT_SPOKEN])
 @pytest.mark.parametrize("turns", [0, 2])
 def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(codec, small_words, prompter, turns: int) -> None:
     script = {0: [*[say("speed")] * turns, "error: connection refused"], 1: [say("speed")] * 6}
@@ -192,7 +214,7 @@ def test_a_player_that_cannot_be_asked_is_an_error_and_no_loss(codec, small_word
     check_tokens(codec, failed)
 
 
-@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE, COMPACT_SPOKEN])
 def test_a_prompt_beyond_its_bound_truncates_the_game(codec, small_words, prompter: Prompter) -> None:
     script = {0: [say("speed"), say("abbey"), say("crane")], 1: [say("crane")]}
     free = TokenScript(codec, script)
@@ -207,7 +229,7 @@ def test_a_prompt_beyond_its_bound_truncates_the_game(codec, small_words, prompt
         check_tokens(codec, cut)
 
 
-@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE, COMPACT_SPOKEN])
 def test_a_game_is_truncated_where_it_should_stop(codec: ChatCodec, small_words: WordList, prompter: Prompter) -> None:
     asked = []
 

@@ -71,8 +71,8 @@ class Transcript:
 class Observation(NamedTuple):
     """What a policy sees after a turn. It never holds the secret.
 
-    `messages` holds only new messages: the feedback on the last reply (transcript shape) or a fresh prompt (state
-    shape). It is empty once the game is over.
+    `messages` holds only new messages: the feedback on the last reply, or in state shape a fresh prompt. It is empty
+    once the game is over.
     """
 
     messages: tuple[Message, ...]
@@ -141,7 +141,7 @@ class WordleEnv:
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """Messages of the prompt for the next reply. In transcript shape they include earlier replies."""
+        """Messages of the prompt for the next reply. Except in state shape they include earlier replies."""
         return tuple(self._conversation)
 
     def step(self, reply: str, *, num_tokens: int | None = None, overlong: bool = False) -> Observation:
@@ -158,9 +158,9 @@ class WordleEnv:
             self._conversation = prompter.state(game.turns)
             new = tuple(self._conversation)
         else:
-            # In transcript shape the policy already holds the conversation, so only the feedback message is new.
+            # The policy already holds the conversation, so only the feedback message is new.
             new = (prompter.feedback(game.turns),)
-            self._conversation += ({"role": "assistant", "content": reply}, *new)
+            self._conversation += (prompter.remembered(reply), *new)
         self.observation = Observation(new, game.turns_left)
         return self.observation
 

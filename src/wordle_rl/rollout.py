@@ -231,9 +231,9 @@ def advance(running: ActiveGame, completion: Completion, codec: ChatCodec | None
     running.add_completion(completion)
     if observation.stop_reason is not None:
         return
-    if running.env.prompter.shape is Shape.STATE:
-        running.close_segment()  # the next turn is a fresh prompt, which no sequence continues
-        running.prompt_ids = codec.prompt_ids(observation.messages)
+    if running.env.prompter.shape is not Shape.TRANSCRIPT:
+        running.close_segment()  # the next prompt does not continue what was sampled
+        running.prompt_ids = codec.prompt_ids(running.env.conversation)
     else:
         # A reply cut at its budget gets its closing token from us, outside the loss.
         feedback = codec.bridge_ids(observation.messages[0])

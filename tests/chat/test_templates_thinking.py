@@ -12,7 +12,7 @@ from chat_families import family_tokenizer, published_template
 from wordle_rl.chat.codec import ChatCodec, longest_reply
 from wordle_rl.chat.templates import training_template
 from wordle_rl.data.game_record import GameRecord, TurnRecord
-from wordle_rl.prompt import Message, Prompter, Style, Thinking
+from wordle_rl.prompt import Message, Prompter, Shape, Style, Thinking
 from wordle_rl.train.example import Example, encode_traces
 
 THOUGHTS = ("r and a?\nSo crane.", "", "Only trace fits.")
@@ -48,6 +48,15 @@ def thought_apart(prompter: Prompter) -> list[dict[str, str]]:
         if count < len(board):
             messages.append(dict(prompter.feedback(board[:count])))
     return messages
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_a_spoken_game_is_what_the_makers_template_makes_of_it(style) -> None:
+    """Qwen3's drops the thinking of all replies before the last question."""
+    codec, prompter = trained_codec("qwen3", {}), Prompter(style, Shape.SPOKEN)
+    *_, last = encode_traces([TRACE], prompter, codec, 10**6).examples
+    asked = last.token_ids[: last.loss_mask.index(1)]
+    assert asked == rendered(tokenizer_of("qwen3"), thought_apart(prompter)[:-1], ask=True)
 
 
 def rendered(tokenizer, messages, *, ask: bool = False, **variables: bool) -> list[int]:

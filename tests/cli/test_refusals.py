@@ -90,6 +90,7 @@ BAD = [
     (DATASET + " --out {here}/set --starts-player foo", "--starts-player"),
     (DATASET + " --out {here}/set --starts-player teacher --max-prefix-guesses -1", "--max-prefix-guesses"),
     ("dataset {here}/none.jsonl", "none.jsonl"),
+    (f"{DATASET} --out {{here}}/set --shape spoken", "--shape"),
     ("dataset {here}/bad.jsonl", "bad.jsonl:2"),
     ("dataset {here}/taken", "taken:1"),
     ("compare {here}/bad.json {here}/bad.json", "bad.json"),

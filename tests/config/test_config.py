@@ -70,6 +70,7 @@ IMPOSSIBLE = [
     ("[distill]\ntargets = 'nowhere'", "distill.targets"),
     ("[expert_iteration]\nreplay_fraction = 1", "expert_iteration.replay_fraction"),
     ("[sft.optimizer]\nlearning_rate = 0", "sft.optimizer.learning_rate"),
+    ("[game]\nshape = 'spoken'\nthinking = 'off'", "game.shape"),
     ("[model]\nhidden_size = 100", "model.hidden_size"),
     ("[grpo.reward]\npreset = 'gold'", "grpo.reward.preset"),
     ("[grpo.reward]\npreset = 'solver'\nweights = {win = 1}", "grpo.reward.preset"),

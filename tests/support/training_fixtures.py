@@ -109,7 +109,8 @@ class StopAt:
 
 
 def compact(shape: Shape = Shape.TRANSCRIPT, max_turns: int = 6) -> Prompter:
-    return GameSettings(style=Style.COMPACT, shape=shape, thinking=Thinking.OFF, max_turns=max_turns).prompter(5)
+    thinking = Thinking.OPTIONAL if shape is Shape.SPOKEN else Thinking.OFF
+    return GameSettings(style=Style.COMPACT, shape=shape, thinking=thinking, max_turns=max_turns).prompter(5)
 
 
 def make_run(directory: Path, words: WordList) -> Run:

@@ -127,7 +127,7 @@ def test_a_game_played_as_the_teacher_plays_is_learnt_as_the_teacher_game_is(sha
     if shape is Shape.TRANSCRIPT:  # the teacher's games share their opening, which is learnt once
         assert sum(sum(e.loss_mask) for e in learnt) < sum(sum(e.loss_mask) for e in taught)
         assert max(learnt, key=lambda e: sum(e.loss_mask)) in taught
-    else:
+    elif shape is Shape.STATE:  # in spoken shape turns without thinking are beginnings of later ones, too
         assert all(example in taught for example in learnt)
 
 

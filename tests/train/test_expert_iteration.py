@@ -100,7 +100,7 @@ def test_one_round_raises_the_probability_of_the_kept_game(shape, group, sixty, 
     assert after > before + 0.1
     [row] = rows(tmp_path / "metrics.jsonl")
     assert (row["stage"], row["step"], row["kept_games"], row["win_rate"]) == ("expert_iteration", 1, 1.0, 0.8)
-    assert row["own_examples"] == row["all_examples"] == (2.0 if shape is Shape.STATE else 1.0)
+    assert row["own_examples"] == row["all_examples"] == (1.0 if shape is Shape.TRANSCRIPT else 2.0)
     assert row["loss"] > 0
     assert rows(tmp_path / "secrets.jsonl")[0]["secrets"] == [group.secret]
 

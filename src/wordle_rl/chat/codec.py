@@ -4,6 +4,8 @@ A conversation is never rendered twice. Its ids grow by concatenation:
 
     prompt_ids(opening) + completion + bridge_ids(feedback) + completion + bridge_ids(feedback) + ...
 
+Where thinking of earlier turns is left out (`Shape.SPOKEN`), every turn has a prompt of its own, made in the same way.
+
 Chat templates that rewrite earlier turns (Qwen3's stock one drops earlier thinking) therefore cannot make
 training, rollouts and evaluation see different prompts.
 """
@@ -179,8 +181,9 @@ def longest_reply(words: WordList, prompter: Prompter, codec: ChatCodec) -> int:
 def longest_game(words: WordList, prompter: Prompter, codec: ChatCodec, max_completion_tokens: int) -> int:
     """Estimate the tokens of the longest game in which every reply uses up its budget.
 
-    In state shape that is one prompt and one reply. Feedback messages are measured on random games without a correct
-    guess, because a bound over all games would be far too wide.
+    In state shape that is one prompt and one reply, and in spoken shape, whose prompts hold short replies without their
+    thinking. Feedback messages are measured on random games without a correct guess, because a bound over all games
+    would be far too wide.
     """
     rng = random.Random(0)
     opening = len(codec.prompt_ids(prompter.opening()))
@@ -191,10 +194,10 @@ def longest_game(words: WordList, prompter: Prompter, codec: ChatCodec, max_comp
         secret = rng.choice(words.answers)
         guesses = [rng.choice(words.guesses) for _ in range(prompter.rules.max_replies - 1)]
         board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
-        if prompter.shape is Shape.STATE:
-            longest = max(longest, len(codec.prompt_ids(prompter.state(board))))
-            continue
         messages = prompter.opening(board)
+        if prompter.shape is not Shape.TRANSCRIPT:
+            longest = max(longest, len(codec.prompt_ids(messages)))
+            continue
         feedbacks = [message for before, message in pairwise(messages) if before["role"] == "assistant"]
         longest = max(longest, opening + sum(reply + len(codec.bridge_ids(m)) for m in feedbacks))
     return longest + max_completion_tokens

@@ -18,11 +18,18 @@ from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.prompt import Message
 
 
-def encode_game(codec: ChatCodec, messages: Sequence[Message]) -> tuple[list[int], list[int]]:
-    """Encode a conversation: token ids, and a loss mask with 1 on replies with their closing token, 0 elsewhere."""
+def encode_game(
+    codec: ChatCodec, messages: Sequence[Message], *, only_last: bool = False
+) -> tuple[list[int], list[int]]:
+    """Encode a conversation: token ids, and a loss mask with 1 on replies with their closing token, 0 elsewhere.
+
+    With `only_last`, earlier replies are 0, too.
+    """
     ids: list[int] = []
     loss_mask: list[int] = []
     for piece, is_reply in codec.pieces(messages):
+        if only_last:
+            loss_mask = [0] * len(ids)
         ids += piece
         loss_mask += [int(is_reply)] * len(piece)
     return ids, loss_mask
@@ -40,7 +47,7 @@ def only_taught(mask: list[int], taught: Sequence[bool]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One token sequence as the policy saw it: a whole game (transcript shape) or a single turn (state shape).
+    """One token sequence as the policy saw it: a whole game (transcript shape) or a single turn (other shapes).
 
     `loss_mask` and `sampler_logprobs` have the length of `token_ids`. The mask is 1 exactly on sampled tokens; the
     log-probability is 0.0 elsewhere. `spans` holds (own turn, start, stop) of every reply in `token_ids`; the last

@@ -76,7 +76,7 @@ class DatasetRequest(Section):
     style: Style | str = Style.ENGLISH
     """Wording of the prompts: a built-in style, or your own as `module:attribute`."""
     shape: Shape = Shape.TRANSCRIPT
-    """One growing conversation (transcript), or a fresh prompt every turn (state)."""
+    """One growing conversation (transcript), or a fresh prompt every turn (state); spoken is for runs alone."""
     thinking: Thinking = Thinking.OPTIONAL
     """Whether replies hold the teacher's thinking. `off` drops it unchecked; `required` rejects games in which a taught
     guess has none."""
@@ -190,6 +190,11 @@ def _write(asked: DatasetRequest, out: Path) -> None:
         raise ConfigError(
             f"--max-turns {asked.max_turns} is more than the {turns} guesses of a game; lower it, or pass "
             f"--game-turns {asked.max_turns} if the games were played by that rule"
+        )
+    # Trainers elsewhere learn from every reply of a row.
+    if asked.shape is Shape.SPOKEN:
+        raise ConfigError(
+            "--shape spoken: rows would teach replies without their thinking; set game.shape of a run on --traces.file"
         )
     limits = DatasetLimits(
         max_turns=turns if asked.max_turns is None else asked.max_turns,

@@ -45,7 +45,8 @@ class GameSettings(Section):
     """Wording of the prompts: a built-in style, or a class of yours as `module:attribute`, with the methods of
     `wordle_rl.prompt.StyleTexts`."""
     shape: Shape = Shape.TRANSCRIPT
-    """One growing conversation, or a fresh prompt every turn."""
+    """`transcript`: one growing conversation. `spoken`: the same, but later turns do not see the thinking of earlier
+    ones; a turn is then a row of its own in training. `state`: a fresh prompt every turn."""
     thinking: Thinking = Thinking.OPTIONAL
     """Thinking before the guess: `off` forbids it, `optional` allows it, `required` demands it."""
     system_prompt: str | None = Field(None, max_length=100_000)
@@ -72,6 +73,8 @@ class GameSettings(Section):
             raise ValueError('style "spelled" has no form for thinking; set thinking to "off"')
         if not isinstance(self.style, Style):
             find_style(self.style)
+        if self.shape is Shape.SPOKEN and (self.thinking is Thinking.OFF or self.style is Style.SPELLED):
+            raise ValueError('shape "spoken" leaves out earlier thinking, and there is none; set shape to "transcript"')
 
     @property
     def rules(self) -> Rules:

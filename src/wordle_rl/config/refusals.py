@@ -232,7 +232,7 @@ VERL: tuple[RunRule, ...] = (
     # What is played.
     (
         lambda run: run.game.shape is not Shape.TRANSCRIPT,
-        'game.shape: a game is one row; set it to "transcript"',
+        'game.shape: a game is one growing row; set it to "transcript"',
     ),
     (lambda run: run.grpo.turn_candidates > 1, "grpo.turn_candidates: a turn is sampled once; set it to 1"),
     (lambda run: run.grpo.guesses, "grpo.guesses: games are played to their end; set it to 0"),

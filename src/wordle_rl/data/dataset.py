@@ -57,32 +57,38 @@ _ROWS: Mapping[str, Collection[frozenset[str]]] = {
 
 
 def conversation(trace: GameRecord, prompter: Prompter) -> list[Message]:
-    """Return a trace as one conversation (transcript shape)."""
+    """Return a trace as one conversation."""
     messages = prompter.opening()
     board = trace.board()
     for count, turn in enumerate(trace.turns, start=1):
-        messages.append(Message(role="assistant", content=prompter.reply(turn.guess or "", turn.thinking)))
+        messages.append(_reply(turn, prompter))
         if count < len(board):
             messages.append(prompter.feedback(board[:count]))
     return messages
 
 
-def turn_conversations(trace: GameRecord, prompter: Prompter) -> Iterator[list[Message]]:
-    """Yield every taught turn of a trace as its own conversation (state shape)."""
-    board = trace.board()
-    for count, turn in enumerate(trace.turns):
-        if turn.taught:
-            reply = Message(role="assistant", content=prompter.reply(turn.guess or "", turn.thinking))
-            yield [*prompter.state(board[:count]), reply]
+def _reply(turn: TurnRecord, prompter: Prompter) -> Message:
+    return {"role": "assistant", "content": prompter.reply(turn.guess or "", turn.thinking)}
 
 
 def dialogues(trace: GameRecord, prompter: Prompter) -> list[list[Message]]:
-    """Return the conversations of a trace: one, or in state shape one for each taught turn."""
+    """Return the conversations of a trace: one, or where prompts do not grow, one for each taught turn."""
+    if trace.messages and prompter.shape is Shape.SPOKEN:
+        replies = [end for end, message in enumerate(trace.messages) if message["role"] == "assistant"]
+        earlier = [*trace.messages]
+        for end in replies:
+            earlier[end] = prompter.remembered(earlier[end]["content"])
+        return [[*earlier[:end], trace.messages[end]] for end in replies]
     if trace.messages:
         return [[*trace.messages]]
-    if prompter.shape is Shape.STATE:
-        return list(turn_conversations(trace, prompter))
-    return [conversation(trace, prompter)] if trace.turns else []
+    if prompter.shape is Shape.TRANSCRIPT:
+        return [conversation(trace, prompter)] if trace.turns else []
+    board = trace.board()
+    return [
+        [*prompter.opening(board[:count]), _reply(turn, prompter)]
+        for count, turn in enumerate(trace.turns)
+        if turn.taught
+    ]
 
 
 @dataclass(frozen=True, slots=True)

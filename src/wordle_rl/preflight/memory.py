@@ -221,7 +221,7 @@ def memory_of_stages(
 
 def _grpo_rows(config: RunConfig, grpo: GRPOSettings) -> int:
     games = grpo.groups_per_step * grpo.group_size
-    row_per_turn = config.game.shape is Shape.STATE or grpo.turn_candidates > 1
+    row_per_turn = config.game.shape is not Shape.TRANSCRIPT or grpo.turn_candidates > 1
     return min(config.model.micro_batch_size or games, games) * (config.game.rules.max_replies if row_per_turn else 1)
 
 

@@ -25,6 +25,7 @@ from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.checks import Plan, findings_of
 from wordle_rl.preflight.memory import MemoryEstimate, device_for
 from wordle_rl.preflight.template import sample_game, token_text
+from wordle_rl.prompt import Shape
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import groups_of
 from wordle_rl.runs.progress import in_percent, in_words
@@ -85,7 +86,10 @@ def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = Non
             stop_tokens=tuple(token_text(codec, token) for token in sorted(codec.stop_ids)),
             longest_reply=longest_reply(words, prompter, codec),
             longest_game=plan.game_length,
-            picture=mask_picture(codec, *encode_game(codec, sample_game(words, prompter))),
+            picture=mask_picture(
+                codec,
+                *encode_game(codec, sample_game(words, prompter), only_last=prompter.shape is not Shape.TRANSCRIPT),
+            ),
         )
     try:
         report = replace(report, memory=plan.memory, longest_teacher_game=plan.teacher_length)

@@ -13,7 +13,8 @@ from wordle_rl.words import WordList
 
 
 def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
-    """Return a conversation of three turns, with thinking if it is allowed; in state shape only its last turn."""
+    """Return a conversation of three turns, with thinking if it is allowed; its last turn alone if prompts
+    do not grow."""
     secret, *others = (words.answers[place] for place in (0, len(words.answers) // 2, -1))
     guesses = [*others, secret]
     board = [Turn(guess, score_guess(secret, guess), Outcome.SCORED) for guess in guesses]
@@ -21,8 +22,8 @@ def sample_game(words: WordList, prompter: Prompter) -> list[Message]:
         Message(role="assistant", content=prompter.reply(guess, f"First this,\nthen that: {guess}."))
         for guess in guesses
     ]
-    if prompter.shape is Shape.STATE:
-        return [*prompter.state(board[:2]), replies[-1]]
+    if prompter.shape is not Shape.TRANSCRIPT:
+        return [*prompter.opening(board[:2]), replies[-1]]
     messages = [*prompter.opening(), replies[0]]
     for count in (1, 2):
         messages += [prompter.feedback(board[:count]), replies[count]]

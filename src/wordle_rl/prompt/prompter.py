@@ -27,6 +27,7 @@ from wordle_rl.prompt.reply import (
     TaggedForm,
     Thinking,
     lenient_guess,
+    without_thinking,
 )
 from wordle_rl.prompt.trl_notebook import NotebookStyle
 from wordle_rl.prompt.verifiers_style import VerifiersStyle
@@ -86,6 +87,8 @@ class Shape(StrEnum):
     """The whole game is one growing conversation."""
     STATE = "state"
     """Every turn restates the game in a fresh prompt."""
+    SPOKEN = "spoken"
+    """A conversation without the thinking of earlier turns. Each turn is trained on after the prompt that it had."""
 
 
 _EXAMPLE = {len(word): word for word in EXAMPLE_WORDS}
@@ -163,18 +166,22 @@ class Prompter:
     def opening(self, given: Sequence[Turn] = ()) -> list[Message]:
         """Return the first prompt of a game with the prefix guesses `given`.
 
-        In transcript shape they are turns of the conversation; in state shape they are restated.
+        In state shape they are restated; in the others they are turns of the conversation.
         """
         if self.shape is Shape.STATE:
             return self.state(given)
         messages = [*self._system(), Message(role="user", content=self._start)]
         for count, turn in enumerate(given, start=1):
-            messages.append(Message(role="assistant", content=self.reply(turn.guess or "")))
+            messages.append(self.remembered(self.reply(turn.guess or "")))
             messages.append(self.feedback(given[:count]))
         return messages
 
+    def remembered(self, reply: str) -> Message:
+        """Return a reply as later prompts of a conversation hold it."""
+        return {"role": "assistant", "content": without_thinking(reply) if self.shape is Shape.SPOKEN else reply}
+
     def feedback(self, turns: Sequence[Turn]) -> Message:
-        """Return the feedback message after the last of `turns`, in transcript shape."""
+        """Return the feedback message after the last of `turns`, in a conversation."""
         return {"role": "user", "content": self._checked("feedback", self._texts.feedback(self, turns))}
 
     def state(self, turns: Sequence[Turn]) -> list[Message]:
@@ -227,7 +234,7 @@ class StyleTexts(Protocol):
         """Return the first user message."""
 
     def feedback(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
-        """Return the user message after the last of `turns`, in `transcript` shape."""
+        """Return the user message after the last of `turns`, in a conversation."""
 
     def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:
         """Return the user message that restates the game after one or more `turns`, in `state` shape."""

@@ -209,6 +209,18 @@ def with_opened_thought(reply: str) -> str:
     return f"<think>{reply}" if "</think>" in reply.split("<think>", 1)[0] else reply
 
 
+def without_thinking(reply: str) -> str:
+    """Return what a reply says outside its thinking; a thought that is not closed lasts to the end.
+
+    Examples:
+        >>> without_thinking("<think>a or o?</think>\\n<guess>crane</guess>")
+        '<guess>crane</guess>'
+        >>> without_thinking("<think>a or")
+        ''
+    """
+    return "".join(re.split("</?think>", with_opened_thought(reply))[::2]).strip()
+
+
 def _failure_reason(reply: str, grammar: _Grammar) -> FailureReason:
     parts = re.split(r"(</?think>)", reply)
     if parts[1::2] != ["<think>", "</think>"] * (len(parts) // 4):

@@ -52,7 +52,7 @@ def encode_traces(
 ) -> Encoded:
     """Encode traces exactly as a rollout would produce them.
 
-    In transcript shape a game is one sequence, and only taught replies have loss mask 1. In state shape every taught
+    In transcript shape a game is one sequence, and only taught replies have loss mask 1. In the others every taught
     turn is a sequence. Thinking takes the form of the model's template; chat rows stay unchanged. Sequences over
     `max_length` tokens are rejected, never cut, since a cut game would teach the model to stop. `on_progress` is called
     with the number of traces done.
@@ -69,8 +69,8 @@ def encode_traces(
             {said["content"] for before, said in pairs if before["role"] == "assistant"},
         )
         for trace, dialogue in games:
-            ids, mask = encode_game(codec, dialogue)
-            # In state shape only taught turns became dialogues; of a chat row every reply is taught.
+            ids, mask = encode_game(codec, dialogue, only_last=prompter.shape is Shape.SPOKEN)
+            # In other shapes only taught turns became dialogues; of a chat row every reply is taught.
             if prompter.shape is Shape.TRANSCRIPT and not trace.messages:
                 mask = only_taught(mask, [turn.taught for turn in trace.turns])
             if trace.messages and unwritable(codec, "".join(message["content"] for message in dialogue)):
@@ -91,6 +91,9 @@ def _taught_dialogues(trace: GameRecord, prompter: Prompter, codec: ChatCodec) -
     made = dialogues(trace, prompter)
     # A template may move thinking into a form of its own. Replies must read as the model will write them.
     if not trace.messages:
-        for message in (message for dialogue in made for message in dialogue if message["role"] == "assistant"):
-            message["content"] = codec.taught(message["content"], prompter.thinking)
+        for dialogue in made:
+            replies = [message for message in dialogue if message["role"] == "assistant"]
+            # Without the thinking of earlier turns, only the last reply is as the model writes it.
+            for message in replies[-1:] if prompter.shape is Shape.SPOKEN else replies:
+                message["content"] = codec.taught(message["content"], prompter.thinking)
     return made

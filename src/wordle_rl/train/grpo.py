@@ -94,7 +94,7 @@ class GRPO:
 
 def policy_loss_of(settings: GRPOSettings, setup: GameSetup) -> PolicyLoss:
     """Build the loss that the settings describe."""
-    row_per_turn = setup.prompter.shape is Shape.STATE or settings.turn_candidates > 1
+    row_per_turn = setup.prompter.shape is not Shape.TRANSCRIPT or settings.turn_candidates > 1
     turns = 1 if row_per_turn else setup.prompter.rules.max_replies
     return PolicyLoss(
         aggregation=settings.loss_type,

@@ -282,7 +282,7 @@ def stop_rule(setup: GameSetup, max_guesses: int) -> ShouldStop:
 
 
 def rows_of(game: Scored, codec: ChatCodec, mask_overlong: bool = False) -> list[Example]:
-    """Convert a scored game to sequences to learn from: one per transcript, or one per turn in state shape.
+    """Convert a scored game to sequences to learn from: one per transcript, or one per turn in other shapes.
 
     With `mask_overlong`, replies that were cut at the token limit are left out of the loss.
     """
