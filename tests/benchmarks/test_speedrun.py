@@ -109,5 +109,7 @@ def test_the_quickstart_has_a_reference_and_a_run_that_learns_nothing_leaves_its
     record = read_object(reference_for(plant(tmp_path / "mine")))
     for number, each in enumerate(record["attempts"]):
         assert cli("compare", "--reference", plant(tmp_path / str(number), curve=tuple(each["curve"])))[0] == 0
-    assert cli("compare", "--reference", plant(tmp_path / "flat", curve=(0.05,) * 12))[0] == 1
+    code, out, _ = cli("compare", "--reference", plant(tmp_path / "flat", curve=(0.05,) * 12), "--json")
+    told = json.loads(out)
+    assert (code, told["outside"]) == (1, sum(not p["low"] <= p["own"] <= p["high"] for p in told["points"]))
     assert cli("compare", "--reference", plant(tmp_path / "other", expert_iteration__rounds=3))[0] == 2

@@ -14,6 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from datetime import date
 from pathlib import Path
 from typing import Annotated, get_args, get_origin
@@ -23,13 +24,16 @@ import tyro
 from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
-from wordle_rl.cli import COMMANDS
-from wordle_rl.cli.arguments import USUAL, fill_in
+from wordle_rl.cli import COMMANDS, console, main
+from wordle_rl.cli.arguments import USUAL, fill_in, read
 from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import score_guess
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
 from wordle_rl.words import load_words
 
@@ -62,7 +66,8 @@ def test_the_help_of_a_command_says_what_it_does_and_has_an_entry_for_every_opti
     parameters = inspect.signature(function, eval_str=True).parameters
     names = set().union(*(options_in(name, each.annotation, ()) for name, each in parameters.items()))
     told = {flag.rpartition(".")[2].replace("-", "_") for flag in flags}
-    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} <= told
+    assert {re.sub("^(as|no)_", "", name) for name in names} - {"overrides"} | {"quiet"} <= told
+    assert ("json" in told) == (command != "serve"), "all others print figures, a game or the files that they wrote"
     assert not re.search(r"--no-[\w-]+[^-]*\(default: True\)", shown), "a negated flag with a default of True"
 
 
@@ -73,6 +78,49 @@ def test_help_shows_the_usual_settings_and_help_all_every_one(command: str, cli)
     assert every <= flags_in(whole)
     assert every & flags_in(usual) == {name.replace("_", "-") for name in USUAL}
     assert f"--grpo.steps {load_config('quickstart').grpo.steps} " in whole, "as in the preset"
+    of_another = cli(command, "smollm2", "--help")[1]
+    assert f"--sft.optimizer.learning-rate {load_config('smollm2').sft.optimizer.learning_rate}\n" in of_another
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_help_of_a_command_ends_in_examples_that_it_takes(command: str, cli) -> None:
+    examples = COMMANDS[command].examples
+    shown = cli(command, "--help")[1].partition("Examples:\n")[2].splitlines()
+    assert len(shown) == len(examples) >= 1
+    assert max(map(len, shown)) <= 80
+    for example in examples:
+        arguments = example.split()
+        if command in ("eval", "play") and arguments and not arguments[0].startswith("-"):
+            arguments = ["--player", *arguments]
+        assert read(COMMANDS[command].load(), "wordle-rl", arguments), "it is taken, and not run"
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("pre", ["preflight"]),
+        ("run qu", ["quickstart"]),
+        ("run quickstart --grpo.group-s", ["--grpo.group-size"]),
+        ("eval --games-per", ["--games-per-secret"]),
+        ("eval --prov", ["--provider"]),
+        ("report runs/qu", []),
+    ],
+)
+def test_bash_completes_commands_recipes_and_options(typed, offered, completion: Path) -> None:
+    words = ["wordle-rl", *typed.split()]
+    given = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}"
+    ask = f'{given}; _wordle_rl; echo "${{COMPREPLY[@]}}"'
+    done = subprocess.run(["bash", "-c", f". {completion}; {ask}"], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
+
+
+@pytest.fixture(scope="session")
+def completion(tmp_path_factory) -> Path:
+    """The script for bash."""
+    path = tmp_path_factory.mktemp("shell") / "wordle-rl"
+    with path.open("w") as file, redirect_stdout(file):
+        assert main(["--completion", "bash"]) == 0
+    return path
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"]])
@@ -97,13 +145,38 @@ def test_traces_replace_earlier_ones_and_nothing_else(content: bytes, cli, word_
     assert len(rows(path)) == 5
 
 
+def test_games_of_the_solver_are_written_a_file_per_word_and_read_back(cli, word_directory, tmp_path: Path) -> None:
+    path, tables = tmp_path / "t.jsonl", tmp_path / "tables"
+    command = ("traces", "--out", path, "--words", word_directory, "--num-games", 20, "--csv", tables)
+    assert cli(*command)[0] == 0
+    played, read = (sorted(map(game_in_short, read_games(place))) for place in (path, tables))
+    assert played == read
+    assert {file.name for file in tables.iterdir()} == {f"wordle_data_{word.upper()}.csv" for word, _ in played}
+    code, _, err = cli(*command)
+    assert (code, str(tables) in err) == (2, True)
+
+
+def game_in_short(game: GameRecord) -> tuple[str, list[tuple[str | None, bool]]]:
+    return game.secret, [(turn.guess, turn.taught) for turn in game.turns]
+
+
 def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word_directory, tmp_path: Path) -> None:
     words = ["--words", word_directory]
     secret = (word_directory / "answers.txt").read_text().split()[3]
     traces, games, model = tmp_path / "traces.jsonl", tmp_path / "solver.json", tmp_path / "model.json"
-    report = str(finished_run / "report.html")
+    report, page = str(finished_run / "report.html"), tmp_path / "page.html"
     commands = [
         (["traces", "--out", traces, *words, "--num-games", 60], lambda told: told["num_games"] == 60),
+        (
+            ["play", "--player", "solver", *words, "--secret", secret],
+            lambda told: told["won"] is True,
+        ),
+        (["rewards", "sparse"], lambda told: told["sparse"]["win"] == 1),
+        (["power", 60, 70], lambda told: told["games_each"] == 356),
+        (["preflight", finished_run / "config.json", "--groups", 0], lambda told: told["memory"]["sft"]["total"] > 0),
+        (["report", finished_run, "--cards"], lambda told: len(told["cards"]) == 2),
+        (["export", finished_run, "--out", tmp_path / "model"], lambda told: told["model"] == str(tmp_path / "model")),
+        (["watch", finished_run, "--export", page], lambda told: told == {"page": str(page)}),
         (["solve", "--top", 0, *words], lambda told: (told["num_answers"], told["openers"]) == (60, [])),
         (["solve", *words], lambda told: told["openers"][0]["bits"] >= told["openers"][-1]["bits"] > 0),
         (["solve", *words, "--tree"], lambda told: told["num_solved"] == sum(told["distribution"]) == 60),
@@ -124,10 +197,61 @@ def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word
         ),
     ]
     for command, tells in commands:
-        code, out, err = cli(*command, "--json")
-        assert code == 0, err
+        code, out, err = cli(*command, "--json", "--quiet")
+        assert (code, err) == (0, "")
         told = json.loads(out, parse_constant=lambda name: pytest.fail(f"{name} is no JSON"))
         assert tells(told), (command, told)
+
+
+def test_quiet_keeps_results_and_errors_and_drops_what_was_beside_them(cli, finished_run) -> None:
+    again = ("run", finished_run / "config.json", "--out", finished_run)
+    quiet = cli(*again, "--quiet")
+    assert (quiet[0], quiet[2]) == (0, "")
+    loud = cli(*again)
+    assert loud[1] == quiet[1]
+    assert "next: wordle-rl watch" in loud[2], "said again by the next command"
+    assert cli("power", 60, 60, "--quiet")[2].startswith("error:")
+
+
+LONG = ("a/run/with/a/name/that/says/what/it/is/for", "another/run/with/as/long/a/name/as/that", "a-third")
+SHOWN_AT_80 = {
+    "eval --player {run} --words {words} --split all --max-games 2 --temperature 1 --games-per-secret 2": "held out",
+    "eval --player {run} --words {words} --prefix-turns 2 --reward shaped --max-games 2": "held out",
+    "compare {run}/eval/sft.json {run}/eval/grpo.json {run}/eval/base.json --names {names}": "a-third",
+    "report {run} --audit": "training secrets",
+    "preflight {run}/config.json --groups 0 --model.path tiny": "GiB",
+    "rewards": "weights",
+    "rewards shaped_curriculum strict_xml --attack --secrets 1 --steps 1 --answers 20 --words {words}": "false wins",
+    "solve --words {words}": "words left on average",
+    "dataset {run}/traces.jsonl --words {words}": "broken turns",
+}
+"""Commands, and a head of each one's widest table."""
+
+
+@pytest.mark.parametrize("command", SHOWN_AT_80)
+def test_nothing_breaks_in_a_terminal_of_80_columns(command, cli, finished_run, word_directory, monkeypatch) -> None:
+    terminal = console.PlainConsole(width=80, force_terminal=True, color_system=None, markup=False, highlight=False)
+    monkeypatch.setattr(console, "out", terminal)
+    base = json.loads((finished_run / "eval" / "sft.json").read_text()) | {"name": "base"}
+    (finished_run / "eval" / "base.json").write_text(json.dumps(base))
+    code, out, err = cli(*command.format(run=finished_run, words=word_directory, names=" ".join(LONG)).split())
+    assert code == 0, err
+    assert max(map(len, out.splitlines())) <= 80
+    assert SHOWN_AT_80[command] in out
+    assert not re.search(r"\w…", out), "no figure is cut"
+
+
+def test_a_summary_counts_games_and_names_no_word(cli, finished_run, word_directory) -> None:
+    out = cli("dataset", finished_run / "traces.jsonl", "--words", word_directory)[1]
+    assert "200 games of" in out
+    counted = {line.split()[0]: line.split()[2] for line in out.splitlines() if line.startswith((" train", " outside"))}
+    assert sum(map(int, counted.values())) == 200
+    assert not {*load_words(str(word_directory)).answers} & {*out.split()}
+
+
+def test_the_openers_come_before_the_hashes_of_the_list(cli, word_directory) -> None:
+    out = cli("solve", "--words", word_directory)[1]
+    assert out.index(" opener") < out.index("fingerprint")
 
 
 HOSTILE = "\x1b]52;c;cm0=\x1b\\\x07\x9b2J\u202e\r[red]"
@@ -252,7 +376,7 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(command, resumes, cli, m
     def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("run.run_chain", "eval.load_words", "report.find_model"):
+    for place in ("run.run_chain", "eval.open_journal", "report.find_model"):
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
     assert (code, out) == (130, "")
@@ -318,6 +442,26 @@ def test_a_player_may_be_watched_in_another_wording(cli) -> None:
     assert cli("play", "--style", "english")[0] == cli("play", "--daily", "--seed", 1)[0] == 2
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "starts"),
+    [
+        ("--style", "spelled", "Wordle\nStart<|reply|><guess>"),
+        ("--shape", "state", "5x6\nsXaYlXeYtX<|reply|>"),
+        ("--system-prompt", "Say {example}", "Say <guess>xylyl</guess>\n5x6<|reply|>"),
+    ],
+)
+def test_a_model_is_asked_in_the_wording_that_is_asked_for(option, value, starts, cli, monkeypatch) -> None:
+    sample, read = TransformersSampler.sample, []
+
+    def recorded(self, requests):
+        read.append(self.codec.tokenizer.decode(requests[0].prompt_ids))
+        return sample(self, requests)
+
+    monkeypatch.setattr(TransformersSampler, "sample", recorded)
+    cli("play", "--player", "bundled", "--secret", "crane", "--max-completion-tokens", 8, option, value)
+    assert read[1].startswith(starts)
+
+
 def test_only_a_seed_has_the_same_game_played_again(cli) -> None:
     command = ("play", "--player", "random", "--secret", "crane")
     games = [cli(*command, *seed)[1] for seed in ((), (), (), (), ("--seed", 1), ("--seed", 1))]
@@ -352,6 +496,8 @@ def test_an_attack_reports_floor_and_gap(cli, word_directory) -> None:
     (found,) = json.loads(out).values()
     assert (found["floor"], found["false_wins"]) == (0.0, 0)
     assert found["gap"] == found["honest"] > 0.5
+    told = cli("rewards", "sparse", *FEW, "--words", word_directory)[1]
+    assert told.splitlines()[-1].startswith(f"verdict: winning pays {found['gap']:.3f} more")
 
 
 def test_a_reward_of_ones_own_that_pays_form_alone_is_refused(cli, word_directory, tmp_path: Path) -> None:

@@ -27,10 +27,10 @@ from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint, last_place
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
-UNLIKE = ("seconds", "step_time", "resident_memory_gib")
-"""Numbers that may differ: times and memory."""
+UNLIKE = ("seconds", "step_time", "resident_memory_gib", "staleness")
+"""Numbers that may differ: times, memory, and of games ahead, which a resume plays again, how many steps."""
 TWO_ROUNDS = {"rounds": 2, "groups_per_round": 4}
-AHEAD = {"batches_ahead": 1, "engine": "http://localhost:1"}
+AHEAD = {"batches_ahead": 3, "engine": "http://localhost:1"}
 
 
 def of(settings: StageSettings, **changes: object) -> StageSettings:

@@ -2,6 +2,7 @@
 
 arguments.py     parse a command's arguments, and the settings of a run among them; their help
 console.py       where commands print
+completion.py    a script for the shell
 
 A command's module is imported only when you call it, so `wordle-rl --help` is quick and needs no torch.
 """
@@ -16,9 +17,9 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wordle_rl import __version__
@@ -32,11 +33,13 @@ class Command:
     Attributes:
         target: `module:function` below `wordle_rl`. The function returns an exit code, or None for 0.
         summary: Line in the list of all commands.
+        examples: Arguments to type, and what they do; the end of its help.
         resumes: True if the same command resumes after Ctrl-C. The name of an option: only with that option.
     """
 
     target: str
     summary: str
+    examples: Mapping[str, str] = field(default_factory=dict)
     resumes: bool | str = False
 
     def load(self) -> Callable[..., int | None]:
@@ -48,29 +51,131 @@ class Command:
 
 GROUPS = {
     "Play": {
-        "play": Command("cli.play:play", "Play in the terminal yourself, or watch a player"),
-        "watch": Command("serve.commands:watch", "Replay a run's games in the browser, or play there"),
-        "solve": Command("cli.solve:solve", "Word lists, the best openers, the solver's tree"),
+        "play": Command(
+            "cli.play:play",
+            "Play in the terminal yourself, or watch a player",
+            {
+                "": "play yourself",
+                "--daily": "everybody's word of the day",
+                "runs/quickstart --secret crane --verbose": "watch a model",
+            },
+        ),
+        "watch": Command(
+            "serve.commands:watch",
+            "Replay a run's games in the browser, or play there",
+            {"runs/quickstart": "also while it trains", "runs/quickstart --export page.html": "as one file"},
+        ),
+        "solve": Command(
+            "cli.solve:solve",
+            "Word lists, the best openers, the solver's tree",
+            {
+                "": "the best first guesses",
+                "--secret crane": "the solver's guesses for a word",
+                "--words words.csv --top 3": "in a list of yours",
+            },
+        ),
     },
     "Train": {
-        "run": Command("cli.run:run", "Teacher games, SFT, RL, evaluation, report", resumes=True),
-        "preflight": Command("cli.run:preflight", "Check that a run will work before you train"),
+        "run": Command(
+            "cli.run:run",
+            "Teacher games, SFT, RL, evaluation, report",
+            {
+                "quickstart": "all, on two CPU cores",
+                "quickstart --expert-iteration.rounds 6": "with another setting",
+                "quickstart --stages sft,grpo": "any chain of stages",
+                "qwen3-1.7b --model.path DIR": "a recipe, your weights",
+                "my.toml --grpo.reward.weights.win 2": "a file of yours",
+            },
+            resumes=True,
+        ),
+        "preflight": Command(
+            "cli.run:preflight",
+            "Check that a run will work before you train",
+            {
+                "qwen3-1.7b --model.path DIR": "a recipe, your weights",
+                "qwen3-4b --groups 0": "memory alone; needs no weights",
+            },
+        ),
     },
     "Games as data": {
-        "traces": Command("cli.traces:traces", "Have a teacher play games", resumes=True),
-        "dataset": Command("cli.dataset:dataset", "Summarise games, or turn them into rows for training"),
+        "traces": Command(
+            "cli.traces:traces",
+            "Have a teacher play games",
+            {
+                "--out t.jsonl --num-games 1000": "the solver's",
+                "--out t.jsonl --narrate": "with thinking",
+                "--out t.jsonl --teacher openai --model NAME": "a model's",
+            },
+            resumes=True,
+        ),
+        "dataset": Command(
+            "cli.dataset:dataset",
+            "Summarise games, or turn them into rows for training",
+            {
+                "traces.jsonl": "how many, and how many won",
+                "traces.jsonl --out data/wordle": "rows for SFT and RL",
+            },
+        ),
     },
     "Measure": {
-        "eval": Command("cli.eval:eval_player", "Let any player play secrets, and measure its games", resumes="--out"),
-        "compare": Command("cli.compare:compare", "Evaluations side by side, with tests and intervals"),
-        "power": Command("cli.compare:power", "How many games show a difference of two win rates"),
-        "rewards": Command("cli.rewards:rewards", "Weights of rewards, and a search for reward hacking"),
+        "eval": Command(
+            "cli.eval:eval_player",
+            "Let any player play secrets, and measure its games",
+            {
+                "bundled": "the one bundled",
+                "runs/mine --split all --out games.json": "keep the games",
+                "runs/mine --temperature 1 --games-per-secret 8": "with pass@8",
+            },
+            resumes="--out",
+        ),
+        "compare": Command(
+            "cli.compare:compare",
+            "Evaluations side by side, with tests and intervals",
+            {"runs/before runs/after": "last models of two runs", "a.json b.json --names old new": "two evaluations"},
+        ),
+        "power": Command(
+            "cli.compare:power",
+            "How many games show a difference of two win rates",
+            {"60 70": "between 60 % and 70 %", "84 85 --chance 0.9": "with more certainty"},
+        ),
+        "rewards": Command(
+            "cli.rewards:rewards",
+            "Weights of rewards, and a search for reward hacking",
+            {
+                "": "weights of all presets",
+                "shaped --attack": "can it be gamed?",
+                "my.toml --attack --secrets 4 --steps 10": "yours, quickly",
+            },
+        ),
     },
     "Share": {
-        "report": Command("cli.report:report", "A run's page, model cards, audit and figures"),
-        "export": Command("cli.report:export", "Write a whole model from an adapter or shards, or push to the hub"),
-        "serve": Command("serve.commands:serve", "Serve Wordle to other trainers (OpenEnv, TextArena)"),
-        "conformance": Command("trainers.check:conformance", "Check another trainer on recorded games"),
+        "report": Command(
+            "cli.report:report",
+            "A run's page, model cards, audit and figures",
+            {
+                "runs/quickstart": "write report.html anew",
+                "runs/quickstart --audit": "prove what was held out",
+                "runs/quickstart --wins wins.svg": "a figure of the wins",
+            },
+        ),
+        "export": Command(
+            "cli.report:export",
+            "Write a whole model from an adapter or shards, or push to the hub",
+            {
+                "runs/quickstart --out model": "the last model",
+                "runs/quickstart --repo USER/NAME --dry-run": "list the files",
+            },
+        ),
+        "serve": Command(
+            "serve.commands:serve",
+            "Serve Wordle to other trainers (OpenEnv, TextArena)",
+            {"": "on this machine", "--reward-preset shaped --port 8020": "another reward and port"},
+        ),
+        "conformance": Command(
+            "trainers.check:conformance",
+            "Check another trainer on recorded games",
+            {"--trainer my_package.adapter:adapter": "its tokens, masks and loss"},
+        ),
     },
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
@@ -103,6 +208,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given == ["--version"]:
         sys.stdout.write(f"wordle-rl {__version__}\n")
         return 0
+    if given[0] == "--completion":
+        from wordle_rl.cli.completion import script
+
+        if given[1:] not in (["bash"], ["zsh"]):
+            return _refuse("--completion takes bash or zsh")
+        sys.stdout.write(script(given[1]))
+        return 0
     name, *rest = given
     if name not in COMMANDS:
         return _refuse(f"no command {name}{_hint(name)}; see wordle-rl --help")
@@ -120,7 +232,7 @@ def execute(command: Command, program: str, arguments: Sequence[str]) -> int:
         from wordle_rl.cli.console import PlainLogRecord
 
         logging.setLogRecordFactory(PlainLogRecord)
-        return read(command.load(), program, arguments)() or 0
+        return read(command.load(), program, arguments, command.examples)() or 0
     except BrokenPipeError:
         # The reader of our output, such as `head`, is gone. Python would fail again when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -207,7 +319,8 @@ def overview() -> str:
     lines = ["usage: wordle-rl COMMAND [OPTIONS]", "", "Teach language models to play Wordle, and measure honestly."]
     for title, commands in GROUPS.items():
         lines += ["", f"{title}:", *(f"  {name:<12} {command.summary}" for name, command in commands.items())]
-    lines += ["", "wordle-rl COMMAND --help explains a command, wordle-rl --version prints the version.", ""]
+    lines += ["", "wordle-rl COMMAND --help explains a command, wordle-rl --version prints the version,"]
+    lines += ["wordle-rl --completion bash a script that completes commands, recipes and options.", ""]
     lines += ["Begin with: wordle-rl play, or wordle-rl run quickstart", ""]
     return "\n".join(lines)
 

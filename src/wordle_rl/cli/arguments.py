@@ -26,7 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import tyro
 from pydantic import ValidationError
@@ -35,36 +35,11 @@ from pydantic.fields import FieldInfo
 from wordle_rl.cli import console
 from wordle_rl.config.base import ConfigError, section_of
 from wordle_rl.config.files import load_config, nearest_setting
+from wordle_rl.config.options import Quiet
 from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
 from wordle_rl.errors import special_file
 from wordle_rl.runs.distributed import is_first, num_processes
 from wordle_rl.runs.foreign_text import visible
-
-_LISTS = (
-    "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
-    "directory with answers.txt and guesses.txt."
-)
-Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as JSON.")]
-Words = Annotated[str, tyro.conf.arg(help=_LISTS)]
-PlayersWords = Annotated[
-    str | None, tyro.conf.arg(help=f"{_LISTS} Default: the list of the model's run, else default.")
-]
-StrictFraction = Annotated[
-    float,
-    tyro.conf.arg(
-        help="Fraction of the answers, some of the test secrets, that these games must never name. Use the "
-        "words.strict_fraction of the run that will learn from them."
-    ),
-]
-Seed = Annotated[int, tyro.conf.arg(help="Random seed.")]
-Address = Annotated[
-    str | None,
-    tyro.conf.arg(
-        aliases=["--provider"],
-        help="Endpoint of openai:MODEL: together, fireworks, openai (the default), local (port 8000 of this machine), "
-        "or a URL. Keys come from the environment or .env: TOGETHER_API_KEY, FIREWORKS_API_KEY, else OPENAI_API_KEY.",
-    ),
-]
 
 _HELP = {"-h", "--help", "--help-all"}
 
@@ -102,20 +77,14 @@ USUAL = (
 )  # fmt: skip
 """Settings that people usually change, in the short help. --help-all shows the others."""
 
-EXAMPLES = """\
-Examples:
-  {program} quickstart                                  {what}
-  {program} quickstart --expert-iteration.rounds 6      with other settings
-  {program} qwen3-1.7b --model.path DIR                 a recipe for a pretrained model
-  {program} quickstart --stages sft,grpo                or dpo, distill; any chain of stages
-  {program} my.toml --grpo.reward.weights.win 2         your own file
-"""
 
-
-def read(function: Callable[..., int | None], program: str, arguments: Sequence[str]) -> Callable[[], int | None]:
+def read(
+    function: Callable[..., int | None], program: str, arguments: Sequence[str], examples: Mapping[str, str] = {}
+) -> Callable[[], int | None]:
     """Bind a command's function to its arguments. tyro prints help, or what is wrong, and exits.
 
-    Signature and docstring give the options and the help. A parameter `overrides: Overrides` takes the run settings.
+    Signature and docstring give the options and the help, which ends in `examples`: arguments, and what they do. A
+    parameter `overrides: Overrides` takes the run settings.
     """
     given = list(arguments)
     # An unset shell variable leaves an empty argument, and an empty path would mean the current directory.
@@ -130,9 +99,11 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
     if takes_settings := "overrides" in signature.parameters:
         bound["overrides"], given = take_settings(given)
     helps = _HELP.intersection(given)
-    parameters = [each for each in signature.parameters.values() if each.name != "overrides"]
+    quiet = inspect.Parameter("quiet", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Quiet)
+    parameters = [*(each for each in signature.parameters.values() if each.name != "overrides"), quiet]
 
     def with_arguments(*args: Any, **kwargs: Any) -> Callable[[], int | None]:
+        console.messages.quiet = kwargs.pop("quiet")
         for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
             numbers = value if isinstance(value, tuple) else (value,)
             if any(isinstance(number, float) and not math.isfinite(number) for number in numbers):
@@ -159,6 +130,10 @@ def read(function: Callable[..., int | None], program: str, arguments: Sequence[
         if takes_settings and helps:
             source = next((word for word in given if not word.startswith("-")), None)
             show_settings(program, source, whole="--help-all" in helps)
+        if helps and examples:
+            width = max(map(len, examples))
+            lines = (f"  {program} {example:<{width}}  {what}\n" for example, what in examples.items())
+            sys.stdout.write("".join(["\nExamples:\n", *lines]))
         raise
     finally:
         if said.getvalue():
@@ -283,8 +258,6 @@ def show_settings(program: str, source: str | None, *, whole: bool) -> None:
             else:
                 lines.append(f"  {name}")
             lines += (f"{'':33}{line}" for line in described)
-    what = "the whole chain on two CPU cores, in minutes" if program.endswith("run") else "before you train"
-    lines += ["", EXAMPLES.format(program=program, what=what)]
     if not whole:
-        lines.append(f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md.")
+        lines += ["", f"All {len(settings)} settings: {program} --help-all. Files: docs/runs.md."]
     sys.stdout.write(visible("\n".join(lines) + "\n"))

@@ -10,9 +10,9 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import stored_config
+from wordle_rl.config.options import Json
 from wordle_rl.evaluate.compare import against_reference, compare_all, reference_for
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed
@@ -81,8 +81,9 @@ def _compare_with_reference(runs: tuple[Path, ...], as_json: bool) -> int:
         for point in points
     ]
     outside = sum(not point.inside for point in points)
+    told = {"reference": place.stem, "outside": outside, "points": [asdict(point) for point in points]}
     lines.append(f"{outside} of {len(points)} are outside" if outside else f"all {len(points)} are inside")
-    console.show([asdict(point) for point in points], lines, as_json)
+    console.show(told, lines, as_json)
     # A script asks by the exit code; a run without a point to compare has shown nothing.
     return 1 if outside or not points else 0
 

@@ -1,4 +1,6 @@
-"""Consoles of the commands: results go to standard output, progress to standard error.
+"""Consoles of the commands: results go to standard output, progress, notes and advice to standard error.
+
+`--quiet`, which every command has, silences the second. Errors are written past it.
 
 Everything is printed as plain text, because names of files, players and words may contain square brackets. What a
 terminal would obey in them is shown as an escape.
@@ -44,7 +46,8 @@ class PlainLogRecord(logging.LogRecord):
         return visible(super().getMessage(), keeps_colors=True)
 
 
-out = PlainConsole(soft_wrap=True, markup=False, highlight=False)
+# A terminal's lines break between words; in a pipe a line stays whole, so that scripts find it.
+out = PlainConsole(soft_wrap=not sys.stdout.isatty(), markup=False, highlight=False)
 messages = PlainConsole(stderr=True, markup=False, highlight=False)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,10 +14,11 @@ from rich.table import Table
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, StrictFraction, Words, fill_in
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.files import describe
 from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.options import Json, StrictFraction, Words
 from wordle_rl.config.stages import StartSettings
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import (
@@ -31,9 +32,12 @@ from wordle_rl.data.dataset import (
 )
 from wordle_rl.data.game_record import GameRecord, board_row
 from wordle_rl.data.trace_files import SettingsFile, read_games
+from wordle_rl.evaluate import results_table
 from wordle_rl.evaluate.records import write_rows
+from wordle_rl.evaluate.results_table import number_text
 from wordle_rl.game import Rules, score_guess
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
+from wordle_rl.report.terminal import figures_table
 from wordle_rl.runs import write_jsonl
 from wordle_rl.runs.progress import in_percent
 from wordle_rl.solver import Solver
@@ -43,9 +47,6 @@ from wordle_rl.train.starts import PrefixGuesses
 from wordle_rl.train.starts_file import read_start_boards
 from wordle_rl.words import WordList, load_words
 from wordle_rl.words.split import Split, split_secrets
-
-_ROWS_SHOWN = 20
-"""Secrets in the printed summary, hardest first; --csv has all."""
 
 
 class DatasetRequest(Section):
@@ -91,6 +92,8 @@ class DatasetRequest(Section):
     are then rejected too. 0: no limit."""
     no_consistent_only: bool = False
     """Keep games in which a taught guess contradicts the marks, such as a deliberate probe."""
+    drop_duplicates: bool = False
+    """With --out: leave out games that came before with the same secret and turns. They are always counted."""
     starts_player: str | None = None
     """Player that draws the boards of `<out>_rl_start_states.jsonl`, one per training secret: `random`, `consistent` or
     `teacher`; `consistent:5` opens with one of the 5 best openers. Default: the board before each game's last guess."""
@@ -108,6 +111,8 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
     """
     if asked.out is not None:
         asked = asked.model_copy(update={"out": fill_in(asked.out, asked.model)})
+    if asked.drop_duplicates and (asked.out is None or asked.rows is not None):
+        raise ConfigError("--drop-duplicates is for rows made of games; name --out, and leave out --rows")
     if asked.rows is not None:
         _import(asked)
     elif asked.out is None:
@@ -128,11 +133,20 @@ def _summarise(asked: DatasetRequest) -> None:
     )
     totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
     totals["num_secrets"] = len({row["secret"] for row in rows})
+    finished = [game.lesson for game in games if game.error is None]
+    totals["num_duplicates"] = len(finished) - len({*finished})
+    again = f", {totals['num_duplicates']:,} duplicates" if totals["num_duplicates"] else ""
     won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
     # With one teacher and no errors, its row would repeat the title of the next table.
-    tables = [_summary_table(teachers, "teacher", "teachers")] if len(teachers) > 1 or num_errors else []
-    tables.append(_summary_table(rows[:_ROWS_SHOWN], "secret", f"{num_games:,} games, {won}"))
-    console.show({**totals, "teachers": teachers, "words": rows}, tables, asked.as_json)
+    parts = {part: [row for row in rows if row["part"] == part] for part in ("train", "val", "test", "outside")}
+    shown: list[object] = [_counts_table({part: found for part, found in parts.items() if found}, "secrets")]
+    if len(teachers) > 1:  # one alone would repeat the figures of all
+        shown += ["", _counts_table({row["teacher"]: [row] for row in teachers}, "teachers")]
+    shown += [
+        "",
+        f"{num_games:,} games of {totals['num_secrets']:,} secrets, {won}{again}; each secret: --csv FILE or --json",
+    ]
+    console.show({**totals, "teachers": teachers, "words": rows}, shown, asked.as_json)
 
 
 def _codec_of(asked: DatasetRequest) -> ChatCodec | None:
@@ -154,22 +168,17 @@ def _games(path: Path) -> Iterator[GameRecord]:
     return chain([first], games)
 
 
-def _summary_table(rows: Sequence[dict[str, Any]], first: str, title: str) -> Table:
-    names = ["secret", "part", "teacher"] if first == "secret" else ["teacher"]
-    if len({row["teacher"] for row in rows}) == 1 and first == "secret":
-        names.remove("teacher")
-    table = Table(*names, "games", "wins", "guesses on wins", "errors", "broken turns", title=title)
-    for row in rows:
-        guesses = row["mean_guesses_on_wins"]
-        table.add_row(
-            *(row[name] for name in names),
-            str(row["num_games"]),
-            str(row["num_wins"]),
-            f"{guesses:.2f}" if guesses else "–",
-            str(row["num_errors"]),
-            str(row["num_broken_turns"]),
+def _counts_table(groups: Mapping[str, Sequence[dict[str, Any]]], head: str) -> Table:
+    titles = ("number", "games", "wins", "guesses on wins", "errors", "broken turns")
+    cells = []
+    for name, rows in groups.items():
+        games, wins, errors, broken = (
+            sum(row[key] for row in rows) for key in ("num_games", "num_wins", "num_errors", "num_broken_turns")
         )
-    return table
+        guesses = sum(row["num_wins"] * (row["mean_guesses_on_wins"] or 0) for row in rows) / wins if wins else None
+        counts = (f"{games:,}", f"{wins:,}", number_text(guesses, 2), f"{errors:,}", f"{broken:,}")
+        cells.append((name, f"{len(rows):,}", *counts))
+    return figures_table(results_table.Table(titles, tuple(cells)), head=head)
 
 
 def _write(asked: DatasetRequest, out: Path) -> None:
@@ -201,9 +210,22 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     if asked.starts_player is not None:
         boards = _boards(found, split, solver, asked.starts_player, asked.max_prefix_guesses, turns)
     codec = _codec_of(asked)
-    counts = write_dataset(games, found, split, prompter, limits, out, form=asked.form, codec=codec, boards=boards)
+    counts = write_dataset(
+        games,
+        found,
+        split,
+        prompter,
+        limits,
+        out,
+        form=asked.form,
+        codec=codec,
+        boards=boards,
+        drop_duplicates=asked.drop_duplicates,
+    )
     lines = [f"{number:>8,} rows  {out}_{name}.jsonl" for name, number in counts["rows"].items()]
     lines += [f"{number:>8,} games rejected: {reason}" for reason, number in counts["rejected"].items()]
+    if counts["duplicates"]:
+        lines.append(f"{counts['duplicates']:>8,} games are duplicates; --drop-duplicates leaves them out")
     if not counts["rows"]["sft_val"]:
         lines.append("no SFT rows for validation: no game has a validation secret")
     console.show(counts, lines, asked.as_json)

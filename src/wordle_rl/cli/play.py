@@ -18,16 +18,13 @@ from rich.text import Text
 
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Address, PlayersWords
-from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section
-from wordle_rl.config.evaluation import Constrain
-from wordle_rl.config.model import GameSettings
+from wordle_rl.config.base import LARGEST_SEED, ConfigError
+from wordle_rl.config.options import Json
 from wordle_rl.config.teachers import TeacherSettings
-from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.asked import PlayerSpec
-from wordle_rl.evaluate.players import Player, game_for, make_player, notes_on, reply_bound, words_of
+from wordle_rl.evaluate.options import PlayerOptions
+from wordle_rl.evaluate.play import record_of
+from wordle_rl.evaluate.players import Player, make_player, notes_on, words_of
 from wordle_rl.game import Dictionary, Game, Outcome, Rules, Turn, hard_mode_fault
-from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric, named_schedule
@@ -38,64 +35,6 @@ from wordle_rl.words import WordList, load_words
 
 HINT, GIVE_UP = "?", "!"
 _SQUARES = str.maketrans("GYX", "🟩🟨⬛")
-
-
-class PlayerOptions(Section):
-    """Who plays, and how: what `play` and `eval` have in common."""
-
-    player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
-    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL shows it as ALIAS), a model or run
-    directory, a hub model (USER/NAME or USER/NAME@REVISION), or your own player as module:attribute."""
-    words: PlayersWords = None
-    temperature: float | None = 0.0
-    """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
-    models require."""
-    max_completion_tokens: int | None = None
-    """Token limit of a completion. Default: that of the model's run, else 512."""
-    constrain: Constrain = "none"
-    """`words` limits a model's guesses to listed words; greedy play then takes the likeliest one. `eval` keeps such
-    results apart from all others."""
-    dictionary: Dictionary | None = None
-    """Cost of an unlisted guess. Default: as in the model's training, else strict."""
-    hard_mode: bool = False
-    """Later guesses must use every revealed hint. Default: as in the model's training. Not for the solver."""
-    style: Style | str | None = None
-    """Wording of the prompts: a built-in style or `module:attribute`. Default: the model's own, else english."""
-    shape: Shape | None = None
-    """Conversation shape. Default: the model's own, else transcript."""
-    thinking: Thinking | None = None
-    """Thinking in replies. Default: the model's own, else optional."""
-    system_prompt: str | None = None
-    """Text that replaces the style's own rules; {word_length}, {max_turns} and {example} (a well-formed reply) are
-    filled in. Empty: no system message. Default: the model's own, else the style's."""
-    base_url: Address = None
-
-    def spec(self, seed: int, max_batch_size: int = 1024) -> PlayerSpec:
-        """Return the player; it plays at most `max_batch_size` games at once."""
-        sampling = SamplingSettings(
-            temperature=self.temperature or 0.0,
-            max_completion_tokens=reply_bound(self.player, self.max_completion_tokens),
-            max_batch_size=max_batch_size,
-        )
-        return PlayerSpec(
-            self.player,
-            sampling,
-            seed,
-            constrain=self.constrain,
-            base_url=self.base_url,
-            endpoint_default_sampling=self.temperature is None,
-        )
-
-    @property
-    def wording(self) -> dict[str, object]:
-        """The wording that was asked for; None leaves a model its own."""
-        return {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt")}
-
-    def game(self) -> GameSettings | None:
-        """Return the game that the player plays."""
-        # None leaves a model the dictionary and the mode of its training.
-        rules = {"dictionary": self.dictionary, "hard_mode": self.hard_mode or None}
-        return game_for(self.player, self.wording | rules)
 
 
 class PlayOptions(PlayerOptions):
@@ -118,6 +57,7 @@ class PlayOptions(PlayerOptions):
     """Play the word of the day, the same for everybody with this list, and show squares to pass on."""
     seed: int | None = None
     """Seed of the secret and the player. Default: a new game every time."""
+    as_json: Json = False
 
 
 def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
@@ -131,8 +71,8 @@ def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
     if chosen not in found:
         raise ConfigError(f"secret {chosen!r} is not in word list {found.name!r}; choose a listed word")
     if player == "human":
-        if asked.verbose or any(value is not None for value in asked.wording.values()):
-            raise ConfigError("--verbose and the wording are for a player that you watch; name one with --player")
+        if asked.verbose or asked.as_json or any(value is not None for value in asked.wording.values()):
+            raise ConfigError("--verbose, --json and wording are for a player that you watch; name one with --player")
         # A person mistypes. As in the app, that costs nothing; a limit is needed, and 1000 is none for a person.
         rules = Rules(dictionary=asked.dictionary or Dictionary.APP, hard_mode=asked.hard_mode, max_refusals=1000)
         play_yourself(chosen, found, rules, f"wordle-rl {today}" if asked.daily else "")
@@ -143,17 +83,21 @@ def play(asked: Annotated[PlayOptions, tyro.conf.arg(name="")]) -> None:
     for note in notes_on(player, who.prompter, asked=asked.style is not None):
         console.messages.print(note, soft_wrap=True)
     rubric = named_schedule(asked.reward).rubric() if asked.verbose else None
-    _watch(who, chosen, found, rubric, asked.reward)
+    _watch(who, chosen, found, rubric, asked)
 
 
-def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, preset: str) -> None:
+def _watch(who: Player, secret: str, words: WordList, rubric: Rubric | None, asked: PlayOptions) -> None:
     with console.messages.status(f"{who.label} plays…"):
         trajectory = play_games([InitialState(secret)], words, who.prompter, who.sampler)[0]
     if trajectory.error is not None:
         raise ConfigError(f"{who.label} could not be asked: {trajectory.error}")
+    if asked.as_json:
+        record = record_of(trajectory, rubric, Solver(words) if rubric else None)
+        console.print_json({"player": who.label, **record.to_row()})
+        return
     if rubric is not None:
         earned = rubric.score(trajectory.transcript, Solver(words))
-        for line in verbose_lines(trajectory.transcript, words, who.prompter, earned, preset):
+        for line in verbose_lines(trajectory.transcript, words, who.prompter, earned, asked.reward):
             console.out.print(line)
     else:
         for played in trajectory.transcript.turns:

@@ -10,9 +10,10 @@ from typing import Annotated, Literal
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, fill_in
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import BackendName
+from wordle_rl.config.options import Json
 from wordle_rl.data.readers import read_rows
 from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
 from wordle_rl.policy.base import find_backend

@@ -13,10 +13,13 @@ import tyro
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Seed, Words
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import find_config, load_config
+from wordle_rl.config.options import Json, Seed, Words
+from wordle_rl.evaluate import results_table
+from wordle_rl.evaluate.results_table import number_text
 from wordle_rl.prompt import Prompter
+from wordle_rl.report.terminal import figures_table
 from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, games_of_attack, words_for
 from wordle_rl.reward.attack import attack as search
@@ -65,12 +68,26 @@ def rewards(
         for name, rubric in rubrics.items():
             found[name] = attacked(rubric, listed, answers, effort, partial(_tell, advance, played, total, name))
     told = {name: {**asdict(each), "gap": each.gap} for name, each in found.items()}
-    best = (f"{name}: the best policy for all secrets is {each.policy}" for name, each in found.items())
-    console.show(told, [table_of(found), *best], as_json)
-    if failed := [name for name, each in found.items() if not each.holds]:
+    best = [f"{name}: the best policy for all secrets is {each.policy}" for name, each in found.items()]
+    failed = [name for name, each in found.items() if not each.holds]
+    least, replies = min(each.gap for each in found.values()), sum(each.replies for each in found.values())
+    verdict = f"verdict: winning pays {least:.3f} more than the best way found without it, in {replies:,} replies"
+    console.show(told, [table_of(found), "", *_COLUMNS, "", *best, *([] if failed else [verdict])], as_json)
+    if failed:
         raise RewardError(
             f"{', '.join(failed)}: a policy that never wins earns as much as honest play; keep order, or raise `win`"
         )
+
+
+_COLUMNS = (
+    "honest      mean of honest play: any answer that fits the marks",
+    "lowest win  lowest reward of a game won honestly, or by the solver",
+    "best loss   highest reward of one game that is not won",
+    "floor       highest mean reward without a win, with a policy for each secret",
+    "gap         honest play minus the floor; above 0, the reward asks for wins",
+    "false wins  games counted as won though nobody guessed the secret: holes",
+)
+"""What the columns of the table mean."""
 
 
 def _tell(advance: ProgressCallback, played: Iterator[int], total: int, name: str) -> None:
@@ -87,15 +104,13 @@ def attacked(
 
 def table_of(found: dict[str, Gameability]) -> Table:
     """Return a table with one row per reward."""
-    table = Table(title="Rewards without winning")
-    table.add_column("reward", overflow="fold")
-    for title in ("honest play", "lowest win", "best loss", "floor", "gap", "replies", "false wins"):
-        table.add_column(title, justify="right")
+    rows = []
     for name, each in found.items():
-        win = "-" if math.isnan(each.lowest_win) else f"{each.lowest_win:.3f}"
-        figures = (f"{each.honest:.3f}", win, f"{each.best_loss:.3f}", f"{each.floor:.3f}", f"{each.gap:.3f}")
-        table.add_row(name, *figures, f"{each.replies:,}", str(each.false_wins))
-    return table
+        win = None if math.isnan(each.lowest_win) else each.lowest_win
+        figures = (each.honest, win, each.best_loss, each.floor, each.gap)
+        rows.append((name, *map(number_text, figures), str(each.false_wins)))
+    titles = ("honest", "lowest win", "best loss", "floor", "gap", "false wins")
+    return figures_table(results_table.Table(titles, tuple(rows)), "Rewards without winning", "reward")
 
 
 def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:

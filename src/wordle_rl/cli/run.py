@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Overrides, fill_in
+from wordle_rl.cli.arguments import Overrides, fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config, stored_config
+from wordle_rl.config.options import Json
 from wordle_rl.config.run import RunConfig
 
 if TYPE_CHECKING:

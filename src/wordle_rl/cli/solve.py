@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
-
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Words
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.options import Json, Words
+from wordle_rl.evaluate import results_table
 from wordle_rl.evaluate.records import write_rows
 from wordle_rl.game import score_guess
+from wordle_rl.report.terminal import figures_table
 from wordle_rl.solver import Solver, Tree
 from wordle_rl.words import WordList, WordListError, import_words, load_words
 from wordle_rl.words.split import split_secrets
@@ -73,18 +73,20 @@ def solve(
         write_rows(entropies, rows, "--entropies")
     facts, openers = _facts(found), solver.best_openers(top) if top > 0 else []
     lines: list[object] = []
+    if openers:
+        shown_rows = tuple(
+            (scored.guess, f"{scored.bits:.3f}", f"{scored.expected_remaining:.1f}", f"{scored.largest_class:,}")
+            for scored in openers
+        )
+        titles = ("bits", "words left on average", "at most")
+        title = f"Best first guesses of the list {found.name}: what the marks tell"
+        lines += [figures_table(results_table.Table(titles, shown_rows), title, "opener"), ""]
     for name, value in facts.items():
         if name != "notes" and value is not None:
-            shown = ", ".join(f"{n:,} {part}" for part, n in value.items()) if isinstance(value, dict) else value
-            lines.append(f"{name:<15} {shown}")
+            text = f"{value:,}" if isinstance(value, int) else value
+            shown = ", ".join(f"{n:,} {part}" for part, n in value.items()) if isinstance(value, dict) else text
+            lines.append(f"{name.replace('_', ' '):<15} {shown}")
     lines += (f"note: {note}" for note in facts["notes"])
-    if openers:
-        titles = ("opener", "bits", "words left on average", "at most")
-        table = Table(*titles, title=f"{solver.words.name}: most informative openers")
-        for scored in openers:
-            left = (f"{scored.expected_remaining:.1f}", str(scored.largest_class))
-            table.add_row(scored.guess, f"{scored.bits:.3f}", *left)
-        lines.append(table)
     console.show({**facts, "openers": [scored._asdict() for scored in openers]}, lines, as_json)
 
 

@@ -148,6 +148,12 @@ STAGE: tuple[StageRule, ...] = (
         "play; lower it",
     ),
     (
+        PLAYS,
+        # A row has no words of its own for what follows the first guess.
+        lambda at: at.own.starts.own_prompt and getattr(at.own, "guesses", 0) != 1,
+        "{stage}.starts.own_prompt is for single next guesses; use it in a stage of GRPO with guesses = 1",
+    ),
+    (
         {"grpo"},
         _is_uneven,
         "model.micro_batch_size {run.model.micro_batch_size} must divide the games of a step of {stage} "

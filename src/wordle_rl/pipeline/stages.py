@@ -84,6 +84,10 @@ def _make_traces(config: RunConfig, context: GameContext, path: Path, validation
         apart = f", and {measuring:,} for the validation loss" if measuring else ""
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
         timings.tell(f"{count:,} teacher games of {file}{apart}{left_out}")
+        if given.num_duplicates:
+            timings.tell(f"{given.num_duplicates:,} of them are duplicates; traces.drop_duplicates leaves them out")
+        if not settings.checked:
+            timings.tell("their rows were not checked (traces.checked): no reply need hold a guess")
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
             timings.tell(f"{given.num_otherwise:,} of them {told}")
@@ -187,7 +191,7 @@ def learn_from_play(
     boards, fraction = _given_starts(config, stage, context, run.directory, timings.tell), 0.0
     if boards is not None:
         fraction = boards.fraction()
-        if boards.names_secrets and fraction == 1 and {*boards.secrets} <= context.words.answer_index.keys():
+        if boards.names_secrets and not boards.has_prompts and {*boards.secrets} <= context.words.answer_index.keys():
             secrets, boards = boards.secrets, None  # by priority, as other training secrets
     setup = GameSetup(
         context.for_training,

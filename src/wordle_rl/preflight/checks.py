@@ -234,8 +234,8 @@ def _teacher(plan: Plan) -> Iterator[Finding]:
     config, taught, traces = plan.config, plan.taught, plan.config.traces
     if taught and plan.teaches:
         yield from check_teacher([len(example.token_ids) for example in taught], config.model.max_length)
-    # Without thinking, a reply of the solver is only a guess.
-    if taught and (traces.narrate or traces.file is not None or traces.teacher.is_own):
+    # Without thinking, a reply of the solver is only a guess; unchecked rows need hold none that could be cut off.
+    if taught and traces.checked and (traces.narrate or traces.file is not None or traces.teacher.is_own):
         runs = (run for example in taught for run in groupby(example.loss_mask))
         lengths = [len([*run]) for learnt, run in runs if learnt]  # of replies, closing tokens included
         yield from check_teacher_replies(lengths, config.max_completion_tokens)

@@ -101,11 +101,12 @@ def figures_table(found: results.Table, title: str | None = None, head: str = ""
         padding=(0, 0, 0, 1),
         show_edge=False,
     )
-    table.add_column(head, no_wrap=True)
+    # Names may be paths of any length. They are folded where the width ends; figures never are.
+    table.add_column(head)
     for column in found.columns:
-        table.add_column(Text(column), justify="right", no_wrap=True)
+        table.add_column(Text(column, overflow="fold", no_wrap=False), justify="right")
     for label, *cells in found.rows:
-        table.add_row(Text(label), *cells)
+        table.add_row(Text(label, overflow="fold", no_wrap=False), *(Text(cell, no_wrap=True) for cell in cells))
     return table
 
 

@@ -30,8 +30,9 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, fill_in
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.options import Json
 from wordle_rl.import_paths import resolve
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.runs import write_json
