@@ -38,7 +38,7 @@ from wordle_rl.config.files import load_config, nearest_setting
 from wordle_rl.config.options import Quiet
 from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
 from wordle_rl.errors import special_file
-from wordle_rl.runs.distributed import num_processes
+from wordle_rl.runs.distributed import is_first, num_processes
 from wordle_rl.runs.foreign_text import visible
 
 _HELP = {"-h", "--help", "--help-all"}
@@ -233,7 +233,7 @@ def fill_in(out: Path, model: str | None) -> Path:
         # Each process would fill in its own time.
         raise ConfigError(f"--out {text}: the processes of a launch start at different times; drop {{time}}")
     filled = Path(re.sub(r"{([^{}]*)}", lambda found: fields[found[1]], text))
-    if filled != out:
+    if filled != out and is_first():
         console.messages.print(f"--out {filled}", soft_wrap=True)
     return filled
 

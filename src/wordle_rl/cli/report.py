@@ -70,7 +70,7 @@ def report(
         console.show({"wins": str(wins)}, [f"wins: {wins}"], as_json)
     elif plot is not None:
         table = run / "metrics.jsonl" if run.is_dir() else run
-        write_text_atomically(plot, table_plot(read_rows(table), str(run)))
+        write_text_atomically(plot, table_plot(read_rows(table), table.name))
         console.show({"plot": str(plot)}, [f"plot: {plot}"], as_json)
     elif run.is_file():
         raise ConfigError(f"{run} is a file, not a run; add --plot curves.svg to draw its columns")

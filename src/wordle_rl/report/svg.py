@@ -144,11 +144,10 @@ def table_plot(rows: Iterable[Mapping[str, Any] | None], title: str) -> str:
         raise ReportError(f"{title} has no row with a step and another number; name its column of steps `step`")
     with _style(title):
         figure, axes = _figure((640, 160 * len(curves)), len(curves))
-        for place, (panel, curve) in enumerate(zip(axes, curves, strict=True)):
+        for panel, curve in zip(axes, curves, strict=True):
             panel.set_title(curve.name, loc="left", fontsize=11)
-            thin = thinned(curve)
-            _curve(panel, thin, place, marker="o" if len(thin.steps) == 1 else None)
-            _scale(panel, percent=curve.name.endswith("_rate"))
+            _curve(panel, thinned(curve), 0, marker="o" if len(curve.steps) == 1 else None)
+            _scale(panel)  # as it stands: a rate of others can be 0 to 100
         figure.suptitle(title, x=0.01, ha="left", fontsize=11)
         axes[-1].set_xlabel("step")
         return _svg(figure)

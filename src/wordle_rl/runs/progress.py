@@ -112,7 +112,8 @@ def forecast_line(title: str, unit: str, total: int, seconds: float, each: float
     """
     whole = in_words(seconds + (total - 2) * each)
     like = f"if all {total:,} {unit} are like the second ({_rate(each)})"
-    return f"{title}: about {whole} in all, {like}; shorter games make it less"
+    more = ", more wins to learn from make it more" if unit == "rounds" else ""
+    return f"{title}: about {whole} in all, {like}; shorter games make it less{more}"
 
 
 def elapsed(seconds: float) -> str:
