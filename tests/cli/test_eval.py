@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from scripted import play_script
 
+from wordle_rl.evaluate.leaderboard import read_board
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.evaluate.stats import games_needed, smallest_difference
+from wordle_rl.evaluate.stats import games_needed, smallest_difference, wilson_interval
 from wordle_rl.game import Rules
 from wordle_rl.report.terminal import power_line
 from wordle_rl.train.checkpoints import complete_checkpoint
@@ -174,3 +175,18 @@ def test_kept_checkpoints_of_a_stage_are_one_table_and_a_file_each(cli, finished
     assert {figures["train"]["num_games"] for figures in found.values()} == {3}
     table = cli(*command)[1]
     assert [line.split()[0] for line in table.splitlines() if line.strip()[:1].isalnum()][-3:] == ["1", "2", "end"]
+
+
+def test_a_board_takes_a_row_with_its_conditions_and_a_second_time_the_same_one(
+    cli, word_directory, tmp_path: Path
+) -> None:
+    board = tmp_path / "board.json"
+    command = ("eval", "--player", "random", "--words", word_directory, "--split", "all", "--seed", 1, "--board", board)
+    assert [cli(*command, "--max-games", 2, *more)[0] for more in ((), (), ("--hard-mode",))] == [0, 0, 0]
+    rows = read_board(board)
+    assert [row["hard_mode"] for row in rows] == [False, True]
+    names = ("player", "split", "turns", "dictionary")
+    assert [rows[0][name] for name in names] == ["random", "all", 6, "strict"]
+    assert (rows[0]["low"], rows[0]["high"]) == wilson_interval(rows[0]["wins"], rows[0]["games"])
+    board.write_text('{"rows": [{"player": "me", "win_rate": 1.0}]}')
+    assert cli(*command)[0] == 2

@@ -23,6 +23,7 @@ from wordle_rl.evaluate.entropy import at_equal_entropy
 from wordle_rl.evaluate.eval_secrets import named_secrets, split_secrets, starts_of
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
+from wordle_rl.evaluate.leaderboard import add_row, read_board, row_of
 from wordle_rl.evaluate.players import (
     find_player,
     notes_on,
@@ -57,6 +58,9 @@ class EvalOptions(PlayerOptions):
     """Write one row per game to this file. Another kind of file is not overwritten."""
     overwrite: bool = False
     """Discard stored games, and replace the file of --out whatever it holds."""
+    board: Path | None = None
+    """Also add a row to this board (JSON): player, conditions, command, machine, date, wins. `benchmarks/board.json` is
+    that of the project."""
     name: str | None = None
     """Name of the player in tables."""
     split: SplitName = "held_out"
@@ -69,7 +73,8 @@ class EvalOptions(PlayerOptions):
     max_games: int = Field(0, ge=0)
     """Play at most this many secrets of each part. 0: all."""
     games_per_secret: int = Field(1, ge=1)
-    """Games per secret. More games give more power to compare players that sample."""
+    """Games per secret. Tables then show pass@k, the chance that one of k games is won, for k = 1, 2, 4 … More games
+    also give more power to compare players that sample."""
     prefix_turns: int = Field(0, ge=0)
     """Begin each game on a board with 0 to this many earlier turns: answers that fit all marks before them. Figures are
     shown by their number."""
@@ -113,6 +118,8 @@ class EvalOptions(PlayerOptions):
         # What comes after hours of play is checked before them.
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
+        if self.board is not None:
+            read_board(self.board)
         if self.reward is not None:
             named_schedule(self.reward)
         words = load_words(known.source)
@@ -153,12 +160,14 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
             what = at_equal_entropy(own.asked(), other.asked(), _say)
     evaluation, english = _evaluated(asked, what)
     shown = Results.of(evaluation, what.context.split, asked.secrets or asked.split, english)
+    if asked.board is not None:
+        add_row(asked.board, row_of(evaluation, what.context.words.name, shown.part))
     console.show(shown.to_json(), shown.lines(), asked.as_json)
 
 
 def _evaluate_checkpoints(asked: EvalOptions) -> None:
-    if asked.csv is not None or asked.match_entropy_of is not None:
-        raise ConfigError("--csv and --match-entropy-of are for one player; drop them, or --checkpoints")
+    if asked.csv is not None or asked.match_entropy_of is not None or asked.board is not None:
+        raise ConfigError("--csv, --board and --match-entropy-of are for one player; drop them, or --checkpoints")
     found = {}
     for name, model in models_of_stage(Path(asked.player)).items():
         out = None if asked.out is None else asked.out / f"{name}.json"
