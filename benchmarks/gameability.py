@@ -31,8 +31,7 @@ IMITATION = Path(__file__).resolve().parents[1] / "src" / "wordle_rl" / "config"
 
 def rubrics() -> dict[str, Rubric]:
     """Every shipped reward by name, then the presets with the weights they were published with."""
-    own = load_config(IMITATION).grpo.reward.schedule()
-    shipped = {**PRESETS, "imitation": Rubric(own.start, own.keep_order)}
+    shipped = {**PRESETS, "imitation": load_config(IMITATION).grpo.reward.schedule().rubric()}
     return shipped | {name + BARE: Rubric(preset.weights, keep_order=False) for name, preset in PRESETS.items()}
 
 

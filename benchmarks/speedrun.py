@@ -75,7 +75,8 @@ def goal_of(config: RunConfig) -> Goal:
         kind_of(stage) in ("dpo", "distill") or own.starts.player.startswith("teacher")
         for stage, own in config.stages_of()
     )
-    rewarded = {name for _, own in config.stages_of("grpo") for name in own.reward.schedule().start}
+    tables = [table for _, own in config.stages_of("grpo") for _, table in own.reward.schedule().phases]
+    rewarded = {name for table in tables for name in table}
     asks = asks or not rewarded <= {"win", "speed", "rule_break"}
     return "imitation" if plans or asks or config.traces.num_games > MOST_TEACHER_GAMES else "play"
 

@@ -157,7 +157,7 @@ class Peer:
 
         model, codec = self.fresh()
         games = self.options.groups * self.options.group_size
-        rubric = GRPOSettings().reward.schedule().rubric(None)
+        rubric = GRPOSettings().reward.schedule().rubric()
         clock = StepClock()
 
         def rollout(prompts: list[str], trainer: Any) -> dict[str, list[Any]]:

@@ -117,6 +117,17 @@ def test_given_turns_belong_to_the_prompt(codec: ChatCodec, small_words: WordLis
     check_tokens(codec, trajectory)
 
 
+@pytest.mark.parametrize("prompter", [COMPACT, COMPACT_STATE])
+def test_a_prompt_of_the_start_s_own_is_all_that_the_policy_is_shown(codec, small_words, prompter) -> None:
+    sampler = TokenScript(codec, {0: [say("crane")]})
+    own = ({"role": "system", "content": "rules"}, {"role": "user", "content": "play"})
+    [trajectory] = play([InitialState("crane", ("crate",), own)], small_words, prompter, sampler)
+    ids = codec.prompt_ids(own)
+    [segment] = trajectory.segments
+    assert [*segment.prompt_ids, *segment.token_ids] == [*ids, *codec.reply_ids(say("crane"))]
+    assert [played.turn.marks for played in trajectory.transcript.turns] == ["GGGXG", "GGGGG"]
+
+
 def test_the_state_shape_makes_one_segment_a_turn(codec: ChatCodec, small_words: WordList) -> None:
     sampler = TokenScript(codec, {0: [say("trace"), "hm…", say("crane")]})
     [trajectory] = play([InitialState("crane", ("crate",))], small_words, COMPACT_STATE, sampler)

@@ -8,22 +8,27 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.env import Transcript
 from wordle_rl.game import Outcome, Turn, hard_mode_fault, score_guess
+from wordle_rl.prompt import Message
 from wordle_rl.words import WordList
 
 
 @dataclass(frozen=True, slots=True)
 class InitialState:
-    """Secret of a game and the guesses already on its board."""
+    """Secret of a game and the guesses already on its board.
+
+    `prompt` takes the place of the first messages; empty: the run's own wording.
+    """
 
     secret: str
     prefix_guesses: tuple[str, ...] = ()
+    prompt: tuple[Message, ...] = field(default=(), compare=False, repr=False)
 
 
 def start_of(transcript: Transcript) -> InitialState:

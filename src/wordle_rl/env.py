@@ -97,9 +97,17 @@ class WordleEnv:
         secret: The word to find. It must be listed.
         given: Prefix guesses, on the board when play begins. All must be listed, none may be the secret, and at least
             one turn must remain.
+        opening: First messages in place of the prompter's.
     """
 
-    def __init__(self, secret: str, words: WordList, prompter: Prompter, given: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        secret: str,
+        words: WordList,
+        prompter: Prompter,
+        given: Sequence[str] = (),
+        opening: Sequence[Message] = (),
+    ) -> None:
         if secret not in words:
             raise ValueError(f"the secret is not in word list {words.name!r}; choose a listed word")
         if len(secret) != prompter.word_length:
@@ -118,7 +126,7 @@ class WordleEnv:
                 raise ValueError(f"prefix guess {len(self._played) + 1} is the secret; give another word")
             self._played.append(PlayedTurn(prompter.reply(word), Guess(word), turn, is_prefix=True))
         self.stop_reason: StopReason | None = None
-        self._conversation: list[Message] = prompter.opening(self._game.turns)
+        self._conversation: list[Message] = [*opening] or prompter.opening(self._game.turns)
         self.observation = Observation(tuple(self._conversation), self._game.turns_left)
 
     @property

@@ -15,9 +15,9 @@ from typing import Any
 from rich.console import Console
 
 from wordle_rl.boards import InitialState
-from wordle_rl.cli.eval import EvalOptions
 from wordle_rl.config.files import load_config
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
+from wordle_rl.evaluate.options import EvalOptions
 from wordle_rl.evaluate.play import evaluate
 from wordle_rl.evaluate.players import OpenModel, open_player
 from wordle_rl.evaluate.records import Evaluation

@@ -25,12 +25,15 @@ from fake_endpoint import chat
 from training_fixtures import rows, write_config
 
 from wordle_rl.cli import COMMANDS, console, main
-from wordle_rl.cli.arguments import USUAL, read
+from wordle_rl.cli.arguments import USUAL, fill_in, read
 from wordle_rl.cli.play import secret_of
 from wordle_rl.config.base import Section
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
+from wordle_rl.data.game_record import GameRecord
+from wordle_rl.data.trace_files import read_games
 from wordle_rl.game import score_guess
+from wordle_rl.policy.transformers import TransformersSampler
 from wordle_rl.reward import PRESETS
 from wordle_rl.words import load_words
 
@@ -140,6 +143,21 @@ def test_traces_replace_earlier_ones_and_nothing_else(content: bytes, cli, word_
     path.write_bytes(b"")
     assert [cli(*command)[0] for _ in range(2)] == [0, 0]
     assert len(rows(path)) == 5
+
+
+def test_games_of_the_solver_are_written_a_file_per_word_and_read_back(cli, word_directory, tmp_path: Path) -> None:
+    path, tables = tmp_path / "t.jsonl", tmp_path / "tables"
+    command = ("traces", "--out", path, "--words", word_directory, "--num-games", 20, "--csv", tables)
+    assert cli(*command)[0] == 0
+    played, read = (sorted(map(game_in_short, read_games(place))) for place in (path, tables))
+    assert played == read
+    assert {file.name for file in tables.iterdir()} == {f"wordle_data_{word.upper()}.csv" for word, _ in played}
+    code, _, err = cli(*command)
+    assert (code, str(tables) in err) == (2, True)
+
+
+def game_in_short(game: GameRecord) -> tuple[str, list[tuple[str | None, bool]]]:
+    return game.secret, [(turn.guess, turn.taught) for turn in game.turns]
 
 
 def test_json_output_of_every_command_that_has_it_parses(cli, finished_run, word_directory, tmp_path: Path) -> None:
@@ -277,6 +295,36 @@ def test_the_shipped_run_command_prints_figures_and_goes_on(cli, word_directory,
     assert len([row for row in rows(run / "metrics.jsonl") if row["stage"] == "grpo"]) == 1
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("traces --words {words} --num-games 5", "solver"),
+        ("eval --player solver --words {words} --max-games 2", "solver"),
+        ("export {run}", "mini"),
+    ],
+)
+def test_out_is_named_after_the_model_and_the_time(command, name, cli, finished_run, word_directory, tmp_path) -> None:
+    given = command.format(run=finished_run, words=word_directory).split()
+    code, _, err = cli(*given, "--out", tmp_path / "{model}-{time}")
+    assert code == 0, err
+    [made] = tmp_path.iterdir()
+    assert re.fullmatch(rf"{name}-\d{{8}}-\d{{6}}(.games.jsonl)?", made.name), made.name
+    assert f"--out {made}" in err.replace("\n", " ")
+
+
+def test_a_name_of_a_model_is_made_safe_for_a_path() -> None:
+    assert fill_in(Path("{model}.json"), "openai:org/Some Model:7b") == Path("Some-Model-7b.json")
+
+
+@pytest.mark.parametrize(("gib", "fits"), [("80", True), ("0.001", False)])
+def test_preflight_judges_a_gpu_that_one_thinks_of(gib, fits, cli, word_directory, tmp_path: Path) -> None:
+    config = write_config(tmp_path / "mini.toml", word_directory)
+    code, out, err = cli("preflight", config, "--groups", "0", "--memory-gib", gib)
+    assert f"a GPU has {float(gib):.1f} GiB" in out
+    assert (code == 0) is fits, out + err
+    assert ("problem: sft " in out) is not fits
+
+
 def test_a_run_writes_nothing_outside_its_directory(word_directory, tmp_path: Path) -> None:
     home, temporary, run = (tmp_path / name for name in ("home", "temporary", "run"))
     for place in (home, temporary):
@@ -318,6 +366,7 @@ def test_ctrl_c_ends_with_130_and_leaves_a_checkpoint(word_directory, tmp_path: 
     [
         ("run quickstart --out {here}/run", True),
         ("run quickstart --out {here}/run --overwrite", True),
+        ("run quickstart --out {here}/{{time}}", True),
         ("eval --player solver --out {here}/x.json", True),
         ("eval --player solver", False),
         ("export a --out {here}/m", False),
@@ -327,12 +376,13 @@ def test_ctrl_c_promises_to_go_on_only_where_that_is_so(command, resumes, cli, m
     def press(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    for place in ("run.run_chain", "eval.load_words", "report.find_model"):
+    for place in ("run.run_chain", "eval.open_journal", "report.find_model"):
         monkeypatch.setattr(f"wordle_rl.cli.{place}", press)
     code, out, err = cli(*command.format(here=tmp_path).split())
     assert (code, out) == (130, "")
     assert ("resumes" in err) == resumes
     assert ("--overwrite" in err) == ("--overwrite" in command), "which would begin anew"
+    assert ("the --out that it printed" in err) == ("time" in command), "since {time} would begin anew"
 
 
 @pytest.fixture
@@ -390,6 +440,26 @@ def test_a_player_may_be_watched_in_another_wording(cli) -> None:
     assert "[crane]" in cli(*command, "--style", "textarena")[1]
     assert "Say" in cli(*command, "--verbose", "--system-prompt", "Say {example}")[1]
     assert cli("play", "--style", "english")[0] == cli("play", "--daily", "--seed", 1)[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "starts"),
+    [
+        ("--style", "spelled", "Wordle\nStart<|reply|><guess>"),
+        ("--shape", "state", "5x6\nsXaYlXeYtX<|reply|>"),
+        ("--system-prompt", "Say {example}", "Say <guess>xylyl</guess>\n5x6<|reply|>"),
+    ],
+)
+def test_a_model_is_asked_in_the_wording_that_is_asked_for(option, value, starts, cli, monkeypatch) -> None:
+    sample, read = TransformersSampler.sample, []
+
+    def recorded(self, requests):
+        read.append(self.codec.tokenizer.decode(requests[0].prompt_ids))
+        return sample(self, requests)
+
+    monkeypatch.setattr(TransformersSampler, "sample", recorded)
+    cli("play", "--player", "bundled", "--secret", "crane", "--max-completion-tokens", 8, option, value)
+    assert read[1].startswith(starts)
 
 
 def test_only_a_seed_has_the_same_game_played_again(cli) -> None:

@@ -78,3 +78,14 @@ def test_prompts_state_how_many_guesses_the_rules_allowed(call, games: Path, tmp
     assert code == 2
     assert "--game-turns" in err
     assert states(7, "--game-turns", 7)
+
+
+@pytest.mark.parametrize(("options", "left", "told"), [((), 4, (2, 0)), (("--drop-duplicates",), 2, (0, 2))])
+def test_games_that_came_before_are_counted_and_left_out_on_request(options, left, told, call, games, tmp_path) -> None:
+    games.write_text(games.read_text() * 2)
+    code, out, _ = call("--out", tmp_path / "set", "--json", *options)
+    found = json.loads(out)
+    assert (code, len(rows(tmp_path / "set_sft_train.jsonl"))) == (0, left)
+    assert (found["duplicates"], found["rejected"].get("duplicate", 0)) == told
+    assert json.loads(call("--json")[1])["num_duplicates"] == 2
+    assert call("--drop-duplicates")[0] == 2

@@ -177,6 +177,28 @@ def test_kept_checkpoints_of_a_stage_are_one_table_and_a_file_each(cli, finished
     assert [line.split()[0] for line in table.splitlines() if line.strip()[:1].isalnum()][-3:] == ["1", "2", "end"]
 
 
+def test_a_player_that_breaks_the_form_is_read_in_two_ways_in_one_table(cli, word_directory, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    words = (word_directory / "answers.txt").read_text().split()[:2]
+    (tmp_path / "two.txt").write_text("\n".join(words))
+    (tmp_path / "prose.py").write_text(
+        f"def play(boards):\n    return ['I try **{words[0]}** first.' for _ in boards]\n"
+    )
+    command = ("eval", "--player", "prose:play", "--words", word_directory, "--secrets", tmp_path / "two.txt")
+    command = (*command, "--no-regret", "--lenient", "--out", tmp_path / "x.json")
+    code, out, err = cli(*command, "--json")
+    assert code == 0, err
+    found = json.loads(out)["readings"]
+    asked_for = {name: next(iter(figures.values())) for name, figures in found.items()}
+    rates = {name: (figures["win_rate"], figures["malformed_rate"]) for name, figures in asked_for.items()}
+    assert rates == {"strict": (0, 1), "lenient": (0.5, 0)}
+    read = [Evaluation.load(tmp_path / name) for name in ("x.json", "x-lenient.json")]
+    assert [each.conditions.lenient for each in read] == [False, True]
+    table = cli(*command)[1].splitlines()
+    assert {"strict", "lenient"} <= {line.split()[0] for line in table if line.strip()}
+    assert cli(*command, "--csv", tmp_path / "x.csv")[0] == 2
+
+
 def test_a_board_takes_a_row_with_its_conditions_and_a_second_time_the_same_one(
     cli, word_directory, tmp_path: Path
 ) -> None:

@@ -25,6 +25,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (MODEL | {"stages": ["grpo"], "traces__file": "games.jsonl"}, "traces.file"),
     (CHAINED | {"grpo_2__validation_file": "a.txt", "grpo_2__validate_every_steps": 1}, "validation_file"),
     ({"eval__engine": "vllm", "eval__also": ["base"]}, "eval.engine"),
+    ({"traces__checked": False}, "traces.checked"),
+    ({"traces__drop_duplicates": True}, "traces.drop_duplicates"),
     ({"stages": ["sft", "distill"], "traces__teacher__name": "wordle_rl.teachers:own"}, "traces.teacher.name"),
     (DISTRIBUTION | {"game__thinking": "required"}, "distill.targets"),
     (DISTRIBUTION | {"traces__narrate": True, "game__thinking": "optional"}, "distill.targets"),
@@ -33,6 +35,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (BELIEF | {"game__thinking": "optional"}, "grpo.belief_weight"),
     ({"grpo__starts__max_prefix_guesses": 6}, "grpo.starts.max_prefix_guesses"),
     (CHAINED | {"grpo_2__starts__max_prefix_guesses": 6}, "grpo_2.starts.max_prefix_guesses"),
+    ({"grpo__starts__file": "rows.jsonl", "grpo__starts__own_prompt": True}, "grpo.starts.own_prompt"),
+    ({"grpo__starts__own_prompt": True, "grpo__guesses": 1}, "grpo.starts.own_prompt"),
     ({"model__micro_batch_size": 3, "grpo__groups_per_step": 2, "grpo__group_size": 4}, "model.micro_batch_size"),
 ]
 """Settings, and what their refusal names."""

@@ -38,11 +38,12 @@ def split(small_words):
 def taken(small_words, split, tmp_path: Path):
     """Read rows through a file, as a run does."""
 
-    def run(*rows: object, name: str = "chat.jsonl", num_games: int = 100) -> tuple[TracesFromFile, list[GameRecord]]:
+    def run(*rows: object, **settings: object) -> tuple[TracesFromFile, list[GameRecord]]:
+        name = "chat.jsonl"
         lines = (row if isinstance(row, str) else json.dumps(row) for row in rows)
         (tmp_path / name).write_text("\n".join(lines))
-        settings = TraceSettings(file=tmp_path / name, num_games=num_games)
-        given = TracesFromFile(small_words, split, settings, GameSettings())
+        asked = TraceSettings(file=tmp_path / name, **settings)
+        given = TracesFromFile(small_words, split, asked, GameSettings())
         return given, list(given)
 
     return run
@@ -232,6 +233,38 @@ def test_odd_rows_are_counted_by_reason_and_the_number_is_bounded(taken, split, 
     assert given.rejected == {reason: len(rows) for reason, rows in odd.items()}
     assert [game.secret for game in given.of_validation()] == [split.val[0], split.val[0]]
     assert len(taken(chat(a), chat(b), num_games=1)[1]) == 1
+
+
+def test_unchecked_chat_is_learnt_unless_it_names_a_secret_that_is_held_out(taken, split) -> None:
+    sky = {"instruction": "What colour is the sky?", "output": "The sky is blue."}
+    given, games = taken(
+        sky,
+        {**sky, "answer": "blue"},
+        chat("zzzzz", split.train[0]),
+        {**sky, "answer": split.test[0]},
+        chat(split.val[0]),
+        {"messages": "x"},
+        checked=False,
+    )
+    assert given.rejected == {"test_secret": 1, "val_secret": 1, "unreadable_messages": 1}
+    assert [game.secret for game in games] == ["", "blue", split.train[0]]
+    assert [message["content"] for message in games[0].messages] == [*sky.values()]
+    assert GameRecord.from_row(json.loads(json.dumps(games[0].to_row()))) == games[0]
+
+
+def test_only_conversations_may_go_unchecked(taken, split) -> None:
+    with pytest.raises(ConfigError, match=r"traces\.checked"):
+        taken(GameRecord(split.train[0], (TurnRecord(split.train[0], "GGGGG"),)).to_row(), checked=False)
+
+
+@pytest.mark.parametrize(("drop", "left"), [(False, "aab"), (True, "ab")])
+def test_duplicates_are_counted_and_dropped_on_request(drop, left, taken, split) -> None:
+    a, b = split.train[:2]
+    games = [GameRecord(word, (TurnRecord(word, "GGGGG"),)).to_row() for word in (a, a, b)]
+    for rows in ([chat(a), chat(a), chat(b)], games):
+        given, found = taken(*rows, drop_duplicates=drop)
+        assert [game.secret for game in found] == [{"a": a, "b": b}[each] for each in left]
+        assert (given.num_duplicates, given.rejected["duplicate"]) == ((0, 1) if drop else (1, 0))
 
 
 def test_a_strict_word_in_any_message_leaves_the_row_out(small_words, tmp_path: Path) -> None:

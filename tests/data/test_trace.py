@@ -159,7 +159,7 @@ GAMES = [
     replace(game("crane", 0, "crane"), turns=(BROKEN, *game("crane", 0, "crane").turns)),
     replace(game("crane", 1, "crate", "crane"), notes=GameNotes("m", 1, 200, 31)),
     game("crane", 0, "crate", model="other/model"),
-    game("abbey", 0, "crane"),
+    replace(game("abbey", 0, "crane"), turns=(replace(game("abbey", 0, "crane").turns[0], taught=False),)),
 ]
 
 

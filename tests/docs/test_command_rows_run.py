@@ -96,6 +96,7 @@ PLACEHOLDERS: dict[str, str | tuple[str, str] | Maker] = {
     "starts.jsonl": "wordle-rl dataset theirs.csv --rows grpo --out starts.jsonl",
     "theirs.csv": rows_elsewhere,
     "words.csv": words_csv,
+    "curves.csv": lambda path, _: path.write_text("step,loss,wins\n1,2.0,0\n2,1.0,3\n"),
     "words.json": lambda path, words: path.write_text(json.dumps((words / "answers.txt").read_text().split())),
     "answers.txt": lambda path, words: shutil.copy(words / "answers.txt", path),
     "guesses.txt": lambda path, words: shutil.copy(words / "guesses.txt", path),

@@ -25,7 +25,7 @@ from wordle_rl.evaluate.leaderboard import read_board
 from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.report.findings import PAGE, PATTERNS
-from wordle_rl.reward import Rubric
+from wordle_rl.reward import COMPONENTS, Rubric
 from wordle_rl.rollout import play
 from wordle_rl.runs import read_object
 from wordle_rl.solver import Solver
@@ -36,7 +36,7 @@ from wordle_rl.words import load_words
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARY = ROOT / "docs" / "library.md"
 DOCUMENTS = [
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "CHANGELOG", "benchmarks/README")),
+    *(ROOT / f"{name}.md" for name in ("README", "AGENTS", "CONTRIBUTING", "CHANGELOG", "benchmarks/README")),
     *(ROOT / "docs").rglob("*.md"),
 ]
 
@@ -180,6 +180,23 @@ def test_every_finding_in_the_curves_of_a_run_leads_to_a_section() -> None:
 def test_links_lead_to_files(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#:]+)\)", path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", ["AGENTS.md", "CONTRIBUTING.md", "docs/architecture.md"])
+def test_files_and_tests_that_a_contributor_is_sent_to_exist(page: str) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
+    package = ROOT / "src" / "wordle_rl"
+    places = [ROOT, package, *(path for path in package.iterdir() if path.is_dir())]
+    for name in re.findall(r"`([\w./-]+\.(?:py|md|toml|html|txt|ya?ml))`", text):
+        assert any((place / name).is_file() for place in places), name
+    tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name in re.findall(r"`(test_\w+)`", text) if f"def {name}(" not in tests] == []
+
+
+def test_the_guide_says_what_every_component_of_a_reward_is() -> None:
+    guide = (ROOT / "docs" / "guides" / "rewards.md").read_text(encoding="utf-8")
+    described = re.findall(r"^\| (`.+?) \|", guide.partition("## Components")[2].partition("\n## ")[0], re.MULTILINE)
+    assert set(re.findall(r"`(\w+)`", " ".join(described))) == {*COMPONENTS}
 
 
 def test_the_adapter_of_the_conformance_page_passes() -> None:

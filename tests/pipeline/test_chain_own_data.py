@@ -94,6 +94,20 @@ def test_conversations_of_ones_own_are_learnt_from_and_audited(form, word_direct
     assert (run / "report.html").is_file()
 
 
+def test_unchecked_chat_is_learnt_and_the_run_says_so(word_directory, split, tmp_path: Path) -> None:
+    run, path = tmp_path / "run", tmp_path / "chat.jsonl"
+    sky = {"instruction": "sky", "output": "blue"}
+    write_jsonl(path, [sky] * 8 + [{**sky, "answer": split.test[0]}])
+    messages = Console(width=300, force_terminal=False, file=StringIO())
+    options = {"traces__file": f"'{path}'", "traces__checked": "false", "stages": "['sft']"}
+    Pipeline(settings(tmp_path, word_directory, **options), run, messages)("sft")
+    said = messages.file.getvalue()
+    assert "8 teacher games" in said
+    assert "1 test_secret" in said
+    assert "traces.checked" in said
+    assert audit(run).clean
+
+
 def board(secret: str, *guesses: str) -> dict[str, object]:
     return {"word": secret, "turns": [{"guess": guess, "feedback": "GGGGG"} for guess in guesses]}
 
@@ -168,6 +182,20 @@ def test_boards_go_with_other_settings(changes, finished_run, word_directory, fi
     given = {len(given_in(game)) for game in training_games(run, "grpo")}
     assert given <= {0, 1, 2}
     assert max(given) > 0
+    assert audit(run).clean
+
+
+def test_single_guesses_are_learnt_from_the_prompts_of_the_rows(finished_run, word_directory, split, tmp_path) -> None:
+    path = tmp_path / "starts.jsonl"
+    write_jsonl(path, [{"prompt": f"{secret[::-1]}", "answer": secret} for secret in split.train[:8]])
+    changes = {"grpo__guesses": "1", "grpo.starts__own_prompt": "true", "grpo.reward__preset": "'shaped'"}
+    config = from_boards(tmp_path, word_directory, path, **changes)
+    run = begun(config, tmp_path / "run", finished_run)
+    Pipeline(config, run, QUIET)("grpo")
+    assert played(run) <= {*split.train[:8]}
+    assert {len(game["turns"]) for game in training_games(run, "grpo")} == {1}
+    kept = [(row["secret"], row["prompt"][0]["content"]) for row in rows(run / "boards-grpo.jsonl")]
+    assert kept == [(secret, secret[::-1]) for secret in split.train[:8]]
     assert audit(run).clean
 
 

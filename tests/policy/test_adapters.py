@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import warnings
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from training_fixtures import StopAt, compact, fast, make_run, rows, same_bits
 import wordle_rl.policy.whole_models as export_module
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import LoraSettings, ModelSettings
+from wordle_rl.policy.adapters import add_adapters, load_adapters
 from wordle_rl.policy.directory import find_model
 from wordle_rl.policy.loading import load_codec, load_model, load_numbers, save_model
 from wordle_rl.policy.whole_models import merge
@@ -134,6 +136,106 @@ def test_adapters_on_other_layers_learn_come_back_and_are_merged(architecture, p
     learner.save_model(tmp_path / "adapter")
     assert torch.allclose(logits(model_in(tmp_path / "adapter")), logits(learner.model), atol=1e-5)
     assert merge(tmp_path / "adapter", tmp_path / "merged") < 1e-3
+
+
+ENDS = ["embed_tokens", "lm_head"]
+ELSEWHERE = {
+    "scaled ranks": {"target_modules": "all-linear", "use_rslora": True},
+    "biases": {"target_modules": "all-linear", "bias": "all"},
+    "DoRA": {"target_modules": "all-linear", "use_dora": True},
+    "a saved head": {"target_modules": ["q_proj"], "modules_to_save": ["lm_head"], "use_dora": True},
+    "both ends saved": {"target_modules": ["q_proj"], "modules_to_save": ENDS},
+    "saved as one": {"target_modules": ["q_proj"], "modules_to_save": ENDS, "ensure_weight_tying": True},
+    "an adapted embedding": {"target_modules": ["q_proj", "embed_tokens"]},
+    "both ends adapted": {"target_modules": ["q_proj", *ENDS]},
+    "trained tokens": {"target_modules": ["q_proj"], "trainable_token_indices": [3, 50]},
+}
+"""Adapters as users of peft make them."""
+
+
+def by_peft(base: Path, codec, directory: Path, **settings: object) -> torch.Tensor:
+    """Store an adapter that peft made of a base; its logits."""
+    from peft import LoraConfig, get_peft_model
+
+    with warnings.catch_warnings(action="ignore"):
+        model = get_peft_model(model_in(base), LoraConfig(r=4, task_type="CAUSAL_LM", **settings))
+        model.peft_config["default"].base_model_name_or_path = str(base)
+        with torch.no_grad():
+            for name, weight in model.named_parameters():
+                if weight.requires_grad:
+                    weight.add_(torch.randn(weight.shape, generator=torch.Generator().manual_seed(len(name))) / 10)
+        model.save_pretrained(directory)
+    codec.tokenizer.save_pretrained(directory)
+    return logits(model)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("kind", ELSEWHERE)
+def test_an_adapter_from_elsewhere_says_what_it_said_learns_and_is_merged(
+    kind, tied, plain_traces, codec, tmp_path
+) -> None:
+    base, adapter = save_base(tmp_path / "base", codec, tie_word_embeddings=tied), tmp_path / "adapter"
+    said = by_peft(base, codec, adapter, **ELSEWHERE[kind])
+    assert torch.equal(logits(model_in(adapter)), said)
+    assert (logits(model_in(base)) - said).std() > 1e-2 * said.std()
+    assert merge(adapter, tmp_path / "merged") < 1e-5
+    learner = TorchLearner(model_in(adapter), codec, precision="fp32")
+    counted = load_numbers(ModelSettings(path=str(adapter)))
+    assert counted.num_trainable == sum(w.numel() for w in learner.model.parameters() if w.requires_grad)
+    learner.start(fast(), 3)
+    examples = encode_traces(plain_traces[:8], compact(), codec, 1000).examples
+    losses = [learner.update([examples], CrossEntropy(), step).loss for step in (1, 2, 3)]
+    assert losses[-1] < losses[0]
+    learner.save_model(tmp_path / "trained")
+    assert torch.allclose(logits(model_in(tmp_path / "trained")), logits(learner.model), atol=1e-5)
+
+
+@pytest.mark.parametrize("fault", ["a lost module", "a stranger", "another size", "another kind"])
+def test_an_adapter_of_another_base_is_refused_by_what_does_not_fit(fault, base, codec, tmp_path) -> None:
+    adapter = tmp_path / "adapter"
+    by_peft(base, codec, adapter, target_modules=["q_proj"], modules_to_save=["lm_head"])
+    config, file = adapter / "adapter_config.json", adapter / "adapter_model.safetensors"
+    weights, named = load_file(file), "lm_head"
+    head = next(name for name in weights if "lm_head" in name)
+    if fault == "a lost module":
+        del weights[head]
+    if fault == "a stranger":
+        weights[named := "base_model.model.stray.lora_A.weight"] = torch.ones(4, 32)
+    if fault == "another size":
+        weights[head] = torch.ones(300, 32)
+    if fault == "another kind":
+        config.write_text(config.read_text().replace('"LORA"', f'"{(named := "IA3")}"'))
+    save_file(weights, file, metadata={"format": "pt"})
+    with pytest.raises(ConfigError, match=named) as refusal:
+        model_in(adapter)
+    assert "train it again" not in str(refusal.value)
+    assert "merge" in str(refusal.value)
+
+
+def test_a_linear_layer_with_a_forward_of_its_own_gets_no_adapter(base, tmp_path) -> None:
+    class Grouped(torch.nn.Linear):
+        def forward(self, states):
+            return super().forward(states) * 2
+
+    def planted():
+        model = load_model(ModelSettings(path=str(base)), 0)[0]
+        attention, sizes = model.model.layers[0].self_attn, (32, 32, False)
+        attention.o_proj, attention.weights_proj = Grouped(*sizes), torch.nn.Linear(*sizes)
+        attention.o_proj.load_state_dict(model.model.layers[1].self_attn.o_proj.state_dict())
+        return model
+
+    model = add_adapters(planted(), LORA, str(base))
+    names = {name for name, _ in model.named_parameters() if "lora_" in name}
+    assert not any("layers.0.self_attn.o_proj" in name for name in names)
+    assert any("layers.1.self_attn.o_proj" in name for name in names)
+    with torch.no_grad():
+        for name in names:
+            model.get_parameter(name).fill_(0.1)
+    model.save_pretrained(tmp_path)
+    again = load_adapters(planted(), tmp_path, LoraSettings())
+    assert torch.equal(logits(again), logits(model))
+    inside = "base_model.model.model.layers.0.self_attn.weights_proj.lora_B.default.weight"
+    assert again.get_parameter(inside).unique().tolist() == pytest.approx([0.1]), "a name that holds .weight"
 
 
 @pytest.mark.parametrize("fault", ["half the scale", "one layer lost", "a wrong dtype", "not finite"])

@@ -18,7 +18,7 @@ def ids_of(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return list(tokenizer(text, add_special_tokens=False)["input_ids"])
 
 
-@pytest.mark.parametrize(("style", "thinking"), FORMS)
+@pytest.mark.parametrize(("style", "thinking"), [form for form in FORMS if form[0] != "letters"])  # it has no ✓
 @pytest.mark.parametrize("dictionary", Dictionary)
 def test_no_prompt_holds_an_unknown_character(tokenizer, style, thinking, dictionary) -> None:
     prompter = Prompter(style=style, thinking=thinking, rules=Rules(dictionary=dictionary, hard_mode=True))

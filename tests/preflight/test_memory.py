@@ -26,6 +26,7 @@ from wordle_rl.preflight.memory import (
     Passes,
     cache_bytes,
     check_memory,
+    device_for,
     memory_of_stages,
     training_bytes,
     unified_memory,
@@ -172,6 +173,7 @@ GEMMA_4B = ModelNumbers(
     hidden_size=2560, intermediate_size=10_240, vocab_size=262_208, weight_bytes=2, context=131_072, trainable_bytes=4,
 )  # fmt: skip
 """With adapters."""
+SMOLLM2 = ModelNumbers(134_515_008, 134_515_008, 30, 9, 3, 64, 576, 1536, 49_152, 4, context=8192)
 
 
 def on_a_mac(model: ModelNumbers, group_size: int = 2, micro_batch_size: int = 1, gradient_noise_every: int = 0):
@@ -191,7 +193,7 @@ def problems(gib: float, found: tuple[RunConfig, dict[str, MemoryEstimate]]) -> 
 def test_the_gpu_has_two_thirds_of_a_small_mac_and_three_quarters_of_a_large_one() -> None:
     assert [unified_memory(gib).num_bytes for gib in (16, 48)] == [16 * GIB * 2 // 3, 36 * GIB]
     with pytest.raises(ConfigError, match="--memory-gib"):
-        unified_memory(0)
+        device_for(RunConfig(), 0)
 
 
 def test_gemma_4b_trained_whole_is_refused_on_both_and_adapters_fit_the_larger_one() -> None:
@@ -218,10 +220,19 @@ def test_the_forecast_of_smollm2_is_within_a_fifth_of_what_it_took(monkeypatch) 
     """Resident memory of 216 steps of SFT and of the first round of play, on a processor: docs/smollm2.md."""
     monkeypatch.setattr("wordle_rl.policy.device.device_kind", lambda: "cpu")
     config = load_config("smollm2", {("model", "precision"): "bf16"})
-    numbers = ModelNumbers(134_515_008, 134_515_008, 30, 9, 3, 64, 576, 1536, 49_152, 4, context=8192)
-    found = memory_of_stages(config, numbers, teacher_length=71, game_length=88)
+    found = memory_of_stages(config, SMOLLM2, teacher_length=71, game_length=88)
     for stage, gib in (("sft", 7.0), ("expert_iteration", 6.5)):
         assert found[stage].total / GIB == pytest.approx(gib, rel=0.2)
+
+
+def test_a_gpu_that_one_thinks_of_computes_in_bf16_and_does_not_fragment_like_this_heap(monkeypatch) -> None:
+    monkeypatch.setattr("wordle_rl.policy.device.device_kind", lambda: "cpu")
+    config = load_config("smollm2")
+    found = memory_of_stages(config, SMOLLM2, teacher_length=71, game_length=88, elsewhere=True)["expert_iteration"]
+    own = config.expert_iteration
+    per_game = 2 * 30 * 3 * 64 * 2 * 88  # a key and a value per layer, head and token, in 16 bits
+    assert found.cache == own.groups_per_round * own.group_size * per_game
+    assert found.total == found.counted + max(found.step, found.cache)
 
 
 def test_games_and_what_is_learnt_from_them_are_not_in_memory_at_once() -> None:

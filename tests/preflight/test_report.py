@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, FalconMambaConfig, Mamba2Config, 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.run import RunConfig
 from wordle_rl.evaluate.asked import Asked
-from wordle_rl.preflight.report import Played, check_play, play_groups
+from wordle_rl.preflight.report import Played, check_play, play_groups, time_of_play
 from wordle_rl.prompt import Prompter, Thinking
 
 
@@ -28,6 +28,13 @@ def test_play_that_teaches_nothing_is_told_with_its_mend(played, named) -> None:
     found = [*check_play(played, 32, "grpo")]
     assert [finding.level for finding in found] == ["warning"] * len(named)
     assert all(name in finding.message for name, finding in zip(named, found, strict=True))
+
+
+def test_the_time_of_play_is_forecast_from_a_few_games() -> None:
+    grpo = {"groups_per_step": 8, "group_size": 16, "steps": 60}
+    config = RunConfig.model_validate({"stages": ["sft", "grpo"], "grpo": grpo})
+    (found,) = time_of_play(config, Played(64, 0.5, 0.9, 0.05, 0.25, 20.0, seconds=10.0))
+    assert "128 games a step: by these 64 about 20 s, and 20 min in all" in found.message
 
 
 def test_games_are_played_as_the_chosen_algorithm_would(cli, config, finished_run) -> None:
@@ -66,6 +73,7 @@ def test_a_trained_model_is_looked_at_from_all_sides(cli, config, finished_run) 
     found = json.loads(out)
     assert code == 0
     assert found["played"]["num_games"] == 8
+    assert found["played"]["seconds"] > 0
     assert found["memory"]["grpo"]["total"] > found["memory"]["grpo"]["counted"] > 0
     assert found["longest_game"] == 111
     assert sorted(config.parent.rglob("*")) == before, "it writes nothing"

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prompt_forms import FORMS
 
+from wordle_rl.data.readers import guesses_of_history
 from wordle_rl.game import Outcome, Turn, score_guess, violates_clues
 from wordle_rl.prompt import (
     FailureReason,
@@ -184,6 +185,7 @@ TURNS = [
     [
         (Style.ENGLISH, "crane: c: no (further) copy, r: elsewhere in the word, a: no (further) copy, "),
         (Style.SYMBOLS, "crane ⬛🟨⬛⬛🟩"),
+        (Style.LETTERS, "CRANE -> C(x)R(-)A(x)N(x)E(✓)"),
         (Style.COMPACT, "cXrYaXnXeG"),
         (Style.TEXTARENA, "C R A N E\nX Y X X G"),
         (Style.SPELLED, "X Y X X G"),
@@ -193,6 +195,19 @@ def test_each_style_shows_the_marks_its_own_way(style, lines) -> None:
     prompter = Prompter(style=style)
     assert prompter.feedback(TURNS[:1])["content"].startswith(lines)
     assert lines in prompter.state(TURNS)[-1]["content"]
+
+
+def test_a_line_of_the_style_letters_is_read_back_from_a_history() -> None:
+    line = Prompter(style="letters").feedback(TURNS[:1])["content"].split("\n")[0]
+    guess, marked = line.split(" -> ")
+    assert guesses_of_history(str([[guess, marked]])) == ("crane",)
+
+
+@pytest.mark.parametrize("style", [Style.ENGLISH, Style.SYMBOLS, Style.LETTERS, Style.TEXTARENA, Style.VERIFIERS])
+@pytest.mark.parametrize("thinking", Thinking)
+def test_the_answer_to_a_reply_without_a_guess_says_how_to_reply(style, thinking) -> None:
+    prompter = Prompter(style=style, thinking=thinking)
+    assert prompter.example in prompter.feedback(TURNS[1:2])["content"]
 
 
 @pytest.mark.parametrize("style", Style)

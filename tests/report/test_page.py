@@ -253,6 +253,25 @@ def wins_row(step: int, wins: int, rates: tuple[float, ...]) -> dict[str, float]
     return {"step": step, "cumulative_wins": wins, **{f"win_rate_by_turn/{k}": r for k, r in enumerate(rates, 1)}}
 
 
+LOGGED = [{"step": 10, "loss": 2.0, "note": "x"}, {"step": 20, "loss": 1.0, "wins": 3}, {"step": 30, "wins": 9}]
+FILES = {
+    "ours.jsonl": "".join(json.dumps(row) + "\n" for row in LOGGED),
+    "theirs.csv": "Step,loss,wins,note\n10,2.0,,x\n20,1.5,3,\n20,1.0,3,\n30,,9,\n",
+    "trainer_state.json": json.dumps({"global_step": 30, "log_history": [*LOGGED, {"step": 30, "train_loss": 1.5}]}),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_columns_of_any_file_are_drawn_over_its_steps(name: str, cli, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(FILES[name])
+    code, _, err = cli("report", tmp_path / name, "--plot", tmp_path / "curves.svg")
+    assert code == 0, err
+    loss, wins = curves(ElementTree.parse(tmp_path / "curves.svg").getroot())
+    assert loss[1][0] > loss[0][0]
+    assert loss[1][1] > loss[0][1], "the loss falls"
+    assert wins[1][1] < wins[0][1], "wins rise"
+
+
 METRICS = {"sft": [{"step": 1, "loss": 2.0}], "grpo": [wins_row(1, 3, (0.0, 0.25)), wins_row(2, 8, (0.1, 0.5))]}
 
 

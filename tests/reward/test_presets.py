@@ -99,5 +99,5 @@ def test_format_compliance_is_the_share_of_listed_words() -> None:
 def test_switch_schedule_follows_the_compliance_it_is_given_and_remembers_none() -> None:
     schedule = CURRICULA["shaped_curriculum"]
     early, late = PRESETS["shaped"], PRESETS["shaped_strategy"]
-    sides = [schedule.rubric(compliance) for compliance in (None, 0.0, 0.89, 0.9, 1.0, 0.5)]
+    sides = [schedule.rubric(1.0, compliance) for compliance in (None, 0.0, 0.89, 0.9, 1.0, 0.5)]
     assert sides == [early, early, early, late, late, early]

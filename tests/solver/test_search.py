@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wordle_rl.game import score_guess
-from wordle_rl.solver import Solver, beam_search, best_play
+from wordle_rl.solver import Solver, fewest_guesses
+from wordle_rl.solver import solver as solver_module
 from wordle_rl.words import WordList, load_words
 
 needs_original = pytest.mark.skipif(
@@ -110,7 +111,7 @@ def check_tree(solver: Solver, opener: str, max_turns: int) -> None:
 
 def test_a_wider_beam_may_find_better_play() -> None:
     solver = Solver(load_words("default"))
-    found = [solver.tree("salet", beam=beam).total_guesses for beam in (best_play.DEFAULT_BEAM, 20)]
+    found = [solver.tree("salet", beam=beam).total_guesses for beam in (solver_module.DEFAULT_BEAM, 20)]
     assert found == [9560, 9559], "what the docs say of best play"
 
 
@@ -194,7 +195,7 @@ def test_regret_is_not_negative_where_the_search_overlooks_the_best(monkeypatch:
     def worst_only(guesses: np.ndarray, rank: np.ndarray, count: int) -> list[int]:
         return [int(guesses[rank[guesses].argmax()])]
 
-    monkeypatch.setattr(beam_search, "first_by_rank", worst_only)
+    monkeypatch.setattr(fewest_guesses, "first_by_rank", worst_only)
     words = ["".join(letters) for letters in itertools.product("abcd", repeat=4)][::5]
     solver = make_solver(words)
     everything = solver.candidates([])

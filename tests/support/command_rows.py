@@ -68,6 +68,7 @@ OTHER = {
     "secret": "a field of rows",
     "reward_model.ground_truth": "a field of verl's rows",
     "word": "a column",
+    "step": "a column",
     "answer": "a column",
     "guess": "a column",
     "metrics.jsonl": "a file of a run, which `report --wins` reads",

@@ -45,7 +45,7 @@ class Schedule:
         self.pay = pay
         self.asked: list[float | None] = []
 
-    def rubric(self, format_compliance: float | None = None):
+    def rubric(self, progress: float = 0.0, format_compliance: float | None = None):
         self.asked.append(format_compliance)
         return self
 

@@ -27,10 +27,10 @@ from wordle_rl.train.checkpoints import STATE_FILE, last_checkpoint, last_place
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.loss import CrossEntropy
 
-UNLIKE = ("seconds", "step_time", "resident_memory_gib")
-"""Numbers that may differ: times and memory."""
+UNLIKE = ("seconds", "step_time", "resident_memory_gib", "staleness")
+"""Numbers that may differ: times, memory, and of games ahead, which a resume plays again, how many steps."""
 TWO_ROUNDS = {"rounds": 2, "groups_per_round": 4}
-AHEAD = {"batches_ahead": 1, "engine": "http://localhost:1"}
+AHEAD = {"batches_ahead": 3, "engine": "http://localhost:1"}
 
 
 def of(settings: StageSettings, **changes: object) -> StageSettings:
@@ -183,6 +183,23 @@ def test_a_training_leaves_its_model_and_a_line_for_every_step_or_round(case, sc
         assert [row["step"] for row in rows(place / "secrets.jsonl")] == list(range(count))
         shown = {row["step"] for row in rows(place / "games.jsonl")}
         assert shown == set(range(count)) if settings.sample_games else not shown
+
+
+@pytest.mark.parametrize(
+    ("case", "changes", "told"),
+    [
+        ("sft, at its end", {}, "all 8 steps"),
+        ("grpo", {}, "all 4 steps"),
+        ("expert_iteration", {"rounds": 3}, "all 3 rounds"),
+    ],
+)
+def test_the_time_of_a_stage_is_forecast_once_after_its_second_step(case, changes, told, scene, monkeypatch) -> None:
+    monkeypatch.setattr(training_loop, "LINE_EVERY_S", 0)  # what is over within it needs no forecast
+    lines: list[str] = []
+    scene(case, "forecast", tell=lines.append, changes=changes)
+    (line,) = lines
+    assert line.startswith(f"{case.partition(',')[0]}: about ")
+    assert told in line
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -84,14 +84,43 @@ def test_compliance_is_a_mean_of_several_steps_and_never_falls(roll) -> None:
         assert run.best_compliance == pytest.approx(0.5)
 
 
+def paying(reward: dict[str, object], **changes: object) -> GRPOSettings:
+    return GRPOSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward} | changes)
+
+
+FORM_THEN_WINS = [{"at": 0, "weights": {"format": 1.0}}, {"at": 0.5, "weights": {"format": 0.5, "win": 2.0}}]
+
+
+@pytest.mark.parametrize(
+    ("glide", "weights"),
+    [
+        (False, [{"format": 1.0}, {"format": 1.0}, {"format": 0.5, "win": 2.0}, {"format": 0.5, "win": 2.0}]),
+        (True, [{"format": 1.0, "win": 0.0}, {"format": 0.75, "win": 1.0}, *[{"format": 0.5, "win": 2.0}] * 2]),
+    ],
+    ids=["phases", "glide"],
+)
+def test_weights_change_with_the_steps_and_are_the_same_after_a_resume(glide, weights, roll) -> None:
+    """Steps 0, 1, 2 and 4 of five are at 0, 1/4, 1/2 and 1 of the stage."""
+    settings = paying({"phases": FORM_THEN_WINS, "glide": glide, "keep_order": False}, steps=5)
+    unbroken = roll(settings=settings)
+    for step in (0, 1, 2, 4):
+        resumed = roll(settings=settings)
+        resumed.rollouts.load_state(unbroken.rollouts.state())
+        for played in (unbroken, resumed):
+            played(step)
+    after = unbroken.rollouts.reward_of(unbroken.games[0][0].trajectory.transcript, 5)  # a validation at the end
+    used = [dict(games[0].reward.weights) for games in unbroken.games]
+    assert used == weights
+    assert dict(resumed.games[0][0].reward.weights) == dict(after.weights) == weights[-1]
+
+
 def test_a_switch_waits_for_compliance(roll) -> None:
-    reward = {"preset": "shaped_curriculum", "keep_order": False}
-    played = roll(settings=GRPOSettings.model_validate(SETTINGS.model_dump(exclude_unset=True) | {"reward": reward}))
+    played = roll(settings=paying({"preset": "shaped_curriculum", "keep_order": False}))
     played(0)
     played.rollouts.best_compliance = 0.95
     played(1)
-    curriculum = CURRICULA["shaped_curriculum"]
-    assert [dict(games[0].reward.weights) for games in played.games] == [curriculum.start, curriculum.end]
+    phases = CURRICULA["shaped_curriculum"].phases
+    assert [dict(games[0].reward.weights) for games in played.games] == [weights for _, weights in phases]
 
 
 def test_constant_groups_are_refilled_with_other_secrets_so_many_times(roll) -> None:

@@ -166,11 +166,11 @@ def split(small_words):
 def read(small_words, split, tmp_path: Path):
     """Read a file, or rows through one."""
 
-    def run(*given: dict | Path, rules: Rules | None = None, outside: bool = True) -> StartBoards:
+    def run(*given: dict | Path, rules: Rules | None = None, outside: bool = True, **more: bool) -> StartBoards:
         path = given[0] if given and isinstance(given[0], Path) else tmp_path / "starts.jsonl"
         if path not in given:
             write_jsonl(path, given)
-        return read_start_boards(path, small_words, split, rules or Rules(), outside=outside)
+        return read_start_boards(path, small_words, split, rules or Rules(), outside=outside, **more)
 
     return run
 
@@ -195,6 +195,29 @@ def test_a_board_is_read_however_it_is_written(name: str, read, split) -> None:
     assert rows == [{"secret": a, "turns": [{"guess": b, "marks": score_guess(a, b), "given": True}]}]
     again = read(*rows)
     assert (again.starts, again.rejected) == (found.starts, {})
+
+
+CHAT = [{"role": "system", "content": "rules"}, {"role": "user", "content": "play"}]
+PROMPTS = {
+    "play": CHAT[1:],
+    "<|im_start|>system\nrules<|im_end|>\n<|im_start|>user\nplay<|im_end|>\n<|im_start|>assistant\n<think>": CHAT,
+    json.dumps(CHAT): CHAT,
+}
+
+
+@pytest.mark.parametrize("given", PROMPTS)
+def test_a_row_s_own_prompt_is_kept_on_request_and_rows_without_are_left_out(given, read, split) -> None:
+    a, b = split.train[:2]
+    prompt = json.loads(given) if given.startswith("[") else given
+    secret, history = {"prompt": prompt, "answer": a}, {"prompt": prompt, "secret": a, "past_guess_history": [[b, ""]]}
+    found = read(secret, history, {"answer": b}, {"prompt": [{"role": "user"}], "answer": b}, own_prompt=True)
+    own = PROMPTS[given]
+    assert [(start.prefix_guesses, [*start.prompt]) for start in found.starts] == [((), own), ((b,), own)]
+    assert found.rejected == {"no_prompt": 1, "unreadable_messages": 1}
+    assert found.fraction() == 1
+    again = read(*found.rows(), own_prompt=True)
+    assert [start.prompt for start in again.starts] == [start.prompt for start in found.starts]
+    assert not any(start.prompt for start in read(secret, history).starts)
 
 
 def test_the_start_states_of_a_data_set_are_read(read, small_words, split, tmp_path: Path) -> None:

@@ -244,6 +244,35 @@ def test_games_are_played_ahead_with_the_weights_before_the_update(server, train
     assert server.events.count("update_weights") == 2
 
 
+@pytest.mark.parametrize(("slow", "staleness"), [("learner", [0, 1, 2, 2]), ("player", [0, 1, 1])])
+def test_batches_wait_in_a_queue_for_a_slow_learner_and_are_never_older_than_asked(
+    slow, staleness, server, train, tmp_path, monkeypatch
+) -> None:
+    """Sampled log-probabilities are those of the weights that played; a fast learner gets games one step old."""
+    steps, ahead = len(staleness), 2
+    update, play = TorchLearner.update, GroupRollouts.next
+
+    def wait_for_the_queue(self, micro_batches, loss, step):
+        while len(train.played) < min(step + ahead, steps):
+            time.sleep(0.01)
+        return update(self, micro_batches, loss, step)
+
+    def slowly(self, *given):
+        time.sleep(0.3)
+        return play(self, *given)
+
+    place, name, patched = {
+        "learner": (TorchLearner, "update", wait_for_the_queue), "player": (GroupRollouts, "next", slowly)
+    }[slow]  # fmt: skip
+    monkeypatch.setattr(place, name, patched)
+    train(tmp_path / "run", on(server, steps=steps, batches_ahead=ahead))
+    written = rows(tmp_path / "run" / "metrics.jsonl")
+    assert [row["staleness"] for row in written] == staleness
+    on_policy = [row["importance_ratio/max"] == pytest.approx(1.0, abs=1e-3) for row in written]
+    assert on_policy == [not steps_old for steps_old in staleness]
+    assert server.events.count("update_weights") == len({step - old for step, old in enumerate(staleness)})
+
+
 def test_a_validation_waits_for_the_games_that_are_under_way(server, train, tmp_path, monkeypatch) -> None:
     """Else the engine would take other weights in the middle of them."""
     under_way, sent = [], []
@@ -278,7 +307,8 @@ def test_an_error_in_games_ahead_ends_the_training(server, train, tmp_path, monk
 
     monkeypatch.setattr(GroupRollouts, "_play", fails)
     with pytest.raises(RunError, match="the games stopped"):
-        train(tmp_path / "run", on(server, steps=3, batches_ahead=1))
+        train(tmp_path / "run", on(server, steps=3, batches_ahead=3))
+    assert len(train.played) == 1, "what is queued after them is not begun"
 
 
 def test_adapters_a_secrets_file_a_curriculum_and_turn_credit_go_with_games_ahead(
@@ -357,14 +387,19 @@ def test_two_processes_whose_games_end_at_different_turns_train_together(server,
 SCRIPT = Path(__file__).parents[2] / "scripts" / "vllm_server.sh"
 
 
-def test_the_script_starts_a_server_as_trl_wants_it(tmp_path) -> None:
+VARIABLES = {"HOST": "0.0.0.0", "PORT": "8001", "TP": "2", "DP": "4", "MAX_MODEL_LEN": "2048"}
+OPTIONS = ("--host", "--port", "--tensor-parallel-size", "--data-parallel-size", "--max-model-len")
+
+
+@pytest.mark.parametrize("given", [{}, VARIABLES, {"TP": "2"}])
+def test_the_script_starts_a_server_as_trl_wants_it_and_as_variables_say(given, tmp_path) -> None:
     """Against TRL's own command, without what this product does not ask for: the best of several log-probabilities."""
     command = tmp_path / "bin" / "vllm"
     command.parent.mkdir()
     command.write_text('#!/bin/sh\nprintf "%s\\n" "$@" "dev mode: $VLLM_SERVER_DEV_MODE"\n')
     command.chmod(0o755)
 
-    environment = {"PATH": f"{command.parent}:/usr/bin:/bin"}
+    environment = {"PATH": f"{command.parent}:/usr/bin:/bin", **given}
     said = subprocess.run([SCRIPT, "a model/sft"], env=environment, capture_output=True, text=True, timeout=20).stdout
     *said, mode = said.splitlines()
     assert said[:2] == ["serve", "a model/sft"]
@@ -372,5 +407,6 @@ def test_the_script_starts_a_server_as_trl_wants_it(tmp_path) -> None:
     wanted = build_command(ScriptArguments("a model/sft"))
     imposed = {name: wanted[wanted.index(name) + 1] for name in ("--weight-transfer-config", "--logprobs-mode")}
     ours = {"--host": "127.0.0.1", "--port": "8000", "--generation-config": "vllm"}
-    assert options == {**imposed, **ours}
+    asked = {option: given[name] for name, option in zip(VARIABLES, OPTIONS, strict=True) if name in given}
+    assert options == {**imposed, **ours, **asked}
     assert mode == "dev mode: 1"

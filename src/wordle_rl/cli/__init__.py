@@ -351,5 +351,7 @@ def _stopped(command: Command, arguments: Sequence[str]) -> str:
         resumes = any(word.partition("=")[0] == resumes for word in arguments)
     if not resumes:
         return "stopped"
+    if "{time}" in " ".join(arguments):
+        return "stopped; finished work is kept, and the same command resumes with the --out that it printed"
     without = " without --overwrite" if "--overwrite" in arguments else ""
     return f"stopped; finished work is kept, and the same command{without} resumes from there"

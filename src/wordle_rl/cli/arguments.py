@@ -23,8 +23,10 @@ import textwrap
 import tomllib
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from itertools import pairwise
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import tyro
 from pydantic import ValidationError
@@ -33,36 +35,11 @@ from pydantic.fields import FieldInfo
 from wordle_rl.cli import console
 from wordle_rl.config.base import ConfigError, section_of
 from wordle_rl.config.files import load_config, nearest_setting
+from wordle_rl.config.options import Quiet
 from wordle_rl.config.run import RunConfig, Setting, config_class, every_setting
 from wordle_rl.errors import special_file
+from wordle_rl.runs.distributed import num_processes
 from wordle_rl.runs.foreign_text import visible
-
-_LISTS = (
-    "Word list: default, original, nyt, an imported name, a file of words, ANSWERS,GUESSES as two files, or a "
-    "directory with answers.txt and guesses.txt."
-)
-Json = Annotated[bool, tyro.conf.arg(name="json", help="Print the result as one JSON object.")]
-Quiet = Annotated[bool, tyro.conf.arg(help="Print results and errors alone: no progress, notes or advice.")]
-Words = Annotated[str, tyro.conf.arg(help=_LISTS)]
-PlayersWords = Annotated[
-    str | None, tyro.conf.arg(help=f"{_LISTS} Default: the list of the model's run, else default.")
-]
-StrictFraction = Annotated[
-    float,
-    tyro.conf.arg(
-        help="Fraction of the answers, some of the test secrets, that these games must never name. Use the "
-        "words.strict_fraction of the run that will learn from them."
-    ),
-]
-Seed = Annotated[int, tyro.conf.arg(help="Random seed.")]
-Address = Annotated[
-    str | None,
-    tyro.conf.arg(
-        aliases=["--provider"],
-        help="Endpoint of openai:MODEL: together, fireworks, openai (the default), local (port 8000 of this machine), "
-        "or a URL. Keys come from the environment or .env: TOGETHER_API_KEY, FIREWORKS_API_KEY, else OPENAI_API_KEY.",
-    ),
-]
 
 _HELP = {"-h", "--help", "--help-all"}
 
@@ -231,6 +208,34 @@ def _value(text: str, field: FieldInfo, *, is_entry: bool) -> Any:
     if tuple in origins:
         return text.split(",") if text else []
     return text
+
+
+def fill_in(out: Path, model: str | None) -> Path:
+    """Replace `{model}` and `{time}` in a path of --out, and print the path that came of it.
+
+    Args:
+        out: A path, such as `runs/{model}-{time}`.
+        model: Path or name of the model; its last part is taken, with a dash for what is no letter, digit, dot or
+            underscore. None: the command has no model.
+
+    Raises:
+        ConfigError: For another field in braces, and for `{time}` in a launch of several processes.
+    """
+    fields = {"time": f"{datetime.now():%Y%m%d-%H%M%S}"}
+    if model is not None:
+        fields["model"] = re.sub(r"[^\w.]+", "-", Path(model).resolve().name)
+    text = str(out)
+    for name in re.findall(r"{([^{}]*)}", text):
+        if name not in fields:
+            known = " or ".join(f"{{{each}}}" for each in sorted(fields))
+            raise ConfigError(f"--out {text}: {{{name}}} is no field of this command; use {known}")
+    if "{time}" in text and num_processes() > 1:
+        # Each process would fill in its own time.
+        raise ConfigError(f"--out {text}: the processes of a launch start at different times; drop {{time}}")
+    filled = Path(re.sub(r"{([^{}]*)}", lambda found: fields[found[1]], text))
+    if filled != out:
+        console.messages.print(f"--out {filled}", soft_wrap=True)
+    return filled
 
 
 def show_settings(program: str, source: str | None, *, whole: bool) -> None:

@@ -10,9 +10,9 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import stored_config
+from wordle_rl.config.options import Json
 from wordle_rl.evaluate.compare import against_reference, compare_all, reference_for
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.evaluate.stats import games_needed

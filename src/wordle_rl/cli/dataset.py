@@ -14,10 +14,11 @@ from rich.table import Table
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, StrictFraction, Words
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError, Section
 from wordle_rl.config.files import describe
 from wordle_rl.config.model import ModelSettings
+from wordle_rl.config.options import Json, StrictFraction, Words
 from wordle_rl.config.stages import StartSettings
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import (
@@ -57,7 +58,8 @@ class DatasetRequest(Section):
     the first 100 rows."""
     out: Path | None = None
     """Prefix of the files to write: `<out>_sft_train.jsonl` and so on. With --rows, the file itself. Earlier rows are
-    replaced, other files are not. Default: only summarise the games."""
+    replaced, other files are not. {model} in the name stands for --model, {time} for the time of the call. Default:
+    only summarise the games."""
     csv: Path | None = None
     """Without --out: also write the whole summary to this file. Another kind of file is not overwritten."""
     rows: Literal["grpo"] | None = None
@@ -90,6 +92,8 @@ class DatasetRequest(Section):
     are then rejected too. 0: no limit."""
     no_consistent_only: bool = False
     """Keep games in which a taught guess contradicts the marks, such as a deliberate probe."""
+    drop_duplicates: bool = False
+    """With --out: leave out games that came before with the same secret and turns. They are always counted."""
     starts_player: str | None = None
     """Player that draws the boards of `<out>_rl_start_states.jsonl`, one per training secret: `random`, `consistent` or
     `teacher`; `consistent:5` opens with one of the 5 best openers. Default: the board before each game's last guess."""
@@ -105,6 +109,10 @@ def dataset(asked: Annotated[DatasetRequest, tyro.conf.arg(name="")]) -> None:
     games hold no validation secrets, so it plays each of those once for `<out>_sft_val.jsonl`. With --rows, rows made
     elsewhere are read instead; those with held-out secrets or strict words are dropped.
     """
+    if asked.out is not None:
+        asked = asked.model_copy(update={"out": fill_in(asked.out, asked.model)})
+    if asked.drop_duplicates and (asked.out is None or asked.rows is not None):
+        raise ConfigError("--drop-duplicates is for rows made of games; name --out, and leave out --rows")
     if asked.rows is not None:
         _import(asked)
     elif asked.out is None:
@@ -125,13 +133,19 @@ def _summarise(asked: DatasetRequest) -> None:
     )
     totals = {"num_games": num_games, "num_wins": num_wins, "num_errors": num_errors}
     totals["num_secrets"] = len({row["secret"] for row in rows})
+    finished = [game.lesson for game in games if game.error is None]
+    totals["num_duplicates"] = len(finished) - len({*finished})
+    again = f", {totals['num_duplicates']:,} duplicates" if totals["num_duplicates"] else ""
     won = f"{in_percent(num_wins / num_games)}% won" if num_games else "none finished"
     # With one teacher and no errors, its row would repeat the title of the next table.
     parts = {part: [row for row in rows if row["part"] == part] for part in ("train", "val", "test", "outside")}
     shown: list[object] = [_counts_table({part: found for part, found in parts.items() if found}, "secrets")]
     if len(teachers) > 1:  # one alone would repeat the figures of all
         shown += ["", _counts_table({row["teacher"]: [row] for row in teachers}, "teachers")]
-    shown += ["", f"{num_games:,} games of {totals['num_secrets']:,} secrets, {won}; each secret: --csv FILE or --json"]
+    shown += [
+        "",
+        f"{num_games:,} games of {totals['num_secrets']:,} secrets, {won}{again}; each secret: --csv FILE or --json",
+    ]
     console.show({**totals, "teachers": teachers, "words": rows}, shown, asked.as_json)
 
 
@@ -196,9 +210,22 @@ def _write(asked: DatasetRequest, out: Path) -> None:
     if asked.starts_player is not None:
         boards = _boards(found, split, solver, asked.starts_player, asked.max_prefix_guesses, turns)
     codec = _codec_of(asked)
-    counts = write_dataset(games, found, split, prompter, limits, out, form=asked.form, codec=codec, boards=boards)
+    counts = write_dataset(
+        games,
+        found,
+        split,
+        prompter,
+        limits,
+        out,
+        form=asked.form,
+        codec=codec,
+        boards=boards,
+        drop_duplicates=asked.drop_duplicates,
+    )
     lines = [f"{number:>8,} rows  {out}_{name}.jsonl" for name, number in counts["rows"].items()]
     lines += [f"{number:>8,} games rejected: {reason}" for reason, number in counts["rejected"].items()]
+    if counts["duplicates"]:
+        lines.append(f"{counts['duplicates']:>8,} games are duplicates; --drop-duplicates leaves them out")
     if not counts["rows"]["sft_val"]:
         lines.append("no SFT rows for validation: no game has a validation secret")
     console.show(counts, lines, asked.as_json)

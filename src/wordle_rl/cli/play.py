@@ -18,17 +18,13 @@ from rich.text import Text
 
 from wordle_rl.boards import InitialState
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Address, Json, PlayersWords
-from wordle_rl.config.base import LARGEST_SEED, ConfigError, Section
-from wordle_rl.config.evaluation import Constrain
-from wordle_rl.config.model import GameSettings
+from wordle_rl.config.base import LARGEST_SEED, ConfigError
+from wordle_rl.config.options import Json
 from wordle_rl.config.teachers import TeacherSettings
-from wordle_rl.config.training import SamplingSettings
-from wordle_rl.evaluate.asked import PlayerSpec
+from wordle_rl.evaluate.options import PlayerOptions
 from wordle_rl.evaluate.play import record_of
-from wordle_rl.evaluate.players import Player, game_for, make_player, notes_on, reply_bound, words_of
+from wordle_rl.evaluate.players import Player, make_player, notes_on, words_of
 from wordle_rl.game import Dictionary, Game, Outcome, Rules, Turn, hard_mode_fault
-from wordle_rl.prompt import Shape, Style, Thinking
 from wordle_rl.report import terminal
 from wordle_rl.report.terminal import verbose_lines
 from wordle_rl.reward import Rubric, named_schedule
@@ -39,64 +35,6 @@ from wordle_rl.words import WordList, load_words
 
 HINT, GIVE_UP = "?", "!"
 _SQUARES = str.maketrans("GYX", "🟩🟨⬛")
-
-
-class PlayerOptions(Section):
-    """Who plays, and how: what `play` and `eval` have in common."""
-
-    player: Annotated[str, tyro.conf.arg(aliases=["--model"])]
-    """bundled, solver, consistent, random, openai:MODEL (openai:ALIAS=MODEL shows it as ALIAS), a model or run
-    directory, a hub model (USER/NAME or USER/NAME@REVISION), or your own player as module:attribute."""
-    words: PlayersWords = None
-    temperature: float | None = 0.0
-    """Sampling temperature; 0 is greedy. None sends an endpoint neither temperature nor top_p, as OpenAI's reasoning
-    models require."""
-    max_completion_tokens: int | None = None
-    """Token limit of a completion. Default: that of the model's run, else 512."""
-    constrain: Constrain = "none"
-    """`words` limits a model's guesses to listed words; greedy play then takes the likeliest one. `eval` keeps such
-    results apart from all others."""
-    dictionary: Dictionary | None = None
-    """Cost of an unlisted guess. Default: as in the model's training, else strict."""
-    hard_mode: bool = False
-    """Later guesses must use every revealed hint. Default: as in the model's training. Not for the solver."""
-    style: Style | str | None = None
-    """Wording of the prompts: a built-in style or `module:attribute`. Default: the model's own, else english."""
-    shape: Shape | None = None
-    """Conversation shape. Default: the model's own, else transcript."""
-    thinking: Thinking | None = None
-    """Thinking in replies. Default: the model's own, else optional."""
-    system_prompt: str | None = None
-    """Text that replaces the style's own rules; {word_length}, {max_turns} and {example} (a well-formed reply) are
-    filled in. Empty: no system message. Default: the model's own, else the style's."""
-    base_url: Address = None
-
-    def spec(self, seed: int, max_batch_size: int = 1024) -> PlayerSpec:
-        """Return the player; it plays at most `max_batch_size` games at once."""
-        sampling = SamplingSettings(
-            temperature=self.temperature or 0.0,
-            max_completion_tokens=reply_bound(self.player, self.max_completion_tokens),
-            max_batch_size=max_batch_size,
-        )
-        return PlayerSpec(
-            self.player,
-            sampling,
-            seed,
-            constrain=self.constrain,
-            base_url=self.base_url,
-            endpoint_default_sampling=self.temperature is None,
-        )
-
-    @property
-    def wording(self) -> dict[str, object]:
-        """The wording that was asked for; None leaves a model its own."""
-        return {name: getattr(self, name) for name in ("style", "shape", "thinking", "system_prompt")}
-
-    def game(self) -> GameSettings | None:
-        """Return the game that the player plays."""
-        # None leaves a model the dictionary and the mode of its training.
-        rules = {"dictionary": self.dictionary, "hard_mode": self.hard_mode or None}
-        return game_for(self.player, self.wording | rules)
 
 
 class PlayOptions(PlayerOptions):

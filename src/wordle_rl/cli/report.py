@@ -1,4 +1,4 @@
-"""`report`: a run's page, model cards, audit and plot of wins. `export`: a whole model, here or on the hub."""
+"""`report`: a run's page, model cards, audit and plots. `export`: a whole model, here or on the hub."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Annotated, Literal
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import BackendName
+from wordle_rl.config.options import Json
+from wordle_rl.data.readers import read_rows
 from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
 from wordle_rl.policy.base import find_backend
 from wordle_rl.policy.directory import find_model
@@ -21,7 +23,7 @@ from wordle_rl.report.card import write_cards
 from wordle_rl.report.controls import keep_controls
 from wordle_rl.report.hub import push
 from wordle_rl.report.run_record import read_metrics
-from wordle_rl.report.svg import wins_plot
+from wordle_rl.report.svg import table_plot, wins_plot
 from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.runs.lineage import Audit, lineage_of, save_lineage
 from wordle_rl.runs.lineage import audit as audit_run
@@ -34,6 +36,7 @@ def report(
     cards: bool = False,
     audit: bool = False,
     wins: Path | None = None,
+    plot: Path | None = None,
     as_json: Json = False,
 ) -> None:
     """Write a run's report: curves, distributions and every game, in one HTML file.
@@ -44,13 +47,15 @@ def report(
     strict word (`words.strict_fraction`) was named, or records are missing.
 
     Args:
-        run: A run directory; with --cards also a single model directory in it.
+        run: A run directory; with --cards also a single model directory in it, with --plot also a file.
         control: Control runs (SFT alone, with nothing kept from the teacher) and control evaluations (`eval
             --match-entropy-of`). They are copied into the run, and its page and cards show them beside the gain by
             play.
         cards: Instead write the model cards (README.md) of its trained models. Existing cards are replaced.
         audit: Instead prove that no held-out secret was trained on, and count what training showed of them.
         wins: Instead plot the training games won and the win rate by turn to this file (SVG).
+        plot: Instead plot every column of numbers over the steps to this file (SVG): of a run, or of any file with a
+            column `step`, also another trainer's (CSV, JSON lines, JSON, parquet, trainer_state.json).
     """
     if audit:
         _audit(run, as_json)
@@ -63,6 +68,12 @@ def report(
         name = (run.resolve().parent if run.is_file() else run.resolve()).name
         write_text_atomically(wins, wins_plot(metrics, f"{name}: wins in training"))
         console.show({"wins": str(wins)}, [f"wins: {wins}"], as_json)
+    elif plot is not None:
+        table = run / "metrics.jsonl" if run.is_dir() else run
+        write_text_atomically(plot, table_plot(read_rows(table), str(run)))
+        console.show({"plot": str(plot)}, [f"plot: {plot}"], as_json)
+    elif run.is_file():
+        raise ConfigError(f"{run} is a file, not a run; add --plot curves.svg to draw its columns")
     else:
         _page(run, control, as_json)
 
@@ -142,7 +153,7 @@ def export(
     Args:
         model: A model directory, a run (its last model is taken), or a checkpoint such as
             RUN/sft/checkpoints/checkpoint-100.
-        out: The new model directory.
+        out: The new model directory. {model} in its name stands for the model, {time} for the time of the call.
         repo: USER/NAME on the Hugging Face hub, created if missing. The model is pushed with its card, using the token
             of HF_TOKEN or `hf auth login`.
         dtype: Type of the stored weights. auto: that of the base model; float32 with MLX.
@@ -158,6 +169,7 @@ def export(
         console.show({"repo": repo, "sent": not dry_run, "files": files}, [*files, line], as_json)
         return
     assert out is not None
+    out = fill_in(out, str(model))
     from wordle_rl.policy import whole_models as torch_export
     from wordle_rl.policy.adapters import is_adapter
 

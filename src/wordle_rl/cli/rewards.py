@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Annotated, Any
 
@@ -13,14 +13,14 @@ import tyro
 from rich.table import Table
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Seed, Words
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import find_config, load_config
+from wordle_rl.config.options import Json, Seed, Words
 from wordle_rl.evaluate import results_table
 from wordle_rl.evaluate.results_table import number_text
 from wordle_rl.prompt import Prompter
 from wordle_rl.report.terminal import figures_table
-from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, Schedule, named_schedule
+from wordle_rl.reward import CURRICULA, PRESETS, RewardError, Rubric, named_schedule
 from wordle_rl.reward.attack import Effort, Gameability, games_of_attack, words_for
 from wordle_rl.reward.attack import attack as search
 from wordle_rl.runs.progress import ProgressCallback, show_progress
@@ -114,17 +114,16 @@ def table_of(found: dict[str, Gameability]) -> Table:
 
 
 def _rubrics_of(name: str, keep_order: bool) -> list[tuple[str, Rubric]]:
-    # One reward, or two if it switches during training.
+    # One reward, or more if it changes during training.
     if name in PRESETS or name in CURRICULA:
-        found = named_schedule(name)
-        schedule = Schedule(found.start, found.end, found.threshold, keep_order)
+        schedule = replace(named_schedule(name), keep_order=keep_order)
     elif name.endswith((".toml", ".json")) or find_config(name).is_file():
         schedule = load_config(name).grpo.reward.schedule()
     else:
         raise RewardError(f"unknown reward {name!r}; name a config file, or one of {', '.join([*PRESETS, *CURRICULA])}")
-    # Both ends are attacked: training spends time with each, and a policy keeps what the first one taught it.
-    first = [(name, Rubric(schedule.start, schedule.keep_order))]
-    return first if schedule.end is None else [*first, (f"{name}, later", Rubric(schedule.end, schedule.keep_order))]
+    # Every phase is attacked: training spends time with each, and a policy keeps what an earlier one taught it.
+    keep = schedule.keep_order
+    return [(f"{name}, from {at:g}" if at else name, Rubric(table, keep)) for at, table in schedule.phases]
 
 
 def _show_weights(rubrics: dict[str, Rubric], as_json: bool) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Overrides
+from wordle_rl.cli.arguments import Overrides, fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config, load_tiny, stored_config
+from wordle_rl.config.options import Json
 from wordle_rl.config.run import RunConfig
-from wordle_rl.runs.distributed import num_processes
 
 if TYPE_CHECKING:
     from wordle_rl.preflight.report import Preflight
@@ -36,7 +35,8 @@ def run(
     Args:
         config: A preset such as quickstart, or a config file.
         out: The run directory. Default: runs/ and the name of the preset or file. A run with the same settings resumes
-            where it stopped. {model} and {time} in the name stand for the model and the time of the call.
+            where it stopped. {model} and {time} in the name stand for the model and the time of the call, so {time}
+            always starts a new run.
         overwrite: Remove an earlier run in that directory first.
         until: Last part to run: traces, a stage such as sft or grpo, or report.
         push_to: Push the model to this Hugging Face repository (USER/NAME) at every checkpoint (sft.save_steps,
@@ -53,12 +53,7 @@ def run(
     warning = "--tiny: a small model and few games show that the stages work; the figures mean nothing"
     if tiny:
         console.messages.print(warning, soft_wrap=True)
-    if "{time}" in str(directory) and num_processes() > 1:
-        # Each process would fill in its own time.
-        raise ConfigError(f"--out {directory}: the processes of a launch start at different times; drop {{time}}")
-    named = str(directory).replace("{model}", Path(wanted.model.path).name)
-    named = named.replace("{time}", f"{datetime.now():%Y%m%d-%H%M%S}")
-    run_chain(wanted, Path(named), overwrite, until, as_json, push_to, private)
+    run_chain(wanted, fill_in(directory, wanted.model.path), overwrite, until, as_json, push_to, private)
     if tiny:
         console.messages.print(warning, soft_wrap=True)
 
@@ -155,8 +150,8 @@ def preflight(
     Args:
         config: A preset such as quickstart, or a config file.
         groups: Groups of games for the model to play. 0 plays none and needs no weights.
-        memory_gib: Memory of the Mac that will train, in GiB, such as 16 or 48; for backend mlx, or torch on a Mac.
-            Default: that of this machine.
+        memory_gib: Memory in GiB of the GPU that will train, such as 24, in place of the device here; on a Mac or for
+            backend mlx, memory of the Mac.
     """
     look_at(load_config(config, overrides), max(0, groups), as_json, memory_gib)
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Words
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.options import Json, Words
 from wordle_rl.evaluate import results_table
 from wordle_rl.evaluate.records import write_rows
 from wordle_rl.game import score_guess

@@ -10,11 +10,13 @@ import tyro
 from pydantic import BaseModel
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json, Seed, StrictFraction, Words
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError, check_seed
 from wordle_rl.config.model import GameSettings
+from wordle_rl.config.options import Json, Seed, StrictFraction, Words
 from wordle_rl.config.teachers import LLMTeacherSettings, TraceSettings
 from wordle_rl.data.game_record import read_traces
+from wordle_rl.data.trace_files import write_csv_files
 from wordle_rl.runs import check_writable
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.solver import Solver
@@ -47,11 +49,12 @@ def traces(
     appended one by one. After a stop, the same command plays only the missing games.
 
     Args:
-        out: The file to write.
-        csv: With `--teacher openai`: also write wordle_data_WORD.csv for every secret to this directory.
+        out: The file to write. {model} in its name stands for the teacher, {time} for the time of the call.
+        csv: Also write wordle_data_WORD.csv for every secret to this directory.
         split_seed: Seed of the split.
     """
     check_seed(seed)
+    out = fill_in(out, llm.model if kind == "openai" else kind)
     check_writable(out)
     if kind == "openai":
         _refuse_others(settings, TraceSettings(), "solver")
@@ -69,8 +72,12 @@ def traces(
     solvers = GameSettings(max_turns=llm.game.max_turns)  # the solver has no prompts, so only the turns matter to it
     asked = llm if not own and llm.game != solvers else llm.model_copy(update={"game": GameSettings()})
     _refuse_others(asked, LLMTeacherSettings(), "openai")
-    if csv is not None or settings.file is not None:
-        raise ConfigError("--csv is for --teacher openai, and --file for `run --traces.file`")
+    if settings.file is not None:
+        raise ConfigError("--file is for `run --traces.file`")
+    if csv is not None:
+        check_writable(csv / "wordle_data_WORD.csv")
+        if any(csv.glob("wordle_data_*.csv")):
+            raise ConfigError(f"--csv {csv} holds games, which would be read as if they were of these; name another")
     _check_replaced(out, settings.teacher.name)
     listed = load_words(words)
     split = split_secrets(listed, split_seed, strict_fraction=strict_fraction)
@@ -85,6 +92,8 @@ def traces(
             count = write_own_teacher_traces(out, solver.words, secrets, settings.teacher, llm.game, seed, tell)
         else:
             count = write_solver_traces(out, split, solver, settings, seed, tell, max_turns=llm.game.max_turns)
+    if csv is not None:
+        write_csv_files(out, csv)
     console.show({"file": str(out), "num_games": count}, [f"{count:,} games in {out}"], as_json)
 
 

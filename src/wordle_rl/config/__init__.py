@@ -8,6 +8,7 @@ stages.py       a class for each kind of stage: SFT, GRPO, expert iteration, DPO
 refusals.py     combinations that cannot work, each with its sentence
 evaluation.py   evaluation, in a run and of endpoints
 files.py        load_config(), stored_config(): presets, files, overrides, errors in one line
+options.py      options that several commands share, with their help
 context.py      `GameContext`: words, split, prompts and solver of a config
 presets/        ready-made runs by name: `wordle-rl run quickstart`
 """

@@ -148,6 +148,12 @@ STAGE: tuple[StageRule, ...] = (
         "play; lower it",
     ),
     (
+        PLAYS,
+        # A row has no words of its own for what follows the first guess.
+        lambda at: at.own.starts.own_prompt and getattr(at.own, "guesses", 0) != 1,
+        "{stage}.starts.own_prompt is for single next guesses; use it in a stage of GRPO with guesses = 1",
+    ),
+    (
         {"grpo"},
         _is_uneven,
         "model.micro_batch_size {run.model.micro_batch_size} must divide the games of a step of {stage} "
@@ -249,8 +255,8 @@ VERL: tuple[RunRule, ...] = (
     (lambda run: run.grpo.constrain != "none", 'grpo.constrain: the server samples freely; set it to "none"'),
     (lambda run: run.grpo.gradient_noise_every, "grpo.gradient_noise_every: verl keeps its gradients; set it to 0"),
     (
-        lambda run: run.grpo.reward.schedule().end is not None,
-        "grpo.reward: weights never switch here; name a preset that is no curriculum",
+        lambda run: len(run.grpo.reward.schedule().phases) > 1,
+        "grpo.reward: weights never change here; give one table of weights, or a preset that is no curriculum",
     ),
     (
         lambda run: not run.is_default("max_batch_size"),

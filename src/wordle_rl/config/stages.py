@@ -134,6 +134,10 @@ class StartSettings(Section):
     takes the first 100 rows. If the file has only secrets, all groups play them, by priority; if it has boards, half of
     the groups start from one. Left out and counted are validation and test secrets, boards that break the rules of the
     run, and, where only wins teach, secrets that are no answers."""
+    own_prompt: bool = False
+    """With `file` and `grpo.guesses = 1`: show the policy the `prompt` of each row, a text or messages, in place of the
+    run's wording, in all groups. Marks and rewards follow the row's secret and guesses as ever, and replies the grammar
+    of the run."""
 
     @property
     def num_openers(self) -> int:
@@ -147,6 +151,8 @@ class StartSettings(Section):
                 f"player {self.player!r} is none of random, consistent and teacher, with a number of openers as in "
                 "consistent:5 if wanted; give one of them"
             )
+        if self.own_prompt and self.file is None:
+            raise ValueError("own_prompt is the prompt of a row of file; name a file, or remove it")
         # With no guess to play, another player would change nothing.
         if self.player != "random" and not self.max_prefix_guesses:
             raise ValueError(f"player {self.player!r} plays no prefix guess; set max_prefix_guesses")
@@ -241,9 +247,10 @@ class GRPOSettings(PlaySettings):
     server_timeout_s: float = Field(600.0, gt=0)
     """With a server as engine: time limit of one request, in seconds. A failed request is retried three times; then its
     game is an error, never a loss. Each process sends max_batch_size requests at once."""
-    batches_ahead: int = Field(0, ge=0, le=1)
-    """1: the server plays the games of the next step while this step's are learnt from, with weights one step old;
-    needs the address of a server as engine."""
+    batches_ahead: int = Field(0, ge=0, le=8)
+    """Batches that the server plays ahead while a step is learnt from: their weights are at most as many steps old
+    (metric `staleness`). 1 is enough where play and learning take even times. Needs the address of a server as
+    engine."""
     prioritized_fraction: float = Field(0.5, ge=0, le=1)
     """Prioritized sampling of secrets: this fraction of the draws goes by priority, the rest is uniform. Priority is
     the within-group reward std or, with probe_every_steps, the greedy cost. 0: secrets take turns, each once a pass."""
@@ -302,7 +309,7 @@ class GRPOSettings(PlaySettings):
     @property
     def learns_without_wins(self) -> bool:
         """True if the reward compares guesses with the solver's, so that games nobody can win have one."""
-        return bool({"regret", "quick_regret"} & {*self.reward.schedule().start})
+        return all({"regret", "quick_regret"} & {*weights} for _, weights in self.reward.schedule().phases)
 
     def check(self) -> None:
         """Refuse settings that contradict each other."""

@@ -58,7 +58,14 @@ class TraceSettings(Section):
     parquet, or a hub data set OWNER/NAME). Left out and counted are games of secrets that may not be taught or with
     other marks than by the run's rules, and conversations with a reply that holds no listed guess. Games of another
     teacher than the solver also pass the checks of `wordle-rl dataset`. Games of validation secrets give the validation
-    loss of SFT. Of the other settings here, num_games and rl_only_fraction apply."""
+    loss of SFT. Of the other settings here, num_games, checked, drop_duplicates and rl_only_fraction
+    apply."""
+    checked: Annotated[bool, tyro.conf.Suppress] = True
+    """False, with a `file` of conversations: learn any chat, such as "the sky is blue", though no reply holds a guess.
+    Rows that name a held-out secret or a strict word are still left out; other mentions of held-out words pass."""
+    drop_duplicates: Annotated[bool, tyro.conf.Suppress] = False
+    """Learn a game of `file`, or of a teacher of your own, once: not again by the same secret and turns, nor a
+    conversation by the same messages. Duplicates are always counted."""
     num_games: int = Field(100_000, ge=1, le=100_000_000)
     """Games to play; with `file`, games to take at most."""
     outside_rate: float = Field(0.5, ge=0, le=1)
@@ -83,9 +90,13 @@ class TraceSettings(Section):
 
     def check(self) -> None:
         """Check the rates, and that settings of the solver teacher are not set for another one."""
-        own = _changed(self, except_for={"num_games", "outside_rate", "rl_only_fraction", "teacher"})
+        own = _changed(self, except_for={"num_games", "outside_rate", "rl_only_fraction", "teacher", "drop_duplicates"})
         if self.teacher.is_own and own:
             raise ValueError(f"traces.{own[0]} is not for traces.teacher.name {self.teacher.name!r}; remove it")
+        if not self.checked and self.file is None:
+            raise ValueError("traces.checked = false is for conversations of traces.file; name a file, or remove it")
+        if self.drop_duplicates and self.file is None and not self.teacher.is_own:
+            raise ValueError("traces.drop_duplicates is for games of traces.file or of a teacher of yours; remove it")
         if self.outside_rate + self.invented_rate > 1:
             raise ValueError(
                 f"traces.outside_rate {self.outside_rate} and traces.invented_rate {self.invented_rate} must not add "

@@ -111,6 +111,15 @@ class FixedRewardSettings(Section):
         return Rubric(self.reward_weights or PRESETS[self.reward_preset].weights, self.keep_order)
 
 
+class RewardPhase(Section):
+    """Weights of a part of a stage."""
+
+    at: float = Field(ge=0, le=1)
+    """Where the phase begins; the first at 0."""
+    weights: dict[str, float]
+    """Weights by component name."""
+
+
 class RewardSettings(Section):
     """Reward of a game."""
 
@@ -119,23 +128,36 @@ class RewardSettings(Section):
     own weights."""
     weights: dict[str, float] = Field(default_factory=dict)
     """Your own weights by component name, instead of a preset's."""
+    phases: tuple[RewardPhase, ...] = ()
+    """Your own weights that change: `[{ at = 0, weights = { format = 1 } }, { at = 0.5, weights = { win = 1 } }]`. A
+    phase begins `at` this part of the stage: 0 is its first step, 1 its last."""
+    phases_by: Literal["steps", "format_compliance"] = "steps"
+    """`format_compliance`: a phase begins once this fraction of replies follows the format, as a mean of five steps."""
+    glide: bool = False
+    """Move on a straight line from the weights of each phase to those of the next, instead of all at once."""
     keep_order: bool = True
     """Adjust the weights of winning and broken rules so that no loss outscores a win, and no loss with a broken rule an
     honest loss. false keeps the weights as given."""
 
     def check(self) -> None:
         """Check that the reward is set once and exists."""
-        if self.weights and self.preset is not None:
+        given = [name for name in ("preset", "weights", "phases") if not self.is_default(name)]
+        if len(given) > 1:
             raise ValueError(
-                f"preset {self.preset!r} and weights ({', '.join(self.weights)}) both set the reward; remove one, on "
-                'the command line with --grpo.reward.preset none or --grpo.reward.weights "{}"'
+                f"{' and '.join(given)} both set the reward; remove one, on the command line with "
+                '--grpo.reward.preset none, --grpo.reward.weights "{}" or --grpo.reward.phases "[]"'
             )
+        # A setting that nobody reads is a typo, or a belief that it acts.
+        for name in ("phases_by", "glide"):
+            if len(self.phases) < 2 and not self.is_default(name):
+                raise ValueError(f"{name} needs two phases or more; add them, or leave it out")
         self.schedule()
 
     def schedule(self) -> Schedule:
-        """Return the weights of these settings, and those of a curriculum's second phase."""
-        if self.weights:
-            return Schedule(self.weights, keep_order=self.keep_order)
+        """Return the weights of these settings, and when they change."""
+        if self.weights or self.phases:
+            phases = [(phase.at, phase.weights) for phase in self.phases] or [(0.0, self.weights)]
+            return Schedule(phases, self.phases_by == "format_compliance", self.glide, self.keep_order)
         preset = self.preset or "sparse"
         found = CURRICULA[preset] if preset in CURRICULA else named_schedule(preset)
         return replace(found, keep_order=self.keep_order)

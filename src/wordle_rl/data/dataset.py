@@ -166,14 +166,16 @@ class TracesFromFile:
     Attributes:
         rejected: Number of rejected games so far, by reason.
         num_otherwise: Number of used conversations whose opening differs from the run's games.
+        num_duplicates: Number of used games that are learnt more than once.
     """
 
     def __init__(self, words: WordList, split: Split, settings: TraceSettings, game: GameSettings) -> None:
         assert settings.file is not None  # the caller has games to read
         self.path: Path = settings.file
         self.rejected: Counter[str] = Counter()
-        self.num_otherwise = 0
-        self._words, self._num_games = words, settings.num_games
+        self.num_otherwise = self.num_duplicates = 0
+        self._words, self._num_games, self._checked = words, settings.num_games, settings.checked
+        self._drop = settings.drop_duplicates
         self._prompter = game.prompter(words.word_length)
         self._rules = self._prompter.rules
         self._limits = DatasetLimits(max_turns=game.max_turns, thinking=game.thinking)
@@ -184,7 +186,7 @@ class TracesFromFile:
     def __iter__(self) -> Iterator[GameRecord]:
         """Read the file from its start; a `ConfigError` if no game may be trained on."""
         self.rejected.clear()
-        self.num_otherwise, opening = 0, self._prompter.opening()
+        self.num_otherwise, self.num_duplicates, opening = 0, 0, self._prompter.opening()
         found = False
         for trace in islice(self._accepted(), self._num_games):
             found = True
@@ -195,16 +197,23 @@ class TracesFromFile:
 
     def of_validation(self) -> list[GameRecord]:
         """Return sound games of validation secrets, at most `settings.num_games`. Never train on them."""
-        found = games_of(self.path, self._words, self._prompter)
-        games = (trace for trace in found if not isinstance(trace, str) and self._split.part_of(trace.secret) == "val")
+        games = (
+            trace
+            for trace in self._found()
+            if not isinstance(trace, str) and self._split.part_of(trace.secret) == "val"
+        )
         return list(islice((trace for trace in games if self._fault_of_game(trace) is None), self._num_games))
 
     def left_out(self) -> str:
         """Return rejected games and rows by reason, as in `12 not_won, 3 test_secret`; empty if there are none."""
         return ", ".join(f"{count} {reason}" for reason, count in sorted(self.rejected.items()))
 
+    def _found(self) -> Iterator[GameRecord | str]:
+        return games_of(self.path, self._words, self._prompter, checked=self._checked)
+
     def _accepted(self) -> Iterator[GameRecord]:
-        for trace in games_of(self.path, self._words, self._prompter):
+        seen: set[int] = set()  # hashes: a file may hold millions of games
+        for trace in self._found():
             if isinstance(trace, str):  # the reason why a row is no game
                 self.rejected[trace] += 1
                 continue
@@ -213,7 +222,11 @@ class TracesFromFile:
                 fault = "rl_only_secret"
             if fault := fault or self._fault_of_game(trace):
                 self.rejected[fault] += 1
+            elif (key := hash(trace.lesson)) in seen and self._drop:
+                self.rejected["duplicate"] += 1
             else:
+                self.num_duplicates += key in seen
+                seen.add(key)
                 yield trace
 
     def _fault_of_game(self, trace: GameRecord) -> str | None:
@@ -262,6 +275,7 @@ def write_dataset(
     form: SFTForm = "messages",
     codec: ChatCodec | None = None,
     boards: Iterable[Mapping[str, Any]] | None = None,
+    drop_duplicates: bool = False,
 ) -> dict[str, Any]:
     """Write SFT and RL rows as JSON lines.
 
@@ -274,21 +288,28 @@ def write_dataset(
 
     Games are rejected if their secret is a test secret or they name a strict word. In transcript shape, games with an
     untaught turn are rejected too, since training on a conversation teaches every reply in it. The result counts rows
-    per file and rejected games per reason. Existing files are replaced only if they hold such rows.
+    per file, rejected games per reason, and accepted games that came before. Existing files are replaced only if they
+    hold such rows.
     """
     paths = {name: stem.with_name(f"{stem.name}_{name}.jsonl") for name in _ROWS}
     for name, path in paths.items():  # all of them before any is written
         check_replaceable(path, _ROWS[name])
     rejected: Counter[str] = Counter()
     accepted: list[GameRecord] = []
+    seen: set[object] = set()
+    num_duplicates = 0
     for trace in traces:
         fault = "test_secret" if split.part_of(trace.secret) == "test" else fault_of(trace, words, limits)
         if fault is None and strict_words_of(trace, split):
             fault = "strict_word"
         if fault is None and prompter.shape is Shape.TRANSCRIPT and not all(turn.taught for turn in trace.turns):
             fault = "untaught_turn"
+        if fault is None and trace.lesson in seen:
+            num_duplicates += not drop_duplicates
+            fault = "duplicate" if drop_duplicates else None
         if fault is None:
             accepted.append(trace)
+            seen.add(trace.lesson)
         else:
             rejected[fault] += 1
     # Words outside the answers are in no part of the split, so their games may be trained on.
@@ -307,7 +328,7 @@ def write_dataset(
         ),
     }
     counts = {name: write_jsonl(paths[name], rows) for name, rows in files.items()}
-    return {"rows": counts, "rejected": dict(sorted(rejected.items()))}
+    return {"rows": counts, "rejected": dict(sorted(rejected.items())), "duplicates": num_duplicates}
 
 
 def _sft_rows(

@@ -167,6 +167,13 @@ class GameRecord:
         return self.secret, self.notes.seed, self.notes.teacher
 
     @property
+    def lesson(self) -> tuple[object, ...]:
+        """What is learnt from the game, equal for duplicates: its messages, or its secret, guesses and thoughts."""
+        if self.messages:
+            return tuple((message["role"], message["content"]) for message in self.messages)
+        return self.secret, tuple((turn.guess, turn.marks, turn.thinking, turn.taught) for turn in self.turns)
+
+    @property
     def won(self) -> bool:
         """True if the last guess found the secret."""
         # By the outcome too: an invented secret is outside the list, and may have been refused.

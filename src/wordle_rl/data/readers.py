@@ -25,7 +25,7 @@ from typing import Any, Protocol
 from wordle_rl.config.base import ConfigError
 from wordle_rl.data.game_record import GameRecord, TurnRecord
 from wordle_rl.data.trace_files import read_games, wide_csv
-from wordle_rl.game import score_guess
+from wordle_rl.game import Outcome, score_guess
 from wordle_rl.policy.directory import retries_in_one_line
 from wordle_rl.prompt import Guess, Message, Prompter
 from wordle_rl.runs import parse_json
@@ -178,18 +178,39 @@ def read_row(row: Row | None) -> Said:
     raise OddRowError("missing_field")
 
 
+def prompt_of(row: Row) -> tuple[Message, ...]:
+    """Return the `prompt` of a row, messages or a text, as messages; empty if it has none.
+
+    The beginning of a reply with which a ChatML text may end is left to the policy.
+    """
+    given = row.get("prompt")
+    if isinstance(given, str):
+        text = given.strip()
+        messages = _chatml(text)[0] if "<|im_start|>" in text else [Message(role="user", content=text)]
+        return tuple(messages) if text else ()
+    if not isinstance(given, list | tuple):
+        return ()
+    ended = [*given, Message(role="assistant", content="")]
+    return _Messages().read({"messages": ended}).messages[:-1] if given else ()
+
+
 # --- games to learn from ---
 
 
-def games_of(source: Path, words: WordList, prompter: Prompter) -> Iterator[GameRecord | str]:
-    """Yield the games of a source: of our files, or its conversations, and a reason for each row that is unusable."""
+def games_of(source: Path, words: WordList, prompter: Prompter, *, checked: bool = True) -> Iterator[GameRecord | str]:
+    """Yield the games of a source: of our files, or its conversations, and a reason for each row that is unusable.
+
+    See `game_of` for `checked`.
+    """
     if not holds_talk(source):
         _refuse_other_rows(source)
+        if not checked:
+            raise ConfigError(f"traces.checked = false is for conversations, but {source} holds games; remove it")
         yield from read_games(source)
         return
     for row in read_rows(source):
         try:
-            yield game_of(read_row(row), words, prompter)
+            yield game_of(read_row(row), words, prompter, checked=checked)
         except OddRowError as odd:
             yield str(odd)
 
@@ -224,11 +245,11 @@ def holds_talk(source: Path) -> bool:
     return any(shape.matches(row) for row in rows for shape in _TALKS)
 
 
-def game_of(said: Said, words: WordList, prompter: Prompter) -> GameRecord:
+def game_of(said: Said, words: WordList, prompter: Prompter, *, checked: bool = True) -> GameRecord:
     """Make a game of a conversation, to be trained on word for word. Every reply must hold a listed guess.
 
     Without a named secret the last guess counts as the secret, since it might have been right. Guesses then have no
-    marks.
+    marks. With `checked` False, replies need hold no guess; a conversation without any has no secret.
     """
     replies = [message["content"] for message in said.messages if message["role"] == "assistant"]
     if not replies:
@@ -236,17 +257,19 @@ def game_of(said: Said, words: WordList, prompter: Prompter) -> GameRecord:
     guesses = []
     for reply in replies:
         parsed = prompter.parse(reply)
-        if not isinstance(parsed, Guess):
-            raise OddRowError(f"output_{parsed.reason.value}")
-        if parsed.word not in words:
-            raise OddRowError("unlisted_guess")
-        guesses.append(parsed.word)
+        guess = parsed.word if isinstance(parsed, Guess) and parsed.word in words else None
+        if checked and guess is None:
+            raise OddRowError("unlisted_guess" if isinstance(parsed, Guess) else f"output_{parsed.reason.value}")
+        guesses.append(guess)
     named = said.secret if _is_word(said.secret) else None
-    secret = named or guesses[-1]
-    if secret not in words:
+    secret = named or next(filter(None, reversed(guesses)), "")
+    if checked and secret not in words:
         raise OddRowError("unlisted_secret")
-    marks = [score_guess(secret, guess) if named else None for guess in guesses]
-    turns = (TurnRecord(guess, mark, reply=reply) for guess, mark, reply in zip(guesses, marks, replies, strict=True))
+    turns = []
+    for guess, reply in zip(guesses, replies, strict=True):
+        marks = score_guess(secret, guess) if guess and named in words else None
+        outcome = Outcome.SCORED if guess else Outcome.MALFORMED
+        turns.append(TurnRecord(guess, marks, outcome=outcome, reply=reply))
     return GameRecord(secret, tuple(turns), messages=said.messages)
 
 
@@ -444,6 +467,8 @@ def _json_rows(path: Path) -> Rows:
         rows = parse_json(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ConfigError(f"{path} is no JSON ({error}); name a .jsonl file if it has one object a line") from None
+    if isinstance(rows, dict) and "log_history" in rows:  # trainer_state.json of transformers and TRL
+        rows = rows["log_history"]
     if not isinstance(rows, list):
         raise ConfigError(f"{path} holds {type(rows).__name__}, expected an array of rows")
     for row in rows:

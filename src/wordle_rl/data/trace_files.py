@@ -1,4 +1,4 @@
-"""Files of games that cost money: a record of their settings, and one CSV per secret."""
+"""Files beside traces: a record of the settings of games that cost money, and one CSV per secret."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from wordle_rl.runs.foreign_text import spreadsheet_cell, without_quote
 
 COLUMNS = (
     "word", "seed", "model", "won", "turn", "reply", "thinking", "guess", "marks", "outcome", "costs_turn", "finish",
-    "prompt_tokens", "completion_tokens",
+    "prompt_tokens", "completion_tokens", "taught",
 )  # fmt: skip
 """Columns of `wordle_data_<WORD>.csv`, one row per turn of every finished game. Each row holds the tokens of the whole
-game; 0 or a missing column means unknown."""
-_TOKENS = COLUMNS[-2:]
+game; 0 or a missing column means unknown. Without `taught`, turns that kept the rules are."""
+_TOKENS, _OPTIONAL = COLUMNS[-3:-1], COLUMNS[-3:]
 
 
 class SettingsFile:
@@ -103,7 +103,7 @@ def _csv_rows(trace: GameRecord) -> Iterator[tuple[Any, ...]]:
         game = (trace.secret, notes.seed, notes.teacher, int(trace.won), number)
         said = (turn.reply, turn.thinking, turn.guess, turn.marks)
         tokens = (notes.prompt_tokens, notes.completion_tokens)
-        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.notes.finish, *tokens)
+        yield (*game, *said, turn.outcome.value, int(turn.costs_turn), turn.notes.finish, *tokens, int(turn.taught))
 
 
 MAX_FIELD_CHARACTERS = 16 << 20
@@ -120,7 +120,7 @@ def _read_csv(path: Path) -> Iterator[GameRecord]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = wide_csv(file)
         try:
-            if missing := [name for name in COLUMNS if name not in (*_TOKENS, *(reader.fieldnames or ()))]:
+            if missing := [name for name in COLUMNS if name not in (*_OPTIONAL, *(reader.fieldnames or ()))]:
                 raise RunError(f"{path} lacks the column {missing[0]!r}; make it with `wordle-rl traces --csv`")
             plain = ({name: without_quote(cell) for name, cell in row.items()} for row in reader)
             for turns in _games_of(plain):
@@ -152,7 +152,7 @@ def _turn_of(row: dict[str, Any]) -> TurnRecord:
     return TurnRecord(
         row["guess"] or None,
         row["marks"] or None,
-        not outcome.broke_rules,
+        bool(int(row.get("taught") or not outcome.broke_rules)),
         outcome=outcome,
         costs_turn=bool(int(row["costs_turn"])),
         thinking=row["thinking"],

@@ -2,6 +2,7 @@
 
     players.py       players by name: solver, random, a model or run directory, openai:MODEL, module:attribute
     asked.py         Asked: what an evaluation asks, as one value; its key is that of the journal
+    options.py       what `play` and `eval` are asked by, in words of the command line
     records.py       Evaluation (every game, saved as JSON or CSV), EvalConditions: prompting and sampling of a player
     figures.py       Figures, the distribution of rewards
     results_table.py the one table of results

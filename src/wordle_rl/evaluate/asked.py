@@ -143,7 +143,8 @@ class Asked:
             "reward": self.reward,
             "constrain": player.constrain,
             **asdict(self.context.prompter.rules),
-            **asdict(self.conditions),
+            # Left out where it is False, so that the stored games of before still count.
+            **{name: value for name, value in asdict(self.conditions).items() if name != "lenient" or value},
         }
 
     def evaluation(self, records: Iterable[GameRecord] = ()) -> Evaluation:

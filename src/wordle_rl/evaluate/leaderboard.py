@@ -27,6 +27,7 @@ def row_of(evaluation: Evaluation, words: str, split: str) -> dict[str, Any]:
     temperature = evaluation.conditions.temperature
     play = ["greedy" if not temperature else f"T = {temperature:g}"] if temperature is not None else []
     play += ["listed words"] if evaluation.constrain != "none" else []
+    play += ["lenient reading"] if evaluation.conditions.lenient else []
     named = [machine.get("accelerator"), machine["processor"], f"{machine['cores']} cores"]
     values = (
         evaluation.name, words, evaluation.fingerprint, split, figures.num_games,

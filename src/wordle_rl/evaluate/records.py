@@ -56,6 +56,7 @@ class EvalConditions:
         boards: Initial boards, such as `0 to 4 consistent turns, seed 0`; None: empty boards.
         word_beam: With guesses limited to listed words: beam width of the search for the likeliest; None: no limit on
             guesses, or limited token by token.
+        lenient: Replies outside the grammar were read, too; see `wordle_rl.prompt.reply.lenient_guess`.
     """
 
     style: Style | str
@@ -68,11 +69,13 @@ class EvalConditions:
     system_prompt: str | None = None
     boards: str | None = None
     word_beam: int | None = None
+    lenient: bool = False
 
     @classmethod
     def of(cls, prompter: Prompter) -> EvalConditions:
         """Return the conditions of a player that samples no tokens."""
-        return cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
+        asked = cls(prompter.style, prompter.shape, prompter.thinking, system_prompt=prompter.system_prompt)
+        return replace(asked, lenient=prompter.lenient)
 
 
 _UNSET = {"boards": "the empty board", "word_beam": "token by token"}

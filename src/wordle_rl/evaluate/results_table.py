@@ -85,6 +85,8 @@ def results_table(
     that nobody has are left out. `parts` chooses columns; None: all.
 
     Examples:
+        >>> from wordle_rl.data.game_record import GameRecord
+        >>> from wordle_rl.evaluate.figures import measure
         >>> figures = measure([GameRecord("crane", ())], max_turns=6)
         >>> results_table({"sft": {"train": figures}}, WINS)
         Table(columns=('training',), rows=(('games', '1'), ('wins, %', '0.0'), ('  95 %', '0.0–79.3')))

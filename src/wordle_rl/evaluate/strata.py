@@ -155,6 +155,8 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
         for message in game.get("messages", ()):
             complete = False  # a conversation in words of its own: its boards cannot be compared
             named.update(wanted.intersection(words_of_text(message.get("content", ""))))
+        for message in game.get("prompt", ()):  # of an initial state
+            named.update(wanted.intersection(words_of_text(message.get("content", ""))))
         if game.get("secret") in wanted:
             named.add(str(game["secret"]))
         for turn in game.get("turns", ()):

@@ -82,7 +82,9 @@ def load_adapters(network: Any, directory: Path, wanted: LoraSettings) -> LoraSh
     suffix = f".{_OURS['lora_a']}"
     layers = sorted(name.removeprefix(_PREFIX).removesuffix(suffix) for name in stored if name.endswith(suffix))
     if strays := sorted(set(layers) - set(linear_layers(network))):
-        raise ConfigError(f"the adapter {directory} does not fit its base model: {strays[0]} …; train it again")
+        raise ConfigError(
+            f"the adapter {directory} does not fit its base model: {strays[0]} …; merge it by wordle-rl export"
+        )
     dropout = float(config.get("lora_dropout", 0.0))
     shape = LoraShape(rank, float(config["lora_alpha"]), dropout, tuple(layers), str(config["base_model_name_or_path"]))
     _put_on(network, shape)

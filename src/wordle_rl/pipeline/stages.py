@@ -84,6 +84,10 @@ def _make_traces(config: RunConfig, context: GameContext, path: Path, validation
         apart = f", and {measuring:,} for the validation loss" if measuring else ""
         left_out = f"; left out: {text}" if (text := given.left_out()) else ""
         timings.tell(f"{count:,} teacher games of {file}{apart}{left_out}")
+        if given.num_duplicates:
+            timings.tell(f"{given.num_duplicates:,} of them are duplicates; traces.drop_duplicates leaves them out")
+        if not settings.checked:
+            timings.tell("their rows were not checked (traces.checked): no reply need hold a guess")
         if given.num_otherwise:
             told = "begin with another prompt than the games that this run plays (game.style, game.system_prompt)"
             timings.tell(f"{given.num_otherwise:,} of them {told}")
@@ -153,7 +157,7 @@ def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Ru
     lineage = _lineage(config, stage, context, run)
     done = last_place(run.directory / stage / "checkpoints").done
     with timings.training(stage, stage_title(stage), done) as advance:
-        training = _training(config, stage, run, learner, lineage, advance)
+        training = _training(config, stage, run, learner, lineage, advance, timings.tell)
         train_sft(training, encoded.examples, own, validation=held_out)
 
 
@@ -187,7 +191,7 @@ def learn_from_play(
     boards, fraction = _given_starts(config, stage, context, run.directory, timings.tell), 0.0
     if boards is not None:
         fraction = boards.fraction()
-        if boards.names_secrets and fraction == 1 and {*boards.secrets} <= context.words.answer_index.keys():
+        if boards.names_secrets and not boards.has_prompts and {*boards.secrets} <= context.words.answer_index.keys():
             secrets, boards = boards.secrets, None  # by priority, as other training secrets
     setup = GameSetup(
         context.for_training,
@@ -211,7 +215,7 @@ def learn_from_play(
     ):
         learn_by_play(
             ALGORITHMS[type(own)],
-            _training(config, stage, run, learner, lineage, advance),
+            _training(config, stage, run, learner, lineage, advance, timings.tell),
             setup,
             own,
             engine=engine,
@@ -232,7 +236,13 @@ def _lineage(config: RunConfig, stage: str, context: GameContext, run: Run) -> L
 
 
 def _training(
-    config: RunConfig, stage: str, run: Run, learner: Learner, lineage: Lineage, progress: ProgressCallback
+    config: RunConfig,
+    stage: str,
+    run: Run,
+    learner: Learner,
+    lineage: Lineage,
+    progress: ProgressCallback,
+    tell: Callable[[str], None],
 ) -> Training:
     from wordle_rl.train.training_loop import Training
 
@@ -243,6 +253,7 @@ def _training(
         seed=config.seed_of(stage),
         report_to=config.trackers,
         progress=progress,
+        tell=tell,
         on_saved=lambda saved: finish_model(saved, lineage),
         save_total_limit=config.settings_of(stage).save_total_limit,
     )

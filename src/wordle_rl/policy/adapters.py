@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors.torch import load_file
 from transformers import BitsAndBytesConfig, PreTrainedModel
 
 from wordle_rl.config.base import ConfigError
@@ -44,12 +43,25 @@ def base_of(directory: Path) -> str:
     try:
         base = read_object(path).get("base_model_name_or_path")
     except RunError as error:
-        raise ConfigError(f"{path} is damaged ({error}); copy or train the adapter again") from None
+        raise ConfigError(f"{path} is damaged ({error}); copy the adapter again") from None
     if not base:
         raise ConfigError(f"{path} names no base model; set base_model_name_or_path in it")
     if Path(base).is_absolute() and not Path(base).exists():
         raise ConfigError(f"{directory} needs its base model {base}, which is missing; correct the path in {path}")
     return converted_path(str(base))
+
+
+def merged(model: PreTrainedModel) -> PreTrainedModel:
+    """Fold adapters into their base model. Low-rank changes of its embedding or its head untie the two."""
+    ends: list[Any] = [model.get_input_embeddings(), model.get_output_embeddings()]
+    if any("lora_" in name for end in ends if end is not None for name, _ in end.named_parameters()):
+        # As one tensor, both would get the changes of both.
+        head = getattr(ends[1], "base_layer", ends[1])
+        head.weight = torch.nn.Parameter(head.weight.detach().clone())
+        model.config.tie_word_embeddings = False
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Input and output embeddings are no longer tied")
+        return cast("PreTrainedModel", model.merge_and_unload(safe_merge=True))  # type: ignore[operator]  # a PeftModel
 
 
 def has_adapters(model: object) -> bool:
@@ -87,15 +99,26 @@ def _without_needless_warnings() -> Iterator[None]:
         # peft prepares ranks for them.
         warnings.filterwarnings("ignore", message="Found missing adapter keys", category=UserWarning)
         warnings.filterwarnings("ignore", message="The following (rank|alpha)_pattern keys", category=RuntimeWarning)
+        # `merge` unties what must be; peft asks for an old name of transformers.
+        warnings.filterwarnings("ignore", message="Model has `tie_word_embeddings=True`|You have requested `ensure_w")
+        warnings.filterwarnings("ignore", message="`is_gradient_checkpointing`", category=FutureWarning)
         yield
 
 
 def _without_adapters(model: PreTrainedModel) -> list[str] | None:
-    # A router answers with more than its product, and the kernels of Mamba layers read the weights of their last
-    # product themselves, past any adapter.
-    routes = any(isinstance(part, torch.nn.Linear) and name.endswith("router") for name, part in model.named_modules())
+    # An adapter adds its product to W x. A Linear with a forward of its own (a router, DeepSeek V4's groups) may return
+    # anything else; those of bitsandbytes and Falcon return W x. The kernels of Mamba layers read the weights of their
+    # last product themselves, past any adapter.
+    kinds = {name: type(part) for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)}
+    other = {
+        name
+        for name, kind in kinds.items()
+        if kind.forward is not torch.nn.Linear.forward
+        and not kind.__module__.startswith("bitsandbytes")
+        and kind.__name__ != "FalconLinear"
+    }
     mamba = any("Mamba" in type(part).__name__ for part in model.modules())
-    return ["router"] * routes + ["out_proj"] * mamba or None
+    return [*sorted(other), *["out_proj"] * mamba] or None
 
 
 def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
@@ -109,22 +132,37 @@ def shape_adapters(model: PreTrainedModel, directory: Path) -> PreTrainedModel:
 
 
 def load_adapters(model: PreTrainedModel, directory: Path, wanted: LoraSettings) -> PreTrainedModel:
-    """Add a trained adapter to its base model, ready for further training."""
+    """Add a trained adapter to its base model, ready for further training.
+
+    It may come from elsewhere: DoRA, biases, saved modules, trained tokens, adapters on the embedding or the head.
+    """
     from peft import PeftModel
 
     config = read_object(directory / ADAPTER_CONFIG)
+    if (kind := config.get("peft_type", "LORA")) != "LORA":
+        raise ConfigError(
+            f"{directory} is an adapter of the kind {kind}, of which only LORA is loaded; merge it with peft "
+            "(merge_and_unload), if that can be merged, and name the whole model"
+        )
     if wanted.rank and wanted.rank != config.get("r"):
         raise ConfigError(
             f"model.lora.rank {wanted.rank} is not that of the adapter {directory}, {config.get('r')}; remove "
             "model.lora to train it further, or merge it first (wordle-rl export)"
         )
+    advice = (
+        f"name its own base in {directory / ADAPTER_CONFIG}, copy the whole adapter again, or, if it enlarged the "
+        "vocabulary, merge it with peft (resize_token_embeddings, merge_and_unload)"
+    )
     with _without_needless_warnings():
-        adapted: PeftModel = PeftModel.from_pretrained(_prepared(model), str(directory), is_trainable=True)
-    loaded = {name for name, _ in adapted.named_parameters() if ".default." in name}
-    stored = {name.replace(".weight", ".default.weight") for name in load_file(directory / ADAPTER_WEIGHTS)}
-    if loaded != stored:
-        strays = ", ".join(sorted(loaded ^ stored)[:2])
-        raise ConfigError(f"the adapter {directory} does not fit its base model: {strays} …; train it again")
+        try:
+            adapted: PeftModel = PeftModel.from_pretrained(_prepared(model), str(directory), is_trainable=True)
+            # `from_pretrained` keeps to itself what it found no place or no weights for.
+            found = adapted.load_adapter(str(directory), "default", is_trainable=True)
+            strays = [*found.missing_keys, *found.unexpected_keys][:2]
+        except (KeyError, RuntimeError, ValueError) as error:  # a lost module, another size, no such layers
+            strays = [str(error).strip().splitlines()[-1].strip()]
+    if strays:
+        raise ConfigError(f"the adapter {directory} does not fit its base model ({', '.join(strays)}); {advice}")
     return cast("PreTrainedModel", adapted)
 
 

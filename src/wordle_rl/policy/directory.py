@@ -17,7 +17,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import OldRunError, stored_config
 from wordle_rl.config.model import GameSettings, ModelSettings
 from wordle_rl.config.run import RunConfig
-from wordle_rl.policy.gguf import SMOLLM2, converted, smollm2_file
+from wordle_rl.policy.gguf import PACKAGED, converted, packaged_file
 from wordle_rl.policy.scripted import PLAYER_NAMES, is_own_player
 from wordle_rl.prompt import Style
 from wordle_rl.runs import has_weights, is_run, trained_model
@@ -33,7 +33,7 @@ _NOT_FETCHED = ("*.bin", "*.pt", "*.pth", "*.gguf", "*.onnx", "*.msgpack", "*.h5
 def find_model(path: Path) -> Path:
     """Return the model directory of a path: itself, the last trained model of a run, or a hub model.
 
-    `smollm2` and GGUF files give the directory they are converted to.
+    `smollm2`, `gemma-3-270m` and GGUF files give the directory they are converted to.
     """
     if is_converted(str(path)):
         return Path(converted_path(str(path)))
@@ -49,13 +49,13 @@ def find_model(path: Path) -> Path:
 
 
 def is_converted(path: str) -> bool:
-    """Return True for `bundled`, `smollm2` and GGUF files, which stand for a directory elsewhere.
+    """Return True for `bundled`, GGUF files and models of packages, which stand for a directory elsewhere.
 
     Examples:
         >>> is_converted("smollm2"), is_converted("models/some.gguf"), is_converted("someone/smollm2")
         (True, True, False)
     """
-    return (path in (SMOLLM2, BUNDLED) or Path(path).suffix.lower() == ".gguf") and not Path(path).is_dir()
+    return (path in (*PACKAGED, BUNDLED) or Path(path).suffix.lower() == ".gguf") and not Path(path).is_dir()
 
 
 def converted_path(path: str) -> str:
@@ -64,7 +64,7 @@ def converted_path(path: str) -> str:
         return path
     if path == BUNDLED:
         return str(Path(__file__).parent / BUNDLED)
-    file = smollm2_file() if path == SMOLLM2 else Path(path).expanduser()
+    file = packaged_file(path) if path in PACKAGED else Path(path).expanduser()
     if not file.is_file():
         raise ConfigError(f"no model file {path}; name an existing one")
     return str(converted(file))

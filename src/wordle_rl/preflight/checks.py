@@ -58,7 +58,7 @@ class Plan:
         ahead: What is to be done: `traces`, names of stages, `eval`.
         begins: The model that the first of these trainings starts from.
         boards: The files of initial states, by stage.
-        memory_gib: Memory of the Mac that will train. None: this machine.
+        memory_gib: Memory of the GPU or Mac that will train. None: this machine.
     """
 
     config: RunConfig
@@ -128,7 +128,9 @@ class Plan:
         """Memory of each stage that is ahead."""
         from wordle_rl.policy.loading import load_numbers
 
-        found = memory_of_stages(self.config, load_numbers(self.begins), self.teacher_length, self.game_length)
+        numbers, elsewhere = load_numbers(self.begins), self.memory_gib is not None
+        lengths = self.teacher_length, self.game_length
+        found = memory_of_stages(self.config, numbers, *lengths, elsewhere=elsewhere)
         return {stage: needed for stage, needed in found.items() if stage in self.ahead}
 
 
@@ -232,8 +234,8 @@ def _teacher(plan: Plan) -> Iterator[Finding]:
     config, taught, traces = plan.config, plan.taught, plan.config.traces
     if taught and plan.teaches:
         yield from check_teacher([len(example.token_ids) for example in taught], config.model.max_length)
-    # Without thinking, a reply of the solver is only a guess.
-    if taught and (traces.narrate or traces.file is not None or traces.teacher.is_own):
+    # Without thinking, a reply of the solver is only a guess; unchecked rows need hold none that could be cut off.
+    if taught and traces.checked and (traces.narrate or traces.file is not None or traces.teacher.is_own):
         runs = (run for example in taught for run in groupby(example.loss_mask))
         lengths = [len([*run]) for learnt, run in runs if learnt]  # of replies, closing tokens included
         yield from check_teacher_replies(lengths, config.max_completion_tokens)
@@ -301,8 +303,9 @@ _HIGH_SHARE = 0.25
 def check_sparse_rewards(config: RunConfig) -> Iterator[Finding]:
     """Check that a policy gradient by wins alone, below temperature 1, is not followed as fast as SFT's gradient."""
     for stage, own in config.stages_of("grpo"):
-        paid = {name for name, weight in own.reward.schedule().start.items() if weight}
-        if own.temperature >= 1 or own.belief_weight or not paid <= TERMINAL_COMPONENTS:
+        tables = [weights for _, weights in own.reward.schedule().phases]
+        by_wins = any({name for name, weight in each.items() if weight} <= TERMINAL_COMPONENTS for each in tables)
+        if own.temperature >= 1 or own.belief_weight or not by_wins:
             continue
         taught, rate = config.sft.optimizer.learning_rate, own.optimizer.learning_rate
         if stage in config.stages and rate > _HIGH_SHARE * taught:

@@ -148,7 +148,7 @@ class Passes:
         return kept + 3 * scored * model.vocab_size * 4  # float32: logits, log-probabilities and gradient
 
 
-def _passes_of(config: RunConfig, model: ModelNumbers) -> Passes:
+def _passes_of(config: RunConfig, model: ModelNumbers, *, elsewhere: bool) -> Passes:
     from wordle_rl.policy.loading import attention_of
     from wordle_rl.train.logprobs import tokens_per_piece
     from wordle_rl.train.optimizer import wants_bf16
@@ -156,21 +156,31 @@ def _passes_of(config: RunConfig, model: ModelNumbers) -> Passes:
     checkpointing = config.model.gradient_checkpointing
     if config.backend == "mlx":  # it computes in the type of the weights, and keeps the attention table
         return Passes(min(4, model.weight_bytes), True, checkpointing, _MLX_PIECE)
-    eager = attention_of(config.model) == "eager"
-    number_bytes = 2 if wants_bf16(config.model.precision) else 4
+    # A GPU that is not here is taken for one that computes in bfloat16.
+    eager = (config.model.attn_implementation if elsewhere else attention_of(config.model)) == "eager"
+    in_bf16 = config.model.precision != "fp32" if elsewhere else wants_bf16(config.model.precision)
+    number_bytes = 2 if in_bf16 else 4
     return Passes(number_bytes, eager, checkpointing, tokens_per_piece(model.vocab_size))
 
 
 def memory_of_stages(
-    config: RunConfig, numbers: ModelNumbers, teacher_length: int | None, game_length: int | None
+    config: RunConfig,
+    numbers: ModelNumbers,
+    teacher_length: int | None,
+    game_length: int | None,
+    *,
+    elsewhere: bool = False,
 ) -> dict[str, MemoryEstimate]:
-    """Forecast the memory of each stage of a run, and of `eval`. Unknown lengths, in tokens, count as the longest."""
+    """Forecast the memory of each stage of a run, and of `eval`. Unknown lengths, in tokens, count as the longest.
+
+    `elsewhere`: on a GPU that this machine does not have, or on another Mac.
+    """
     from wordle_rl.policy.device import device_kind
 
     longest = min(config.model.max_length, numbers.context or config.model.max_length)
     game_length = min(game_length or longest, numbers.context or game_length or longest)
-    mlx, on_a_cpu = config.backend == "mlx", device_kind() == "cpu"
-    passes, weights = _passes_of(config, numbers), weight_bytes(numbers)
+    mlx, on_a_cpu = config.backend == "mlx", device_kind() == "cpu" and not elsewhere
+    passes, weights = _passes_of(config, numbers, elsewhere=elsewhere), weight_bytes(numbers)
     # While MLX draws a turn, the cache of a game exists twice: its own, and a row of the batch. Torch plays as it
     # learns, under autocast; a small model on a CPU does not.
     copies, playing = (2 if mlx else 1), numbers
@@ -241,16 +251,18 @@ def shares_memory(config: RunConfig) -> bool:
 
 
 def device_for(config: RunConfig, memory_gib: float | None = None) -> Device:
-    """Return the device that a run trains on; `memory_gib` stands for the memory of another Mac."""
+    """Return the device that a run trains on; `memory_gib` stands for the memory of another GPU, or another Mac."""
     from wordle_rl.policy.device import device_memory
 
-    return unified_memory(memory_gib) if shares_memory(config) else device_memory()
+    if memory_gib is not None and memory_gib <= 0:
+        raise ConfigError(f"--memory-gib {memory_gib:g} is not above 0; give the memory of the GPU or Mac, such as 24")
+    if shares_memory(config):
+        return unified_memory(memory_gib)
+    return device_memory() if memory_gib is None else Device("a GPU", round(memory_gib * _GIB))
 
 
 def unified_memory(gib: float | None = None) -> Device:
     """Return the part of a Mac's memory that its GPU can use: two thirds up to 36 GiB, three quarters above."""
-    if gib is not None and gib <= 0:
-        raise ConfigError(f"--memory-gib {gib:g} is not above 0; give the memory of the machine, such as 16")
     total = main_memory_bytes() if gib is None else round(gib * _GIB)
     if total is None:
         return Device("unified memory", None)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -11,21 +13,21 @@ from wordle_rl.boards import InitialState
 from wordle_rl.chat.codec import longest_reply
 from wordle_rl.chat.masks import encode_game, mask_picture
 from wordle_rl.chat.templates import changes_of
-from wordle_rl.config.base import ConfigError
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import GRPOSettings, LearningByPlay, kind_of
 from wordle_rl.errors import UserError
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.play import OpenPlayer, evaluate
 from wordle_rl.evaluate.players import open_player
+from wordle_rl.policy.base import Sampler
 from wordle_rl.policy.sizes import Device, ModelNumbers
 from wordle_rl.preflight import Finding, note, problem, warning
 from wordle_rl.preflight.checks import Plan, findings_of
-from wordle_rl.preflight.memory import MemoryEstimate, device_for, shares_memory
+from wordle_rl.preflight.memory import MemoryEstimate, device_for
 from wordle_rl.preflight.template import sample_game, token_text
 from wordle_rl.reward import format_compliance
 from wordle_rl.rollout import groups_of
-from wordle_rl.runs.progress import in_percent
+from wordle_rl.runs.progress import in_percent, in_words
 from wordle_rl.train.advantages import find_credit, is_constant
 from wordle_rl.train.starts import GameSetup, GroupStarts
 from wordle_rl.train.starts_file import ValidationFile, start_boards_of
@@ -33,7 +35,7 @@ from wordle_rl.train.starts_file import ValidationFile, start_boards_of
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Metrics of a few groups of games; fractions are 0 to 1."""
+    """Metrics of a few groups of games; fractions are 0 to 1, and seconds are those of play alone."""
 
     num_games: int
     win_rate: float
@@ -41,6 +43,7 @@ class Played:
     cut_off_rate: float
     constant_group_rate: float
     mean_reply_tokens: float
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -64,16 +67,15 @@ class Preflight:
 def preflight(config: RunConfig, num_groups: int, memory_gib: float | None = None) -> Preflight:
     """Run all checks on a config and let the model play `num_groups` groups of games; 0 needs no weights.
 
-    `memory_gib` is the memory of the Mac to check for; None: this machine.
+    `memory_gib` is the memory of the GPU or Mac to check for; None: this machine.
     """
-    if memory_gib is not None and not shares_memory(config):
-        raise ConfigError('--memory-gib applies only to backend "mlx" and to torch on a Mac; leave it out')
+    device = device_for(config, memory_gib)
     plan = Plan.whole(config, ValidationFile.of(config).context, memory_gib)
     numbers, codec, _ = plan.model
     report = Preflight(tuple(findings_of(plan)), numbers)
     if numbers is None:
         return report
-    report = replace(report, device=device_for(config, memory_gib))
+    report = replace(report, device=device)
     if codec is not None:
         words, prompter = plan.context.words, plan.context.prompter
         report = replace(
@@ -115,8 +117,26 @@ def _with_play(report: Preflight, plan: Plan, num_groups: int) -> Preflight:
         return replace(report, findings=(*report.findings, problem(str(error))))
     # A model that SFT will teach first has nothing to show yet.
     first = config.stages[0]
-    found = () if kind_of(first) == "sft" else check_play(played, config.max_completion_tokens, first)
+    found = [] if kind_of(first) == "sft" else [*check_play(played, config.max_completion_tokens, first)]
+    if plan.memory_gib is None:
+        found += time_of_play(config, played)
     return replace(report, findings=(*report.findings, *found), played=played)
+
+
+def time_of_play(config: RunConfig, played: Played) -> Iterator[Finding]:
+    """Forecast the time of play of each stage from that of a few games here."""
+    for stage, _ in config.stages_of():
+        own = config.settings_of(stage)
+        if isinstance(own, GRPOSettings) and own.plays_by_vllm:
+            continue
+        games = own.groups_to_play * own.group_size
+        each = played.seconds / played.num_games * games
+        unit = "step" if isinstance(own, GRPOSettings) else "round"
+        yield note(
+            f"{stage} plays {games:,} games a {unit}: by these {played.num_games} about {in_words(each)}, and "
+            f"{in_words(each * own.num_rounds)} in all; better play is shorter, many games at once are faster on a "
+            "GPU, and learning comes on top"
+        )
 
 
 def first_play(config: RunConfig) -> LearningByPlay:
@@ -147,7 +167,17 @@ def play_groups(config: RunConfig, asked: Asked, open_player: OpenPlayer) -> Pla
     `asked.starts` holds the start of each group, repeated `group_size` times.
     """
     settings, solver = first_play(config), asked.context.solver
-    trajectories = evaluate(asked, open_player, lambda game: game)
+    seconds = 0.0
+
+    @contextmanager
+    def timed(seed: int) -> Iterator[tuple[Sampler, int | None]]:
+        nonlocal seconds
+        with open_player(seed) as opened:  # loads the model
+            started = time.perf_counter()
+            yield opened
+            seconds += time.perf_counter() - started
+
+    trajectories = evaluate(asked, timed, lambda game: game)
     grpo = settings if isinstance(settings, GRPOSettings) else GRPOSettings(credit="game")
     rubric = grpo.reward.schedule().rubric()
     credit = find_credit(grpo.credit)
@@ -165,6 +195,7 @@ def play_groups(config: RunConfig, asked: Asked, open_player: OpenPlayer) -> Pla
         cut_off_rate=statistics.fmean(turn.overlong for turn in replies),
         constant_group_rate=statistics.fmean(constant) if constant else 0.0,
         mean_reply_tokens=statistics.fmean(turn.num_tokens or 0 for turn in replies),
+        seconds=seconds,
     )
 
 

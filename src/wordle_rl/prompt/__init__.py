@@ -4,7 +4,7 @@ Game state -> chat messages; reply -> `Guess` or `ParseFailure`.
 
     reply.py       the grammar of a reply: what is a guess, and why something is not
     knowledge.py   what the marks so far prove, in plain sentences
-    english.py     the styles in sentences, english, symbols and textarena, with their errors ("not a word")
+    english.py     the styles in sentences, english, symbols, letters and textarena, with their errors ("not a word")
     coded.py       the styles of a token per letter, compact and spelled, with theirs, and how replies are spelled
     textarena_texts.py  the texts of TextArena's Wordle
     trl_notebook.py, verifiers_style.py  the styles of other projects, which are made of these

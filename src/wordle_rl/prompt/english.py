@@ -1,4 +1,4 @@
-"""The styles in sentences, `english`, `symbols` and `textarena`: the same rules and errors, other marks."""
+"""The styles in sentences, `english`, `symbols`, `letters` and `textarena`: the same rules and errors, other marks."""
 
 from __future__ import annotations
 
@@ -114,6 +114,17 @@ _SQUARES = str.maketrans({"G": "🟩", "Y": "🟨", "X": "⬛"})
 SYMBOLS = SentenceStyle(
     legend="each letter gets a square: 🟩 in its place, 🟨 elsewhere in the word, ⬛ no (further) copy in it",
     line=lambda guess, marks: f"{guess} {marks.translate(_SQUARES)}",
+)
+
+_SIGNED = {
+    letter + mark: f"{letter.upper()}({sign})"
+    for letter in ascii_lowercase
+    for mark, sign in {"G": "✓", "Y": "-", "X": "x"}.items()
+}
+
+LETTERS = SentenceStyle(
+    legend="each letter gets a mark: ✓ in its place, - elsewhere in the word, x no (further) copy in it",
+    line=lambda guess, marks: f"{guess.upper()} -> {''.join([_SIGNED[pair] for pair in map(add, guess, marks)])}",
 )
 
 TEXTARENA = SentenceStyle(

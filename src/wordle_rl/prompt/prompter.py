@@ -16,7 +16,7 @@ from wordle_rl.errors import UserError
 from wordle_rl.game import Rules, Turn
 from wordle_rl.import_paths import check_call, is_import_path, resolve
 from wordle_rl.prompt.coded import COMPACT, COMPACT_FORM, SPELLED, SpelledForm
-from wordle_rl.prompt.english import ENGLISH, SYMBOLS, TEXTARENA
+from wordle_rl.prompt.english import ENGLISH, LETTERS, SYMBOLS, TEXTARENA
 from wordle_rl.prompt.reply import (
     BRACKETS,
     TAGGED_BRACKETS,
@@ -26,6 +26,7 @@ from wordle_rl.prompt.reply import (
     ReplyForm,
     TaggedForm,
     Thinking,
+    lenient_guess,
 )
 from wordle_rl.prompt.trl_notebook import NotebookStyle
 from wordle_rl.prompt.verifiers_style import VerifiersStyle
@@ -50,6 +51,8 @@ class Style(StrEnum):
     """The whole state in plain sentences; small pretrained models follow this best."""
     SYMBOLS = "symbols"
     """Each guess with coloured squares."""
+    LETTERS = "letters"
+    """Each letter of a guess with its mark in brackets: `MAXIM -> M(x)A(✓)X(x)I(-)M(x)`."""
     COMPACT = "compact"
     """Each letter followed by its mark and nothing else; one token per letter for the embedded model."""
     TEXTARENA = "textarena"
@@ -94,7 +97,7 @@ class Prompter:
     """Turn a game into messages and replies into guesses, for one style, shape and set of rules.
 
     `style` may be the import path of a class with the methods of `StyleTexts`. `system_prompt` replaces the style's own
-    rules, with its placeholders filled in; empty: no system message.
+    rules, with its placeholders filled in; empty: no system message. `lenient` also reads replies outside the grammar.
     """
 
     style: Style | str = Style.ENGLISH
@@ -103,6 +106,7 @@ class Prompter:
     word_length: int = 5
     rules: Rules = field(default_factory=Rules)
     system_prompt: str | None = None
+    lenient: bool = False
 
     def __post_init__(self) -> None:
         # A plain string equals an enum member but is not identical to it, so style "compact" would only half work.
@@ -121,7 +125,10 @@ class Prompter:
 
     def parse(self, reply: str) -> Guess | ParseFailure:
         """Parse a reply by the grammar of the style."""
-        return self.form.parse(reply, self.thinking, self.word_length)
+        parsed = self.form.parse(reply, self.thinking, self.word_length)
+        if self.lenient and isinstance(parsed, ParseFailure):
+            return lenient_guess(reply, self.word_length) or parsed
+        return parsed
 
     @cached_property
     def _texts(self) -> StyleTexts:
@@ -229,6 +236,7 @@ class StyleTexts(Protocol):
 _TEXTS: dict[Style, StyleTexts] = {
     Style.ENGLISH: ENGLISH,
     Style.SYMBOLS: SYMBOLS,
+    Style.LETTERS: LETTERS,
     Style.COMPACT: COMPACT,
     Style.TEXTARENA: TEXTARENA,
     Style.NOTEBOOK: NotebookStyle(player0=False),

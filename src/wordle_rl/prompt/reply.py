@@ -174,6 +174,29 @@ def _parsed(reply: str, thinking: Thinking, tags: tuple[str, str]) -> Guess | Pa
     return (_read_short if len(reply) <= _SHORT else _read)(reply, thinking, tags)
 
 
+def lenient_guess(reply: str, word_length: int) -> Guess | None:
+    """Return the word that a reply outside the grammar most likely means, or None. For figures alone, never training.
+
+    It is the last word of the right length that stands out, behind a bracket, quote, asterisk or colon or in capitals;
+    else the last of all. Thinking does not count.
+
+    Examples:
+        >>> lenient_guess("My first guess is **crane**, since its letters are common.", 5)
+        Guess(word='crane', thinking='')
+        >>> lenient_guess("I guess crane", 5).word, lenient_guess("<think>crane?</think> Hm.", 5)
+        ('crane', None)
+    """
+    spoken = _THOUGHTS.sub(" ", reply).replace("<guess>", ":").replace("</guess>", " ")
+    word = f"[A-Za-z]{{{word_length}}}(?![A-Za-z])"
+    stands_out = rf"(?:[\[(:]\s*|[\"'“‘`*])({word})|(?<![A-Za-z])((?=[A-Z]{{{word_length}}}){word})"
+    found = re.findall(stands_out, spoken)
+    last = found[-1] if found else re.findall(f"(?<![A-Za-z]){word}", spoken)[-1:]
+    return Guess("".join(last).lower()) if last else None
+
+
+_THOUGHTS = re.compile(r"<think>.*?(?:</think>|$)", re.DOTALL)
+
+
 def with_opened_thought(reply: str) -> str:
     """Put back the `<think>` that a prompt ended with, so that a server's text is a complete reply.
 

@@ -1,7 +1,8 @@
 """The messages of verifiers' Wordle (prime-rl's, too): TextArena's game, replies `<guess>[crane]</guess>`.
 
 The first user message is TextArena's prompt. An answer is what TextArena says after "Feedback:", or its whole refusal
-of an invalid move. The system prompt is ours; give theirs as `game.system_prompt`.
+of an invalid move. The system prompt is ours; give theirs as `game.system_prompt`. So is the example after a reply
+without a guess: TextArena asks for brackets, but here they stand in tags.
 
 Source: the environment `wordle` of verifiers and prime-rl (Apache 2.0), which parses a reply by its guess tag and hands
 the content to TextArena; the texts are those of `textarena_texts`.
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from wordle_rl.game import Turn
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.prompt import textarena_texts as texts
 from wordle_rl.prompt.reply import Thinking
 
@@ -49,6 +50,9 @@ class VerifiersStyle:
         answer = texts.answered(
             last, prompter.turns_left(turns), repeated=last.guess in known, letters=prompter.word_length
         )
+        if last.outcome is Outcome.MALFORMED:
+            refusal, left = answer.split("\n")
+            return f"{refusal}\nReply with {prompter.example}.\n{left}"
         return answer.rpartition("Feedback:")[2].strip()
 
     def state(self, prompter: Prompter, turns: Sequence[Turn]) -> str:

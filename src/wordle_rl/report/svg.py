@@ -11,7 +11,8 @@ import io
 import logging
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 from types import ModuleType
@@ -118,6 +119,46 @@ def wins_plot(metrics: Mapping[str, Sequence[Mapping[str, Any]]], title: str) ->
             axes[1].legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False, reverse=True)
         axes[-1].set_xlabel("step")
         return _svg(figure)
+
+
+STEPS = ("step", "global_step", "_step")
+"""Names, in any case, of the column that `table_plot` draws the others over."""
+
+
+def table_plot(rows: Iterable[Mapping[str, Any] | None], title: str) -> str:
+    """Draw an SVG file with a panel for each column of numbers of a table, over its column of steps.
+
+    Rows of several stages (a column `stage`) have panels of their own. The last value of a step counts, since a resumed
+    training logs steps again. Columns of a single value, and level ones, are left out if others are left.
+    """
+    points: dict[str, dict[float, float]] = {}
+    for row in rows:
+        numbers = {name: number for name, value in (row or {}).items() if is_number(number := _number(value))}
+        steps = [numbers.pop(name) for name in list(numbers) if name.lower() in STEPS]
+        stage = f"{row['stage']}: " if row and isinstance(row.get("stage"), str) else ""
+        for name, value in numbers.items() if steps else ():
+            points.setdefault(stage + name, {})[steps[0]] = value
+    curves = [Series(name, *np.array(sorted(found.items())).T) for name, found in points.items()]
+    curves = [curve for curve in curves if not curve.is_flat] or curves
+    if not curves:
+        raise ReportError(f"{title} has no row with a step and another number; name its column of steps `step`")
+    with _style(title):
+        figure, axes = _figure((640, 160 * len(curves)), len(curves))
+        for place, (panel, curve) in enumerate(zip(axes, curves, strict=True)):
+            panel.set_title(curve.name, loc="left", fontsize=11)
+            thin = thinned(curve)
+            _curve(panel, thin, place, marker="o" if len(thin.steps) == 1 else None)
+            _scale(panel, percent=curve.name.endswith("_rate"))
+        figure.suptitle(title, x=0.01, ha="left", fontsize=11)
+        axes[-1].set_xlabel("step")
+        return _svg(figure)
+
+
+def _number(value: object) -> object:
+    # A cell of a CSV is text.
+    with suppress(ValueError):
+        return float(value) if isinstance(value, str) else value
+    return None
 
 
 def series_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, Series]:

@@ -1,7 +1,7 @@
 """Rewards: components over finished games, and rubrics that weigh them.
 
 components.py   the components, and how a guess uses clues
-rubric.py       weights, and how they keep wins above losses; the reward turn by turn; presets; a switch of weights
+rubric.py       weights, and how they keep wins above losses; the reward turn by turn; presets; weights that change
 attack.py       search for reward without winning
 """
 

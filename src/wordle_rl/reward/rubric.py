@@ -9,9 +9,10 @@ component (some projects gave 0, which was exploited), and a loss earns nothing 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from types import MappingProxyType
 
 from wordle_rl.env import StopReason, Transcript, WordleEnv
@@ -191,26 +192,48 @@ class TurnRewards:
 
 @dataclass(frozen=True)
 class Schedule:
-    """Switch from `start` to `end` weights (None: never) once format compliance reaches `threshold`."""
+    """Weights that change during training, by its steps or by format compliance.
 
-    start: Mapping[str, float]
-    end: Mapping[str, float] | None = None
-    threshold: float = 0.9
+    A schedule has no state, so a resumed run continues like an uninterrupted one.
+
+    Attributes:
+        phases: Where each table of weights begins, rising from 0, and the table.
+        by_compliance: A phase begins at this format compliance, else at this fraction of the steps.
+        glide: Move on a straight line from each table to the next, instead of all at once.
+    """
+
+    phases: Sequence[tuple[float, Mapping[str, float]]]
+    by_compliance: bool = False
+    glide: bool = False
     keep_order: bool = True
 
     def __post_init__(self) -> None:
-        for weights in (self.start, self.end):
-            if weights is not None:
-                Rubric(weights, self.keep_order)  # raises for a wrong set
+        begins = [at for at, _ in self.phases]
+        if begins[:1] != [0] or any(after <= before for before, after in pairwise(begins)):
+            raise RewardError(f"phases must begin at 0 and rise, not at {', '.join(f'{at:g}' for at in begins)}")
+        for _, weights in self.phases:
+            Rubric(weights, self.keep_order)  # raises for a wrong set
 
-    def rubric(self, format_compliance: float | None = None) -> Rubric:
-        """Return the rubric at a format compliance; None: not measured yet.
+    def rubric(self, progress: float = 0.0, format_compliance: float | None = None) -> Rubric:
+        """Return the rubric of a moment.
 
-        A schedule has no state, so a resumed run continues like an uninterrupted one. To never switch back, pass the
-        best compliance so far.
+        Args:
+            progress: 0 at the first step of the stage, 1 at the last.
+            format_compliance: To never switch back, the best one so far. None: not measured yet.
+
+        Examples:
+            >>> gliding = Schedule([(0, {"format": 1.0}), (0.5, {"win": 2.0})], glide=True, keep_order=False)
+            >>> gliding.rubric(0.25).weights, gliding.rubric(0.8).weights
+            ({'format': 0.5, 'win': 1.0}, {'win': 2.0})
         """
-        is_learned = format_compliance is not None and format_compliance >= self.threshold
-        return Rubric(self.end if self.end is not None and is_learned else self.start, self.keep_order)
+        at = (format_compliance or 0.0) if self.by_compliance else progress
+        place = max(place for place, (begin, _) in enumerate(self.phases) if begin <= at)
+        (begin, weights), following = self.phases[place], self.phases[place + 1 : place + 2]
+        for end, later in following if self.glide else ():
+            part = (at - begin) / (end - begin)
+            names = {**weights, **later}
+            weights = {n: (1 - part) * weights.get(n, 0.0) + part * later.get(n, 0.0) for n in names}
+        return Rubric(weights, self.keep_order)
 
 
 PRESETS: Mapping[str, Rubric] = MappingProxyType(
@@ -237,7 +260,11 @@ PRESETS: Mapping[str, Rubric] = MappingProxyType(
 """Rubrics by name."""
 
 CURRICULA: Mapping[str, Schedule] = MappingProxyType(
-    {"shaped_curriculum": Schedule(PRESETS["shaped"].weights, PRESETS["shaped_strategy"].weights, threshold=0.9)}
+    {
+        "shaped_curriculum": Schedule(
+            [(0, PRESETS["shaped"].weights), (0.9, PRESETS["shaped_strategy"].weights)], by_compliance=True
+        )
+    }
 )
 """Schedules by name, in addition to the presets."""
 
@@ -248,4 +275,4 @@ def named_schedule(name: str) -> Schedule:
         return CURRICULA[name]
     if name not in PRESETS:
         raise RewardError(f"unknown reward preset {name!r}; known are {', '.join([*PRESETS, *CURRICULA])}")
-    return Schedule(PRESETS[name].weights)
+    return Schedule([(0, PRESETS[name].weights)])

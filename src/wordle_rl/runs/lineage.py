@@ -248,7 +248,7 @@ def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
     # All words and texts of a row. Of games that the policy sampled, only secrets and prefix guesses.
     yield from row.get("secrets", ())
     yield row.get("secret")
-    yield from (message.get("content") for message in row.get("messages", ()))
+    yield from (message.get("content") for name in ("messages", "prompt") for message in row.get(name, ()))
     for turn in row.get("turns", ()):
         if not sampled or turn.get("given"):
             yield from (turn.get(name) for name in ("guess", "thinking", "reply"))

@@ -95,12 +95,24 @@ def progress_line(title: str, done: int, total: int, note: str, seconds: float, 
         >>> progress_line("m", 2_000, 2_000, "", 42.0)
         'm: 2,000 of 2,000, 42 s so far'
     """
-    parts = [f"{title}: {done:,} of {total:,}" if total else f"{title}: {done:,}", f"{_in_words(seconds)} so far"]
+    parts = [f"{title}: {done:,} of {total:,}" if total else f"{title}: {done:,}", f"{in_words(seconds)} so far"]
     timed = done - before
     # Games played side by side end in bursts: the first few would forecast hours.
     if timed >= max(2, total / 100) and seconds and done < total:
-        parts += [_rate(seconds / timed), f"{_in_words(seconds / timed * (total - done))} left"]
+        parts += [_rate(seconds / timed), f"{in_words(seconds / timed * (total - done))} left"]
     return ", ".join([*parts, note] if note else parts)
+
+
+def forecast_line(title: str, unit: str, total: int, seconds: float, each: float) -> str:
+    """Say how long a training takes in all: `seconds` for its first two steps, `each` for every other one.
+
+    Examples:
+        >>> forecast_line("grpo", "steps", 100, 14.0, 6.0)
+        'grpo: about 10 min in all, if all 100 steps are like the second (6.0 s each); shorter games make it less'
+    """
+    whole = in_words(seconds + (total - 2) * each)
+    like = f"if all {total:,} {unit} are like the second ({_rate(each)})"
+    return f"{title}: about {whole} in all, {like}; shorter games make it less"
 
 
 def elapsed(seconds: float) -> str:
@@ -120,7 +132,8 @@ def _rate(seconds_each: float) -> str:
     return f"{seconds_each:.1f} s each" if seconds_each < 10 else f"{seconds_each:.0f} s each"
 
 
-def _in_words(seconds: float) -> str:
+def in_words(seconds: float) -> str:
+    """Format seconds roughly: as seconds, minutes, or hours and minutes."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -8,8 +8,8 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.options import Json
 from wordle_rl.runs import RunError
 from wordle_rl.runs.progress import show_progress
 from wordle_rl.serve.serve_settings import ServeSettings

@@ -72,7 +72,7 @@ class Validation:
         stage: Stage,
         settings: GRPOSettings,
         open_policy: OpenPolicy,
-        reward_of: Callable[[Transcript], RewardBreakdown],
+        reward_of: Callable[[Transcript, int], RewardBreakdown],
     ) -> None:
         setup = stage.setup
         if not setup.validation:
@@ -96,7 +96,7 @@ class Validation:
             total = len(self._shown)
             count = min(self._sample_games, total)
             places = (self._shown[place % total] for place in range(number * count, (number + 1) * count))
-            records = (GameRecord.of(greedy[place], self._reward_of(greedy[place])) for place in places)
+            records = (GameRecord.of(greedy[place], self._reward_of(greedy[place], step)) for place in places)
             self._stage.log.add(
                 f"{self._stage.name}/validation", step, ({"alpha": alpha, **record.to_row()} for record in records)
             )

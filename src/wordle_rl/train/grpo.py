@@ -1,4 +1,4 @@
-"""Multi-turn GRPO: the games of a group share secret and start, and each is compared with its group.
+"""Multi-turn GRPO (arXiv:2402.03300): games of a group share secret and start, and are compared with each other.
 
     for step in steps:                             # play_loop.py
         played  = games.next(step)                 # draw secrets, play groups in lockstep, score (grpo_rollouts.py)
@@ -10,16 +10,10 @@
 
 Differences from GRPO as published:
 
-- A game has several turns. The environment's tokens are masked (chat/masks.py, scored_games.py), and each turn can have
-  its own advantage (advantages.py).
+- A game has several turns. The environment's tokens are masked, and each turn can have its own advantage.
 - Groups in which every advantage is zero are drawn again (DAPO).
 - Games are usually trained on once, by the weights that played them, so all ratios are 1 and nothing is clipped. With
-  `updates_per_batch` > 1 or `batches_ahead` > 0 ratios to the sampler differ from 1 and are clipped. Otherwise a
-  separate engine needs `importance_cap`.
-
-algorithms.py lists this class beside the others; pipeline/stages.py calls `learn_by_play` with it.
-
-Source: GRPO, arXiv:2402.03300.
+  `updates_per_batch` > 1 or `batches_ahead` > 0 ratios to the sampler differ from 1 and are clipped.
 """
 
 from __future__ import annotations
@@ -49,7 +43,7 @@ class GRPO:
         self._stage, self._settings = stage, settings
         self._rollouts = GroupRollouts(stage, settings)
         ahead = settings.batches_ahead > 0
-        self._games = PlayedAhead(self._rollouts, stage, settings.steps) if ahead else self._rollouts
+        self._games = PlayedAhead(self._rollouts, stage, settings) if ahead else self._rollouts
         self.loss: Loss = policy_loss_of(settings, stage.setup)
 
     def next_games(self, number: int) -> PlayedGames:

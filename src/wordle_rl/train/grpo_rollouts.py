@@ -7,13 +7,13 @@
 A group in which every advantage is zero teaches nothing: all its games earned the same, turn by turn. It is drawn
 again, up to `max_refills` times (dynamic sampling of DAPO, arXiv:2503.14476).
 
-`PlayedAhead` lets a server play the games of step t + 1 while the learner trains on those of step t:
+`PlayedAhead` lets a server play the games of later steps while the learner trains on those of step t:
 
     step t     send weights | play games t + 1 (thread, server) ............ |
                             | learn from games t (this process) ... | wait  |
 
-The games come from weights one step old. Ratios therefore differ from 1 and the clip range matters
-(`PolicyLoss.off_policy`). A step takes as long as the slower of the two sides.
+The games come from weights at most `batches_ahead` steps old. Ratios therefore differ from 1 and the clip range matters
+(`PolicyLoss.off_policy`). A step takes as long as the slower of the two sides, on average over `batches_ahead` steps.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from wordle_rl.boards import InitialState
@@ -126,7 +127,7 @@ class GroupRollouts:
                 record_secrets(
                     self._stage.run, self._stage.name, step, self._process, [start.secret for start in starts]
                 )
-                rubric = self.schedule.rubric(self.best_compliance)
+                rubric = self._rubric(step)
                 games = self._play(starts, sampler, max_prompt_tokens, rubric)
                 scoring = time.perf_counter()
                 rises = self._rises([group for group, _ in games])
@@ -225,9 +226,13 @@ class GroupRollouts:
     def _sampling(self) -> SamplingSettings:
         return self._setup.sampling_at(self._settings.temperature)
 
-    def reward_of(self, transcript: Transcript) -> RewardBreakdown:
-        """Score a finished game by the current rubric."""
-        return self.schedule.rubric(self.best_compliance).score(transcript, self._setup.solver)
+    def reward_of(self, transcript: Transcript, step: int) -> RewardBreakdown:
+        """Score a finished game by the rubric of the weights after `step` steps."""
+        return self._rubric(step).score(transcript, self._setup.solver)
+
+    def _rubric(self, step: int) -> Rubric:
+        last = max(1, self._settings.steps - 1)  # validations come after it, too
+        return self.schedule.rubric(min(1.0, step / last), self.best_compliance)
 
     def note_compliance(self, format_compliance: float) -> None:
         """Record the format compliance of a step over all processes.
@@ -238,21 +243,32 @@ class GroupRollouts:
         if len(self._compliance) == COMPLIANCE_STEPS:
             self.best_compliance = max(statistics.fmean(self._compliance), self.best_compliance or 0.0)
 
-    def state(self) -> dict[str, Any]:
+    def own_state(self) -> dict[str, Any]:
+        """Return the state of this process."""
+        return {
+            "priorities": self.starts.picker.state(),
+            "best_compliance": self.best_compliance,
+            "compliance": list(self._compliance),
+            "cumulative_wins": self.cumulative_wins,
+        }
+
+    def state(self, own: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Merge the states of all processes for a checkpoint; every process must call this.
 
         Priorities of the same secret are averaged with equal weights.
+
+        Args:
+            own: What `own_state` returned earlier, to save in place of the state by now.
         """
         priorities: dict[str, list[float]] = {}
-        every = gather((self.starts.picker.state(), self.cumulative_wins))
-        for theirs, _ in every:
-            for secret, priority in theirs.items():
+        every = gather(own or self.own_state())
+        for theirs in every:
+            for secret, priority in theirs["priorities"].items():
                 priorities.setdefault(secret, []).append(priority)
         return {
+            **every[0],
             "priorities": {secret: statistics.fmean(values) for secret, values in priorities.items()},
-            "best_compliance": self.best_compliance,
-            "compliance": list(self._compliance),
-            "cumulative_wins": sum(wins for _, wins in every),
+            "cumulative_wins": sum(theirs["cumulative_wins"] for theirs in every),
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -273,7 +289,7 @@ class GroupRollouts:
         asked = Asked(self._setup.context, [InitialState(secret) for secret in secrets], player)
         games = evaluate(asked, partial(open_policy, player.sampling), lambda game: game)
         played = [game.transcript for game in games if game.error is None]
-        mine = [(transcript.secret, self.reward_of(transcript).total, transcript.won) for transcript in played]
+        mine = [(transcript.secret, self.reward_of(transcript, step).total, transcript.won) for transcript in played]
         found = [probe for theirs in gather(mine) for probe in theirs]
         if not found:
             why = next((game.error for game in games if game.error is not None), "there are no secrets")
@@ -325,62 +341,108 @@ def _pass_at(groups: Iterable[Group], words: WordList) -> dict[str, float]:
 
 
 class PlayedAhead:
-    """Wrap `GroupRollouts` so that it plays one step ahead, by an engine, while this process trains."""
+    """Wrap `GroupRollouts` so that an engine plays up to `batches_ahead` steps ahead while this process trains.
 
-    def __init__(self, rollouts: GroupRollouts, stage: Stage, num_steps: int) -> None:
+    A thread plays the steps in order. The engine takes weights between two batches, never in the middle of one. While
+    the learner waits for games, every batch begins with its newest weights. While games wait for the learner, batches
+    go on with the weights sent last, as long as none is learnt from more than `batches_ahead` steps after these. The
+    metric `staleness` has the steps between the weights of a batch and those that learn from it.
+    """
+
+    def __init__(self, rollouts: GroupRollouts, stage: Stage, settings: GRPOSettings) -> None:
         if stage.engine is None:
             raise ValueError("batches_ahead needs an engine; pass one, or set batches_ahead to 0")
-        self._rollouts, self._engine, self._num_steps = rollouts, stage.engine, num_steps
+        self._rollouts, self._engine = rollouts, stage.engine
+        self._ahead, self._num_steps = settings.batches_ahead, settings.steps
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="games")
-        self._next: Future[Played] | None = None
+        self._begun: deque[Future[tuple[Played, Mapping[str, Any]]]] = deque()  # batches that are not learnt from yet
+        self._latest: Future[Any] | None = None
+        # The step to begin next, none before the first is asked for, and the last one that may begin.
+        self._upcoming, self._last = settings.steps, -1
+        self._lock = Lock()  # over those; batches end in a thread
+        self._step, self._sent = -1, 0  # the step learnt from last; how many the engine's weights have learnt from
         self._state: Mapping[str, Any] | None = None
-        self._compliance: float | None = None  # of the last step; not yet applied to the games under way
+        self._compliance: dict[int, float] = {}  # by step
 
     def next(self, step: int) -> Played:
-        """Return the games of a step and start those of the next one with the learner's current weights."""
-        if self._next is None:
-            self._begin(step)
-        assert self._next is not None
-        played, self._next = self._next.result(), None
-        if self._compliance is not None:
-            self._rollouts.note_compliance(self._compliance)
-            self._compliance = None
-        # Take the state before the next games begin: after a resume those are played again.
-        self._state = self._rollouts.state()
-        if step + 1 < self._num_steps:
-            self._begin(step + 1)
+        """Return the games of a step, and let those of later ones begin."""
+        self._begin_until(step)  # pause after this step, so that the next one begins with new weights
+        if not self._begun:  # the first step, also after a resume
+            self._upcoming = step
+            self._send(step)
+            self._begin_until(step)
+        played, self._state = self._begun.popleft().result()
+        self._step = step
+        # Sending is collective, and each process plays at its own pace: send if all are between two batches. Send from
+        # the main thread, since threads of different processes could interleave.
+        if all(gather(self._upcoming < self._num_steps and not self._under_way)):
+            self._send(step)
+        self._begin_until(self._sent + self._ahead)
         return played
 
-    def _begin(self, step: int) -> None:
-        # Send from the main thread. Sending is collective, and threads of different processes could interleave.
+    def _send(self, step: int) -> None:
         self._engine.send_weights()
-        self._next = self._pool.submit(self._rollouts.next, step, self._engine.sampler)
+        self._sent = step
+
+    @property
+    def _under_way(self) -> bool:
+        return self._latest is not None and not self._latest.done()
+
+    def _begin_until(self, last: int) -> None:
+        with self._lock:
+            self._last = min(last, self._num_steps - 1)
+        self._begin()
+
+    def _begin(self) -> None:
+        # Begin the upcoming batch unless one is under way or has failed. Called again at its end.
+        with self._lock:
+            if self._upcoming > self._last or self._under_way or (self._latest and self._latest.exception()):
+                return
+            batch = self._latest = self._pool.submit(self._play, self._upcoming)
+            self._begun.append(batch)
+            self._upcoming += 1
+        batch.add_done_callback(lambda _: self._begin())
+
+    def _play(self, step: int) -> tuple[Played, Mapping[str, Any]]:
+        # By the same compliance in every process, however far ahead it plays: that of the newest step that all know.
+        compliance = self._compliance.get(step - self._ahead - 1)
+        if compliance is not None:
+            self._rollouts.note_compliance(compliance)
+        staleness = float(step - self._sent)
+        played = self._rollouts.next(step, self._engine.sampler)
+        # Take the state before later games begin: after a resume those are played again.
+        return replace(played, metrics={**played.metrics, "staleness": staleness}), self._rollouts.own_state()
 
     @contextmanager
     def open_policy(self, sampling: SamplingSettings, seed: int) -> Iterator[tuple[Sampler, int | None]]:
         """Open the policy for other games: wait until none are under way, since the engine then takes other weights."""
-        if self._next is not None:
-            self._next.exception()  # waits; `next` raises the error, if there is one
+        last = self._last
+        self._begin_until(-1)
+        if self._latest is not None:
+            self._latest.exception()  # waits; `next` raises the error, if there is one
         with self._engine.policy(sampling, seed) as opened:
+            self._sent = self._step + 1
             yield opened
+        self._begin_until(last)
 
     def note_compliance(self, format_compliance: float) -> None:
-        """Hold back the format compliance of a step while games are under way.
+        """Take note of the format compliance of a step, for the games that begin `batches_ahead` + 1 steps later.
 
         All games of a step are then scored by the same rubric.
         """
-        self._compliance = format_compliance
+        self._compliance[self._step] = format_compliance
 
     def state(self) -> Mapping[str, Any]:
-        """Return the state before the games ahead, with the compliance that is held back."""
-        state = self._state if self._state is not None else self._rollouts.state()
-        return {**state, "held_compliance": self._compliance}
+        """Return the state before the games ahead, with the compliances that these have not been told."""
+        held = [[step, value] for step, value in self._compliance.items() if step >= self._step - self._ahead]
+        return {**self._rollouts.state(self._state), "held_compliance": held}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `state` returned."""
         self._rollouts.load_state(state)
-        self._compliance = state.get("held_compliance")
+        self._compliance = dict(state["held_compliance"])
 
     def close(self) -> None:
-        """Wait for the games under way and stop playing."""
+        """Wait for the batch under way, and begin no other."""
+        self._begin_until(-1)
         self._pool.shutdown(wait=True)

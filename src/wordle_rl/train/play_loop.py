@@ -20,7 +20,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -214,7 +214,8 @@ def learn_by_play(
     ):
         by_step = isinstance(settings, GRPOSettings)
         headline = ("reward", "win_rate", "loss") if by_step else ("win_rate", "loss")
-        loop = TrainingLoop(training, stop, settings.num_rounds, headline=headline, trackers=trackers)
+        name = "steps" if by_step else "rounds"
+        loop = TrainingLoop(training, stop, settings.num_rounds, unit=name, headline=headline, trackers=trackers)
         log = GameLog(own_run, trackers if is_first() else ())
         # Progress counts steps of GRPO, and games where a round takes minutes.
         unit = 1 if by_step else settings.groups_to_play * settings.group_size
@@ -229,21 +230,21 @@ def learn_by_play(
             tell=lambda games, note: loop.report(games, settings.num_rounds * unit, note),
         )
         method = method_class(stage, settings)
-        listeners = method.listeners(loop)
-        rounds = _Rounds(stage, settings, method, loop, unit)
-        place = rounds.resume()
-        for listener in listeners:
-            if place.done:  # a kill can have come between the last checkpoint and what listeners do after it
-                listener.after(place.done)
-            else:
-                listener.begin()
-        for number in range(place.done + 1, settings.num_rounds + 1):
-            # The validation after the last round can be interrupted; without a checkpoint the round would be lost.
-            if rounds.take(number, save=bool(listeners) and number == settings.num_rounds):
-                break
+        with closing(method):
+            listeners = method.listeners(loop)
+            rounds = _Rounds(stage, settings, method, loop, unit)
+            place = rounds.resume()
             for listener in listeners:
-                listener.after(number)
-        method.close()
+                if place.done:  # a kill can have come between the last checkpoint and what listeners do after it
+                    listener.after(place.done)
+                else:
+                    listener.begin()
+            for number in range(place.done + 1, settings.num_rounds + 1):
+                # The validation after the last round can be interrupted; without a checkpoint the round would be lost.
+                if rounds.take(number, save=bool(listeners) and number == settings.num_rounds):
+                    break
+                for listener in listeners:
+                    listener.after(number)
     log.detach_trackers()
     for listener in listeners:
         listener.end(settings.num_rounds)

@@ -70,8 +70,7 @@ class RoundMethod(ABC):
         check_alone(stage.name)
         self.stage, self._settings = stage, settings
         self._starts = GroupStarts(stage.setup, settings.starts, stage.seed, outside_rate=settings.outside_rate)
-        self._schedule = RewardSettings().schedule()  # nothing is trained by it; it tells how play improves
-        self._best_compliance: float | None = None
+        self._rubric = RewardSettings().schedule().rubric()  # nothing is trained by it; it tells how play improves
         self._cumulative_wins = 0
 
     @abstractmethod
@@ -85,9 +84,8 @@ class RoundMethod(ABC):
         sampling = stage.setup.sampling_at(self._settings.temperature)
         with stage.open_policy(sampling, seed) as (sampler, max_prompt_tokens):
             trajectories = self._play(sampler, max_prompt_tokens, number)
-            rubric = self._schedule.rubric(self._best_compliance)
             groups = [
-                [Scored(t, rubric.score(t.transcript, stage.setup.solver), ()) for t in group if t.error is None]
+                [Scored(t, self._rubric.score(t.transcript, stage.setup.solver), ()) for t in group if t.error is None]
                 for group in groups_of(trajectories, self._settings.group_size)
             ]
             played = Round(number, groups, sampler, seed)
@@ -120,16 +118,15 @@ class RoundMethod(ABC):
 
     def note_metrics(self, metrics: Mapping[str, float]) -> None:
         """See `Method`."""
-        self._best_compliance = max(metrics["format_compliance"], self._best_compliance or 0.0)
         self._cumulative_wins = int(metrics["cumulative_wins"])
 
     def state(self) -> Mapping[str, Any]:
         """See `Method`."""
-        return {"best_compliance": self._best_compliance, "cumulative_wins": self._cumulative_wins}
+        return {"cumulative_wins": self._cumulative_wins}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """See `Method`."""
-        self._best_compliance, self._cumulative_wins = state["best_compliance"], state["cumulative_wins"]
+        self._cumulative_wins = state["cumulative_wins"]
 
     def listeners(self, _loop: TrainingLoop) -> Sequence[Listener]:
         """See `Method`: none."""

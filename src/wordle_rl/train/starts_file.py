@@ -3,8 +3,8 @@
 A row is a board or a secret in one of the shapes of `data.readers`: from `wordle-rl dataset`, traces, sample games,
 verl, predibase/wordle-grpo, or a plain list of words.
 
-Only secret and guesses are read. Marks are computed by our rules and prompts are those of the run. A finished game
-counts as a secret, to be played from the empty board.
+Only secret and guesses are read, and with `starts.own_prompt` the prompt. Marks are computed by our rules, and other
+prompts are those of the run. A finished game counts as a secret, to be played from the empty board.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from wordle_rl.config.base import ConfigError
 from wordle_rl.config.context import GameContext
 from wordle_rl.config.run import RunConfig
 from wordle_rl.data.game_record import board_row
-from wordle_rl.data.readers import OddRowError, Row, fields_of, read_row, read_rows
+from wordle_rl.data.readers import OddRowError, Row, fields_of, prompt_of, read_row, read_rows
 from wordle_rl.game import Game, Rules, score_guess
 from wordle_rl.runs import VALIDATION_SECRETS_FILE, RunError
 from wordle_rl.words import WordList
@@ -51,13 +51,18 @@ class StartBoards:
         return not any(start.prefix_guesses for start in self.starts)
 
     @property
+    def has_prompts(self) -> bool:
+        """True if the rows' own prompts are shown."""
+        return any(start.prompt for start in self.starts)
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets, each once, in the order of the file."""
         return tuple(dict.fromkeys(start.secret for start in self.starts))
 
     def fraction(self) -> float:
-        """Return the default fraction of groups that start here: 1 for secrets, half for boards."""
-        return 1.0 if self.names_secrets else _BOARD_FRACTION
+        """Return the default fraction of groups that start here: 1 for secrets and own prompts, half for boards."""
+        return 1.0 if self.names_secrets or self.has_prompts else _BOARD_FRACTION
 
     def limited(self, max_secrets: int) -> StartBoards:
         """Keep the rows of the first `max_secrets` secrets; 0: all."""
@@ -75,7 +80,8 @@ class StartBoards:
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield the boards as rows, with marks by our rules."""
         for start in self.starts:
-            yield board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.prefix_guesses))
+            row = board_row(start.secret, ((guess, score_guess(start.secret, guess)) for guess in start.prefix_guesses))
+            yield {**row, "prompt": start.prompt} if start.prompt else row
 
 
 def start_boards_of(config: RunConfig, stage: str, context: GameContext, path: Path) -> StartBoards:
@@ -88,6 +94,7 @@ def start_boards_of(config: RunConfig, stage: str, context: GameContext, path: P
         config.game.rules,
         outside=own.learns_without_wins,
         opening=opening,
+        own_prompt=own.starts.own_prompt,
         setting=f"{stage}.starts.file",
     )
     return found.limited(own.max_secrets)
@@ -101,6 +108,7 @@ def read_start_boards(
     *,
     outside: bool,
     opening: object = None,
+    own_prompt: bool = False,
     setting: str = "starts.file",
 ) -> StartBoards:
     """Read the initial states that groups can start from; refuse a file without any.
@@ -109,6 +117,7 @@ def read_start_boards(
         split: Rows with validation and test secrets are left out.
         outside: Allow secrets that are listed words outside the answers.
         opening: First messages of the run's games, to note rows with another prompt. None: note nothing.
+        own_prompt: Keep each row's prompt, and leave out rows without one.
         setting: Name of the setting, for error messages.
     """
     starts: list[InitialState] = []
@@ -116,18 +125,20 @@ def read_start_boards(
     notes: Counter[str] = Counter()
     first_fault = ""
     for number, row in enumerate(read_rows(path), start=1):
-        read = _start_of(row, f"{path}:{number}")
+        read = _start_of(row, f"{path}:{number}", own_prompt=own_prompt)
         if isinstance(read, str):
             fault: str | None = read
         else:
             start = InitialState(read.secret) if _is_over(read, rules) else read  # nothing is left to play there
             fault = _fault_of(start, words, split, rules, outside=outside)
+            if own_prompt and not start.prompt:
+                fault = fault or "no_prompt"
         if fault is None:
             starts.append(start)
             if start != read:
                 notes["are finished games, played from the empty board"] += 1
-            if opening is not None and (row or {}).get("prompt", opening) != opening:
-                notes["have their own prompt, which is ignored (game.system_prompt sets that of the run)"] += 1
+            if opening is not None and not own_prompt and (row or {}).get("prompt", opening) != opening:
+                notes["have their own prompt, which is ignored (see starts.own_prompt)"] += 1
             continue
         if not rejected:  # the first line shows what kind of file this is
             first_fault = f"line {number} is left out because of {fault}"
@@ -178,7 +189,7 @@ def _listed(rejected: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
 
 
-def _start_of(row: Row | None, where: str) -> InitialState | str:
+def _start_of(row: Row | None, where: str, *, own_prompt: bool) -> InitialState | str:
     # The start of a row, or the reason to leave it out; rows of no known form show that the file is another.
     why = ""
     try:
@@ -188,7 +199,10 @@ def _start_of(row: Row | None, where: str) -> InitialState | str:
             return str(odd)
     else:
         if said.secret is not None and not said.messages:
-            return InitialState(said.secret, said.guesses)
+            try:
+                return InitialState(said.secret, said.guesses, prompt_of(row or {}) if own_prompt else ())
+            except OddRowError as odd:
+                return str(odd)
         why = ", a conversation" if said.messages else ""
     fields = f" (it has the fields {fields_of(row)}{why})" if row else ""
     raise RunError(
@@ -218,7 +232,7 @@ def _fault_of(start: InitialState, words: WordList, split: Split, rules: Rules, 
         return "already_won"
     if len(start.prefix_guesses) >= rules.max_turns:
         return "too_many_turns"
-    if split.strict_words_in(*start.prefix_guesses):
+    if split.strict_words_in(*start.prefix_guesses, *(message["content"] for message in start.prompt)):
         return "strict_word"
     # Play the prefix by the rules of the run: they say which guesses could stand on the board.
     game = Game(start.secret, words, rules)

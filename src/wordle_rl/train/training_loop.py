@@ -31,7 +31,7 @@ from safetensors import SafetensorError
 
 from wordle_rl.runs import VALIDATED, Run, RunError, is_number
 from wordle_rl.runs.distributed import gather, is_first, wait_for_all
-from wordle_rl.runs.progress import ProgressCallback
+from wordle_rl.runs.progress import LINE_EVERY_S, ProgressCallback, forecast_line
 from wordle_rl.runs.provenance import resident_memory_gib
 from wordle_rl.runs.trackers import Tracker
 from wordle_rl.train.checkpoints import (
@@ -58,6 +58,7 @@ class Training:
         seed: Seed of batches, secrets, initial states and sampling.
         report_to: Names of trackers.
         progress: Called with what is done, the total, and a note.
+        tell: Called in the first process with a line for the user.
         on_saved: Called in the first process with the directory of the saved model, before checkpoints are removed.
         save_total_limit: Checkpoints to keep; 0: all.
     """
@@ -68,6 +69,7 @@ class Training:
     seed: int = 0
     report_to: Sequence[str] = ()
     progress: ProgressCallback | None = None
+    tell: Callable[[str], None] = lambda _line: None
     on_saved: Callable[[Path], None] | None = None
     save_total_limit: int = 1
 
@@ -87,6 +89,7 @@ class TrainingLoop:
 
     Args:
         total: Steps of SFT, or rounds.
+        unit: Name of these.
         headline: Metrics that progress shows.
         logging_steps: Log means over this many steps.
     """
@@ -97,14 +100,16 @@ class TrainingLoop:
         stop: StopRequest,
         total: int,
         *,
+        unit: str = "steps",
         headline: Sequence[str] = ("loss",),
         logging_steps: int = 1,
         trackers: Sequence[Tracker] = (),
     ) -> None:
         self.training, self.stop, self.total = training, stop, total
-        self._remark = ""
+        self._unit, self._remark = unit, ""
         self._headline, self._logging_steps, self._trackers = headline, logging_steps, trackers
         self._started = time.perf_counter()
+        self._first_ends: list[float] = []  # when the first two steps of this call ended
         self._pending: list[Update] = []  # updates not logged yet
         self._numbers: list[Mapping[str, float]] = []  # further metrics of steps not logged yet
         self._bad_in_a_row = 0
@@ -164,6 +169,7 @@ class TrainingLoop:
             RunError: After too many bad updates in a row.
         """
         self._numbers.append(numbers or {})
+        self._forecast(step)
         is_sound = not self._pending or self._pending[-1].is_sound
         # All processes stop at the same step.
         stopping = self.wants_stop()
@@ -182,6 +188,18 @@ class TrainingLoop:
         if self.gives_up:
             self.give_up(f"step {step}")
         return stopping
+
+    def _forecast(self, step: int) -> None:
+        # By the second step: the first one also compiles and warms up, and what comes later would come too late.
+        if len(self._first_ends) == 2:
+            return
+        self._first_ends.append(time.perf_counter())
+        if len(self._first_ends) == 2 and is_first():
+            first, second = self._first_ends
+            each, left = second - first, self.total - step
+            if each * left >= LINE_EVERY_S:
+                spent = second - self._started
+                self.training.tell(forecast_line(self.training.stage, self._unit, self.total, spent, each))
 
     def wants_stop(self) -> bool:
         """Return True if Ctrl-C reached any process; every process must call this."""

@@ -30,8 +30,9 @@ from transformers import PreTrainedModel
 
 from wordle_rl.chat.codec import ChatCodec
 from wordle_rl.cli import console
-from wordle_rl.cli.arguments import Json
+from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
+from wordle_rl.config.options import Json
 from wordle_rl.import_paths import resolve
 from wordle_rl.policy.tiny import formula_model, make_tokenizer
 from wordle_rl.runs import write_json
@@ -170,8 +171,9 @@ def conformance(trainer: str, out: Path | None = None, as_json: Json = False) ->
 
     Args:
         trainer: package.module:adapter of the trainer.
-        out: Directory to write conformance.json to.
+        out: Directory to write conformance.json to. {time} in its name stands for the time of the call.
     """
+    out = None if out is None else fill_in(out, None)
     results = list(examine_trainer(resolve(trainer, "--trainer", ConfigError, takes="case")))
     counts = dict(Counter(result.status for result in results))
     conforms = "fail" not in counts

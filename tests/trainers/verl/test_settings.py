@@ -62,6 +62,12 @@ ARRIVES = [
             "trainer.log_val_generations": 8,
         },
     ),
+    ({}, {"activation_offload": True}, {"actor_rollout_ref.model.enable_activation_offload": True}),
+    (
+        {"model": {"dtype": "bfloat16"}},
+        {},
+        {f"actor_rollout_ref.{part}.fsdp_config.model_dtype": "bf16" for part in ("actor", "ref")},
+    ),
     ({"seed": 5}, {}, {"data.seed": 5, "actor_rollout_ref.rollout.seed": 5}),
     (
         {"model": {"template_kwargs": {"enable_thinking": False}}},

@@ -11,7 +11,7 @@ from typing import Annotated
 import tyro
 
 from wordle_rl.cli import Command, execute
-from wordle_rl.cli.arguments import Overrides
+from wordle_rl.cli.arguments import Overrides, fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.trainers.verl.settings import VerlSettings, check_settings
@@ -33,7 +33,8 @@ def verl(
     Args:
         config: A preset, or a config file.
         overrides: Settings that override the file's.
-        out: The run directory, with the model of the stage before GRPO. All machines must see it.
+        out: The run directory, with the model of the stage before GRPO. All machines must see it. {model} and
+            {time} in the name stand for the model and the time of the call, so {time} always starts a new run.
         cluster: What verl has settings for and the run has not.
         show: Print the overrides of verl's config, and do not train.
     """
@@ -46,7 +47,7 @@ def verl(
         raise ConfigError(f"verl needs packages that are not installed ({', '.join(missing)}): {INSTALL}")
     from wordle_rl.trainers.verl.launch import launch
 
-    launch(wanted, cluster, out, show=show)
+    launch(wanted, cluster, fill_in(out, wanted.model.path), show=show)
 
 
 def main(arguments: list[str] | None = None) -> int:

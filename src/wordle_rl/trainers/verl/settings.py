@@ -49,6 +49,9 @@ class VerlSettings(Section):
     """Fraction of a GPU's memory for the server's weights and key/value cache."""
     offload: bool = False
     """Keep parameters and optimizer states in main memory while games are played."""
+    activation_offload: bool = False
+    """Keep activations of a forward pass in main memory until the backward pass needs them: longer games fit, and a
+    step waits for the link."""
     validate_every_steps: int = Field(20, ge=0)
     """Play all validation secrets greedily before the first step and every this many steps; 0: never."""
     tool: bool = False
@@ -124,7 +127,7 @@ def translated(config: RunConfig, verl: VerlSettings, run: Path, model: str) -> 
         "data": _data(config, training, verl, run),
         "algorithm": _algorithm(training, verl),
         "actor_rollout_ref": {
-            "model": _model(config, model),
+            "model": _model(config, verl, model),
             "actor": _actor(config, training, verl),
             "ref": {
                 "log_prob_micro_batch_size_per_gpu": _micro_batch(config, verl),
@@ -175,11 +178,12 @@ def _algorithm(training: GRPOSettings, verl: VerlSettings) -> Tree:
     }
 
 
-def _model(config: RunConfig, model: str) -> Tree:
+def _model(config: RunConfig, verl: VerlSettings, model: str) -> Tree:
     attention = config.model.attn_implementation
     return {
         "path": model,
         "enable_gradient_checkpointing": config.model.gradient_checkpointing,
+        "enable_activation_offload": verl.activation_offload,
         **({"override_config": {"attn_implementation": attention}} if attention else {}),
     }
 
@@ -231,7 +235,7 @@ def _engine(config: RunConfig) -> Tree:
 
 def _critic(config: RunConfig, training: GRPOSettings, verl: VerlSettings, model: str) -> Tree:
     return {
-        "model": _model(config, model),
+        "model": _model(config, verl, model),
         "optim": {**_optimizer(training), "lr": verl.critic_learning_rate},
         "grad_clip": training.optimizer.max_grad_norm,
         "ppo_micro_batch_size_per_gpu": _micro_batch(config, verl),
