@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from scripted import play_script
 
+from wordle_rl.evaluate.leaderboard import read_board
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.evaluate.stats import games_needed, smallest_difference
+from wordle_rl.evaluate.stats import games_needed, smallest_difference, wilson_interval
 from wordle_rl.game import Rules
 from wordle_rl.report.terminal import power_line
 from wordle_rl.train.checkpoints import complete_checkpoint
@@ -196,3 +197,18 @@ def test_a_player_that_breaks_the_form_is_read_in_two_ways_in_one_table(cli, wor
     table = cli(*command)[1].splitlines()
     assert {"strict", "lenient"} <= {line.split()[0] for line in table if line.strip()}
     assert cli(*command, "--csv", tmp_path / "x.csv")[0] == 2
+
+
+def test_a_board_takes_a_row_with_its_conditions_and_a_second_time_the_same_one(
+    cli, word_directory, tmp_path: Path
+) -> None:
+    board = tmp_path / "board.json"
+    command = ("eval", "--player", "random", "--words", word_directory, "--split", "all", "--seed", 1, "--board", board)
+    assert [cli(*command, "--max-games", 2, *more)[0] for more in ((), (), ("--hard-mode",))] == [0, 0, 0]
+    rows = read_board(board)
+    assert [row["hard_mode"] for row in rows] == [False, True]
+    names = ("player", "split", "turns", "dictionary")
+    assert [rows[0][name] for name in names] == ["random", "all", 6, "strict"]
+    assert (rows[0]["low"], rows[0]["high"]) == wilson_interval(rows[0]["wins"], rows[0]["games"])
+    board.write_text('{"rows": [{"player": "me", "win_rate": 1.0}]}')
+    assert cli(*command)[0] == 2

@@ -11,7 +11,7 @@ from lora_training import FAMILIES, SIZE
 from rich.console import Console
 from training_fixtures import rows
 
-from wordle_rl.config.files import PRESETS_DIRECTORY, load_config
+from wordle_rl.config.files import PRESETS_DIRECTORY, load_config, load_tiny
 from wordle_rl.config.run import RunConfig, Setting
 from wordle_rl.config.stages import is_stage
 from wordle_rl.pipeline import Pipeline
@@ -95,3 +95,28 @@ def test_every_launch_file_is_understood_by_accelerate(path: Path) -> None:
     assert load_config_from_file(str(path)).num_processes == 2
     options = {option.dest for option in launch_command_parser()._actions}
     assert set(yaml.safe_load(path.read_text()).get("fsdp_config", {})) <= options
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_tiny_recipe_keeps_its_stages_and_rewards_and_loses_its_size(path: Path) -> None:
+    asked, tiny = load_config(path), load_tiny(path, {("eval", "max_games"): 3})
+    assert (tiny.stages, tiny.words, tiny.model.lora) == (asked.stages, asked.words, asked.model.lora)
+    assert [own.reward for _, own in tiny.stages_of("grpo")] == [own.reward for _, own in asked.stages_of("grpo")]
+    assert [own.steps for _, own in tiny.stages_of("grpo")] == [2] * len(asked.stages_of("grpo"))
+    assert (tiny.model.path, tiny.traces.num_games) == ("bundled", 64)
+    assert tiny.eval.max_games == 3, "what is typed counts more"
+
+
+def test_a_tiny_run_goes_through_every_stage_and_says_what_it_is_worth(
+    cli, word_directory, tmp_path: Path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    opener = (word_directory / "answers.txt").read_text().split()[0]
+    words = ("--words.source", word_directory, "--traces.teacher.opener", opener)
+    code, _, err = cli("run", "qwen2.5-1.5b-lora", "--tiny", *words, "--eval.max-games", 1)
+    assert code == 0, err
+    run = tmp_path / "runs" / "qwen2.5-1.5b-lora-tiny"
+    assert (run / "grpo" / "adapter_config.json").is_file()
+    assert (run / "report.html").is_file()
+    assert err.count("the figures mean nothing") == 2
+    assert cli("run", "quickstart", "--tiny", "--push-to", "a/b")[0] == 2

@@ -2,6 +2,7 @@
 
 import io
 import re
+import runpy
 import shlex
 from contextlib import redirect_stdout
 from functools import cache
@@ -20,10 +21,13 @@ from wordle_rl.cli import main
 from wordle_rl.cli.arguments import take_settings
 from wordle_rl.config.files import load_config
 from wordle_rl.config.run import RunConfig, every_setting
+from wordle_rl.evaluate.leaderboard import read_board
+from wordle_rl.evaluate.stats import wilson_interval
 from wordle_rl.policy.scripted import OwnSampler
 from wordle_rl.report.findings import PAGE, PATTERNS
 from wordle_rl.reward import COMPONENTS, Rubric
 from wordle_rl.rollout import play
+from wordle_rl.runs import read_object
 from wordle_rl.solver import Solver
 from wordle_rl.train.advantages import find_credit
 from wordle_rl.trainers.check import examine_trainer
@@ -200,3 +204,16 @@ def test_the_adapter_of_the_conformance_page_passes() -> None:
     found: dict = {}
     exec(adapter, found)
     assert {each.status for each in examine_trainer(found["adapter"])} == {"pass", "skip"}
+
+
+def test_the_page_of_the_board_and_its_rows_are_what_the_records_say() -> None:
+    board = runpy.run_path(str(ROOT / "scripts" / "board.py"))
+    page = board["PAGE"].read_text(encoding="utf-8")
+    assert board["drawn"](page) == page, "python scripts/board.py"
+    record = read_object(ROOT / "benchmarks" / "records" / "quickstart.json")["wins"].values()
+    counts = {tuple(count) for parts in record for part, count in parts.items() if not part.startswith("train")}
+    rows = read_board(ROOT / "benchmarks" / "board.json")
+    assert {(row["wins"], row["games"]) for row in rows if "quickstart.json" in str(row["source"])} == counts
+    for row in rows:
+        assert (row["low"], row["high"]) == pytest.approx(wilson_interval(row["wins"], row["games"]))
+        assert row["win_rate"] == pytest.approx(row["wins"] / row["games"])

@@ -105,7 +105,7 @@ class Workspace:
             assert main(arguments) == 0, arguments
         assert len(asked) == 1
         path = asked[0].model.path
-        assert path == "tiny" or Path(path).is_dir(), path
+        assert path in ("tiny", "bundled") or Path(path).is_dir(), path
         return asked[0]
 
 

@@ -56,7 +56,7 @@ GROUPS = {
             "Play in the terminal yourself, or watch a player",
             {
                 "": "play yourself",
-                "--daily": "everybody's word of the day",
+                "--daily": "the word of the day",
                 "runs/quickstart --secret crane --verbose": "watch a model",
             },
         ),
@@ -83,6 +83,7 @@ GROUPS = {
                 "quickstart": "all, on two CPU cores",
                 "quickstart --expert-iteration.rounds 6": "with another setting",
                 "quickstart --stages sft,grpo": "any chain of stages",
+                "qwen3-1.7b --tiny": "its stages, in a minute",
                 "qwen3-1.7b --model.path DIR": "a recipe, your weights",
                 "my.toml --grpo.reward.weights.win 2": "a file of yours",
             },
@@ -93,7 +94,7 @@ GROUPS = {
             "Check that a run will work before you train",
             {
                 "qwen3-1.7b --model.path DIR": "a recipe, your weights",
-                "qwen3-4b --groups 0": "memory alone; needs no weights",
+                "qwen3-4b --groups 0": "memory alone, no weights",
             },
         ),
     },
@@ -142,7 +143,7 @@ GROUPS = {
             "cli.rewards:rewards",
             "Weights of rewards, and a search for reward hacking",
             {
-                "": "weights of all presets",
+                "": "all weights",
                 "shaped --attack": "can it be gamed?",
                 "my.toml --attack --secrets 4 --steps 10": "yours, quickly",
             },
@@ -174,7 +175,7 @@ GROUPS = {
         "conformance": Command(
             "trainers.check:conformance",
             "Check another trainer on recorded games",
-            {"--trainer my_package.adapter:adapter": "its tokens, masks and loss"},
+            {"--trainer my_package.adapter:adapter": "masks, loss"},
         ),
     },
 }

@@ -17,6 +17,7 @@ from wordle_rl.evaluate.asked import Asked
 from wordle_rl.evaluate.entropy import at_equal_entropy
 from wordle_rl.evaluate.forgetting import English, english_of
 from wordle_rl.evaluate.journal import evaluate_to_file, open_journal
+from wordle_rl.evaluate.leaderboard import add_row, row_of
 from wordle_rl.evaluate.options import EvalOptions
 from wordle_rl.evaluate.players import (
     notes_on,
@@ -49,6 +50,8 @@ def eval_player(asked: Annotated[EvalOptions, tyro.conf.arg(name="")]) -> None:
             what = at_equal_entropy(own.asked(_say), other.asked(_say), _say)
     evaluation, english = _evaluated(asked, what)
     shown = Results.of(evaluation, what.context.split, asked.secrets or asked.split, english)
+    if asked.board is not None:
+        add_row(asked.board, row_of(evaluation, what.context.words.name, shown.part))
     console.show(shown.to_json(), shown.lines(), asked.as_json)
 
 
@@ -57,8 +60,8 @@ def _evaluate_several(asked: EvalOptions) -> None:
     what = "--checkpoints" if asked.checkpoints else "--lenient"
     if asked.checkpoints and asked.lenient:
         raise ConfigError("--checkpoints and --lenient each show several evaluations; drop one")
-    if asked.csv is not None or asked.match_entropy_of is not None:
-        raise ConfigError(f"--csv and --match-entropy-of are for one evaluation; drop them, or {what}")
+    if asked.csv is not None or asked.match_entropy_of is not None or asked.board is not None:
+        raise ConfigError(f"--csv, --board and --match-entropy-of are for one evaluation; drop them, or {what}")
     out = asked.out
     if asked.checkpoints:
         title, key = f"Checkpoints of {asked.player}", "checkpoints"

@@ -11,7 +11,7 @@ import tyro
 from wordle_rl.cli import console
 from wordle_rl.cli.arguments import Overrides, fill_in
 from wordle_rl.config.base import ConfigError
-from wordle_rl.config.files import load_config, stored_config
+from wordle_rl.config.files import load_config, load_tiny, stored_config
 from wordle_rl.config.options import Json
 from wordle_rl.config.run import RunConfig
 
@@ -27,6 +27,7 @@ def run(
     until: str = "report",
     push_to: str | None = None,
     private: bool = False,
+    tiny: bool = False,
     as_json: Json = False,
 ) -> None:
     """Run the whole chain: teacher games, the stages of training (--stages), evaluation, report.
@@ -41,10 +42,20 @@ def run(
         push_to: Push the model to this Hugging Face repository (USER/NAME) at every checkpoint (sft.save_steps,
             grpo.save_steps), and at the end with its card.
         private: Create a new repository as private.
+        tiny: Try the recipe's stages first, with the bundled small model and a few games, in about a minute of a
+            processor, in runs/NAME-tiny. The figures of such a run mean nothing. Settings that you type still count.
     """
-    directory = out or Path("runs") / Path(config).name.removesuffix(".toml").removesuffix(".json")
-    wanted = load_config(config, overrides)
+    name = Path(config).name.removesuffix(".toml").removesuffix(".json")
+    directory = out or Path("runs") / (f"{name}-tiny" if tiny else name)
+    if tiny and push_to is not None:
+        raise ConfigError("--tiny makes a model that is worth nothing; drop --push-to, or --tiny")
+    wanted = load_tiny(config, overrides) if tiny else load_config(config, overrides)
+    warning = "--tiny: a small model and few games show that the stages work; the figures mean nothing"
+    if tiny:
+        console.messages.print(warning, soft_wrap=True)
     run_chain(wanted, fill_in(directory, wanted.model.path), overwrite, until, as_json, push_to, private)
+    if tiny:
+        console.messages.print(warning, soft_wrap=True)
 
 
 def run_chain(

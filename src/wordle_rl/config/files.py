@@ -74,6 +74,49 @@ def load_config(source: str | Path | None, overrides: Mapping[Setting, Any] | No
     raise ConfigError(_joined(faults, lambda place: "" if place in given else source))
 
 
+_TINY: dict[Setting, Any] = {
+    # The bundled player wins now and then, so that there is something to learn from; random weights would win nothing.
+    ("model", "path"): "bundled",
+    ("model", "max_length"): 256,
+    ("model", "micro_batch_size"): 0,
+    ("model", "chat_template"): None,
+    ("model", "template_kwargs"): {},
+    ("model", "attn_implementation"): None,
+    ("model", "load_in_4bit"): False,
+    ("model", "compile"): False,
+    ("game", "style"): "compact",  # its tokens spell no other wording
+    ("game", "thinking"): "off",
+    ("game", "system_prompt"): None,
+    ("max_completion_tokens",): 12,
+    ("traces", "num_games"): 64,
+    ("traces", "narrate"): False,
+    ("eval", "max_games"): 8,
+    ("eval", "engine"): "transformers",
+    ("report_to",): (),
+}
+_TINY_PLAY = {"rounds": 2, "groups_per_round": 16, "batch_size": 16, "epochs": 1}
+_TINY_STAGES: dict[str, dict[str, Any]] = {
+    "sft": {"epochs": 1, "batch_size": 16},
+    "grpo": {"steps": 2, "groups_per_step": 4, "group_size": 4, "max_refills": 0, "engine": "transformers"},
+    "expert_iteration": _TINY_PLAY,
+    "dpo": {**_TINY_PLAY, "boards_per_round": 16},
+    "distill": _TINY_PLAY,
+}
+
+
+def load_tiny(source: str | Path, overrides: Mapping[Setting, Any]) -> RunConfig:
+    """Read settings as `load_config` does, then put a small model and few games in place of those that cost time.
+
+    Stages, rewards, credit, adapters, words and rules stay as they are. `overrides` count more.
+    """
+    stages = load_config(source, overrides).stages
+    sizes: dict[Setting, Any] = {
+        (stage, key): value for stage in stages for key, value in _TINY_STAGES[kind_of(stage)].items()
+    }
+    warmups: dict[Setting, Any] = {(stage, "optimizer", "warmup"): 0.0 for stage in stages}
+    return load_config(source, _TINY | sizes | warmups | dict(overrides))
+
+
 class OldRunError(ConfigError):
     """A run made before runs had stages; its models can be played, but its settings are not read any more."""
 

@@ -6,6 +6,7 @@
     records.py       Evaluation (every game, saved as JSON or CSV), EvalConditions: prompting and sampling of a player
     figures.py       Figures, the distribution of rewards
     results_table.py the one table of results
+    leaderboard.py   the board: figures of players with their conditions, a file that others add to
     play.py          evaluate(): plays what is asked, and returns what is measured of each game
     journal.py       an evaluation, its file and its journal, from which a stopped one resumes
     eval_secrets.py  secrets outside the split, and boards with earlier turns

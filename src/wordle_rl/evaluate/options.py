@@ -18,6 +18,7 @@ from wordle_rl.config.options import Address, Json, PlayersWords, Seed
 from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import Asked, PlayerSpec
 from wordle_rl.evaluate.eval_secrets import named_secrets, split_secrets, starts_of
+from wordle_rl.evaluate.leaderboard import read_board
 from wordle_rl.evaluate.players import find_player, game_for, prompter_of, reply_bound, shown_name, words_of
 from wordle_rl.evaluate.records import GAME_COLUMNS, check_table
 from wordle_rl.game import Dictionary
@@ -99,6 +100,9 @@ class EvalOptions(PlayerOptions):
     """Write one row per game to this file. Another kind of file is not overwritten."""
     overwrite: bool = False
     """Discard stored games, and replace the file of --out whatever it holds."""
+    board: Path | None = None
+    """Also add a row to this board (JSON): player, conditions, command, machine, date, wins. `benchmarks/board.json` is
+    that of the project."""
     name: str | None = None
     """Name of the player in tables."""
     split: SplitName = "held_out"
@@ -111,7 +115,8 @@ class EvalOptions(PlayerOptions):
     max_games: int = Field(0, ge=0)
     """Play at most this many secrets of each part. 0: all."""
     games_per_secret: int = Field(1, ge=1)
-    """Games per secret. More games give more power to compare players that sample."""
+    """Games per secret. Tables then show pass@k, the chance that one of k games is won, for k = 1, 2, 4 … More games
+    also give more power to compare players that sample."""
     prefix_turns: int = Field(0, ge=0)
     """Begin each game on a board with 0 to this many earlier turns: answers that fit all marks before them. Figures are
     shown by their number."""
@@ -162,6 +167,8 @@ class EvalOptions(PlayerOptions):
         # What comes after hours of play is checked before them.
         if self.csv is not None:
             check_table(self.csv, GAME_COLUMNS)
+        if self.board is not None:
+            read_board(self.board)
         if self.reward is not None:
             named_schedule(self.reward)
         words = load_words(known.source)
