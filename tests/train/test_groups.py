@@ -206,7 +206,7 @@ def test_the_states_of_processes_count_alike(roll, monkeypatch) -> None:
     monkeypatch.setenv("RANK", "1")
     made = roll()
     rollouts, (first, second) = made.rollouts, made.setup.secrets[:2]
-    theirs = {"priorities": {first: 1.0, second: 2.0}, "cumulative_wins": 3}
+    theirs = {**rollouts.own_state(), "priorities": {first: 1.0, second: 2.0}, "cumulative_wins": 3}
     monkeypatch.setattr("wordle_rl.train.grpo_rollouts.gather", lambda mine: [theirs, mine])
     rollouts.starts.picker.update(first, 3.0)
     rollouts.cumulative_wins = 4
