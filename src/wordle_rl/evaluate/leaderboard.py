@@ -9,6 +9,7 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
+from wordle_rl.evaluate.figures import PART_NAMES
 from wordle_rl.evaluate.records import Evaluation, EvaluationError
 from wordle_rl.runs import read_object, write_json
 from wordle_rl.runs.progress import in_percent
@@ -62,7 +63,7 @@ def add_row(path: Path, row: Mapping[str, Any]) -> None:
 def table_lines(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """Yield a table in Markdown for each list and part of its split, best first."""
     for words, split in dict.fromkeys((row["words"], row["split"]) for row in rows):
-        yield from (f"### {words}: {split.replace('_', ' ')}", "")
+        yield from (f"### {PART_NAMES.get(split, split).capitalize()} of the list {words}", "")
         yield "| player | wins, % (95 %) | games | play | rules | measured by | on |"
         yield "|---|---|---|---|---|---|---|"
         chosen = [row for row in rows if (row["words"], row["split"]) == (words, split)]

@@ -166,7 +166,7 @@ def _card_data(run: RunRecord, name: str) -> ModelCardData:
         language="en" if word_list in _ENGLISH else None,
         library_name="peft" if is_adapter else "transformers",
         pipeline_tag="text-generation",
-        tags=["wordle", "wordle-rl", "reinforcement-learning", *([] if name == "sft" else [name.replace("_", "-")])],
+        tags=["wordle", "wordle-rl", *(["reinforcement-learning", name.replace("_", "-")] if name != "sft" else [])],
         base_model=hub_base,
         base_model_relation="adapter" if is_adapter and hub_base else None,
         model_name=f"{run.name}-{name}",

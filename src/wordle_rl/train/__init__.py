@@ -29,7 +29,7 @@ Shared parts:
     checkpoint_selection.py   validation, and which weights are kept
     advantages.py             from rewards to advantages
     scored_games.py           rewards, advantages and metrics of games; games as rows of tokens
-    starts.py, starts_file.py where games begin: prioritized secrets, prefix guesses
+    starts.py, starts_file.py where games begin: prefix guesses, secrets by priority (drawn in boards.py)
     weight_sync.py            vLLM as the player, with the weights of each step
 
 Begin with loss.py, play_loop.py and grpo.py.
