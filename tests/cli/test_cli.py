@@ -217,7 +217,7 @@ LONG = ("a/run/with/a/name/that/says/what/it/is/for", "another/run/with/as/long/
 SHOWN_AT_80 = {
     "eval --player {run} --words {words} --split all --max-games 2 --temperature 1 --games-per-secret 2": "held out",
     "eval --player {run} --words {words} --prefix-turns 2 --reward shaped --max-games 2": "held out",
-    "compare {run}/eval/sft.json {run}/eval/grpo.json {run}/eval/base.json --names {names}": "a-third",
+    "compare {run}/eval/sft.json {run}/eval/grpo.json {base} --names {names}": "a-third",
     "report {run} --audit": "training secrets",
     "preflight {run}/config.json --groups 0 --model.path tiny": "GiB",
     "rewards": "weights",
@@ -229,12 +229,15 @@ SHOWN_AT_80 = {
 
 
 @pytest.mark.parametrize("command", SHOWN_AT_80)
-def test_nothing_breaks_in_a_terminal_of_80_columns(command, cli, finished_run, word_directory, monkeypatch) -> None:
+def test_nothing_breaks_in_a_terminal_of_80_columns(
+    command, cli, finished_run, word_directory, monkeypatch, tmp_path: Path
+) -> None:
     terminal = console.PlainConsole(width=80, force_terminal=True, color_system=None, markup=False, highlight=False)
     monkeypatch.setattr(console, "out", terminal)
-    base = json.loads((finished_run / "eval" / "sft.json").read_text()) | {"name": "base"}
-    (finished_run / "eval" / "base.json").write_text(json.dumps(base))
-    code, out, err = cli(*command.format(run=finished_run, words=word_directory, names=" ".join(LONG)).split())
+    base = tmp_path / "base.json"
+    base.write_text(json.dumps(json.loads((finished_run / "eval" / "sft.json").read_text()) | {"name": "base"}))
+    places = {"run": finished_run, "words": word_directory, "base": base, "names": " ".join(LONG)}
+    code, out, err = cli(*command.format(**places).split())
     assert code == 0, err
     assert max(map(len, out.splitlines())) <= 80
     assert SHOWN_AT_80[command] in out

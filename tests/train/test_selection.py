@@ -313,7 +313,7 @@ def test_progress_says_that_greedy_play_is_below_its_start(train, split, tmp_pat
 # --- what a validation plays ---
 
 
-def earned(transcript):
+def earned(transcript, _step):
     return PRESETS["sparse"].score(transcript, SOLVER)
 
 
