@@ -8,9 +8,9 @@ The field adds the Kullback-Leibler divergence from the frozen start, the refere
 the player has moved, and pulls back. It is estimated from the sampled tokens alone. With r = p_start / p_player,
 `r - 1 - log r` is never negative and right on average.
 
-What you will see: three strengths of the penalty, and two columns that move together. A small beta costs no wins that
-256 games could show. A large one is an anchor: most of what there is to learn lies further from the start than it
-allows. It also needs the reference in memory, and a pass of it over every game.
+What you will see: three strengths of the penalty. A small beta changes neither the wins nor the distance by more than
+another processor would. A large one is an anchor, and both columns fall: most of what there is to learn lies further
+from the start than it allows. It also needs the reference in memory, and a pass of it over every game.
 
 Source: Schulman 2020, "Approximating KL divergence" (the estimator k3); Ziegler et al. 2019, arXiv:1909.08593 (the
 penalty).

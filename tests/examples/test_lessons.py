@@ -87,8 +87,8 @@ def test_updates_of_the_same_games_need_the_clip(main_of) -> None:
 @pytest.mark.slow
 def test_a_penalty_holds_the_player_and_costs_wins(main_of) -> None:
     found = main_of("06_kl")()
-    (free, moved), (_, less), (held, near) = (found[beta] for beta in sorted(found))
-    assert moved > less > 2 * near >= 0
+    (free, moved), (_, also), (held, near) = (found[beta] for beta in sorted(found))
+    assert min(moved, also) > 2 * near >= 0, "a small penalty is within what another processor changes"
     assert free >= held + 0.1
 
 
