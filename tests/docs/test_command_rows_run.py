@@ -25,6 +25,7 @@ from pathlib import Path
 
 import huggingface_hub
 import pytest
+from chat_families import family_config, family_tokenizer, split_as_published
 from command_rows import PAGES, ROOT, Row, Step, rows_of, steps_of
 from fake_endpoint import chat
 from fake_hub import open_hub
@@ -32,7 +33,9 @@ from fake_trackers import fake_trackio, fake_wandb  # noqa: F401  # fixtures, tw
 from pages import blocks
 from small_clone import HUB, Workspace, make_shards, stock
 from torch.distributed.run import get_args_parser as torchrun_parser
+from transformers import AutoModelForCausalLM
 
+from wordle_rl.chat.templates import training_template
 from wordle_rl.cli import COMMANDS, main
 from wordle_rl.cli.arguments import read, take_settings
 from wordle_rl.cli.run import look_at
@@ -71,6 +74,14 @@ def adapter(path: Path, words: Path) -> None:
     (path / "adapter.py").write_text(text)
 
 
+def qwen3(path: Path, words: Path) -> None:
+    """A small model whose tokenizer splits text as Qwen3's does."""
+    tokenizer = split_as_published(family_tokenizer("qwen3"), "qwen3")
+    tokenizer.chat_template = training_template(tokenizer)
+    AutoModelForCausalLM.from_config(family_config("qwen3", len(tokenizer))).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+
+
 Maker = Callable[[Path, Path], object]
 PLACEHOLDERS: dict[str, str | tuple[str, str] | Maker] = {
     "runs/quickstart": "wordle-rl run quickstart --out runs/quickstart",
@@ -81,6 +92,7 @@ PLACEHOLDERS: dict[str, str | tuple[str, str] | Maker] = {
     "watch RUN": "runs/quickstart",
     "games RUN": "runs/quickstart",
     "wordle_rl.trainers.verl CONFIG.toml --out RUN": "wordle-rl run CONFIG.toml --out RUN --until sft",
+    "export MODEL": qwen3,
     "CHECKPOINT": lambda path, _: make_shards(path),
     "--model.path DIR": "Qwen/Qwen2.5-1.5B-Instruct",
     "--player DIR": "Qwen/Qwen3-1.7B",

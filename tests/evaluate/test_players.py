@@ -20,7 +20,7 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.asked import PlayerSpec
 from wordle_rl.evaluate.players import find_player, make_player, make_sampler, reply_bound
 from wordle_rl.evaluate.records import Evaluation
-from wordle_rl.policy.directory import settings_of
+from wordle_rl.policy.directory import game_of, settings_of
 from wordle_rl.policy.loading import save_model
 from wordle_rl.policy.providers import PROVIDERS, Endpoint
 from wordle_rl.prompt import Prompter, Shape, Style, Thinking
@@ -84,6 +84,25 @@ def test_replies_are_bounded_as_in_the_run_unless_asked_otherwise(run_directory)
     assert reply_bound(str(run_directory), 9) == 9
     with pytest.raises(ConfigError, match="nowhere"):
         reply_bound("nowhere", None)
+
+
+def test_a_served_model_that_is_named_by_its_directory_is_asked_as_it_was_trained(
+    finished_run, cli, serve, monkeypatch
+) -> None:
+    monkeypatch.chdir(finished_run.parent)
+    trained = game_of(finished_run / "grpo")
+    assert trained is not None
+    told = trained.prompter(5).opening()
+    for name, is_known in (
+        (f"{finished_run.name}", True), (f"{finished_run.name}/sft=served", True), ("served", False)
+    ):  # fmt: skip
+        endpoint = serve(lambda *_: chat("<guess>crane</guess>"))
+        asked = ["eval", "--player", f"openai:{name}", "--base-url", endpoint.url, "--max-games", "1", "--no-regret"]
+        code, _, err = cli(*asked)
+        assert code == 0
+        assert (endpoint.requests[0]["messages"] == told) == is_known
+        assert ("asked in the wording of" in err) == is_known
+        assert endpoint.requests[0]["model"] == name.split("=")[-1]
 
 
 @pytest.fixture

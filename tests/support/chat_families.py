@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     Gemma3TextConfig,
     Glm4MoeConfig,
@@ -196,6 +196,23 @@ def family_config(name: str, vocab_size: int, **changes: object) -> PreTrainedCo
         "pad_token_id": None,
     }
     return FAMILIES[name].architecture(vocab_size=vocab_size, **{**sizes, **changes})
+
+
+_WORDS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|"
+_REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SPLITS = {"llama3": _WORDS + r"\p{N}{1,3}" + _REST, **dict.fromkeys(("qwen2.5", "qwen3"), _WORDS + r"\p{N}" + _REST)}
+"""Chat family -> how its makers' tokenizers split text. Those made here split it as GPT-2's does."""
+
+
+def split_as_published(tokenizer: PreTrainedTokenizerFast, name: str) -> PreTrainedTokenizerFast:
+    """A family's tokenizer, splitting text as its makers' does."""
+    tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(SPLITS[name]), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return tokenizer
 
 
 def codec_of(name: str, template: str | None = None, **variables: object) -> ChatCodec:

@@ -64,6 +64,7 @@ FLAGS = ("--dry-run", "--hard-mode", "--verbose")
 OTHER = {
     "?": "a key of `play`",
     "!": "a key of `play`",
+    "ollama create": "a command of Ollama",
     "URL": "part of the command before it",
     "secret": "a field of rows",
     "reward_model.ground_truth": "a field of verl's rows",

@@ -13,11 +13,13 @@ from wordle_rl.cli import console
 from wordle_rl.cli.arguments import fill_in
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.evaluation import BackendName
+from wordle_rl.config.model import GameSettings
 from wordle_rl.config.options import Json
 from wordle_rl.data.readers import read_rows
+from wordle_rl.evaluate.players import reply_bound, words_of
 from wordle_rl.evaluate.strata import STRATA_FILE, ShownAudit, audit_shown, store_strata
 from wordle_rl.policy.base import find_backend
-from wordle_rl.policy.directory import find_model
+from wordle_rl.policy.directory import find_model, game_of, settings_of
 from wordle_rl.report import read_run, write_report
 from wordle_rl.report.card import write_cards
 from wordle_rl.report.controls import keep_controls
@@ -27,7 +29,7 @@ from wordle_rl.report.svg import table_plot, wins_plot
 from wordle_rl.runs import is_run, write_text_atomically
 from wordle_rl.runs.lineage import Audit, lineage_of, save_lineage
 from wordle_rl.runs.lineage import audit as audit_run
-from wordle_rl.words import WordListError
+from wordle_rl.words import WordListError, load_words
 
 
 def report(
@@ -134,17 +136,42 @@ def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
         yield "more may have been shown: by conversations (traces.file), or earlier, to a model trained elsewhere"
 
 
+def _export_gguf(model: Path, file: Path, dtype: Literal["float32", "bfloat16"]) -> Path:
+    # Write a model's GGUF file, and the Modelfile beside it, whose path is returned.
+    try:
+        from wordle_rl.policy.gguf_export import modelfile, write_gguf
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"--gguf needs {error.name}: pip install {error.name}") from None
+    from wordle_rl.chat.codec import longest_game
+    from wordle_rl.policy.adapters import is_adapter, merged
+    from wordle_rl.policy.loading import load_model
+
+    directory = find_model(model)
+    words = load_words(words_of(str(model)).source)
+    prompter = (game_of(directory) or GameSettings()).prompter(words.word_length)
+    limit = reply_bound(str(model), None)
+    loaded, codec = load_model(settings_of(directory).model_copy(update={"dtype": "float32"}), 0)
+    whole = merged(loaded) if is_adapter(directory) else loaded
+    context = longest_game(words, prompter, codec, limit)
+    text = modelfile(codec, prompter, limit, context, file.name)
+    write_gguf(whole, codec, prompter, lineage_of(directory), dtype, file)
+    place = file.with_suffix(".Modelfile")
+    write_text_atomically(place, text)
+    return place
+
+
 def export(
     model: Annotated[Path, tyro.conf.Positional],
     out: Path | None = None,
     repo: str | None = None,
+    gguf: Path | None = None,
     dtype: Literal["auto", "float32", "bfloat16"] = "auto",
     backend: BackendName = "torch",
     private: bool = False,
     dry_run: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Make a trained model ready for others: a whole model directory (--out), or a hub repository (--repo).
+    """Make a trained model ready for others: a whole directory (--out), a hub repository (--repo), a file for Ollama.
 
     A whole model is copied. An adapter is merged into its base model; the logits are compared before anything is
     written. FSDP checkpoint shards are gathered. With --backend mlx, an MLX adapter or quantized MLX weights become one
@@ -156,13 +183,25 @@ def export(
         out: The new model directory. {model} in its name stands for the model, {time} for the time of the call.
         repo: USER/NAME on the Hugging Face hub, created if missing. The model is pushed with its card, using the token
             of HF_TOKEN or `hf auth login`.
-        dtype: Type of the stored weights. auto: that of the base model; float32 with MLX.
+        gguf: A GGUF file for llama.cpp and Ollama (Llama, Qwen2 and Qwen3 families); an adapter is merged first. The
+            Modelfile beside it holds the chat template, stops and the system message for `ollama create`.
+        dtype: Type of the stored weights. auto: that of the base model; float32 with MLX, and in a GGUF file.
         backend: Library that trained the model.
         private: Create a new repository as private.
         dry_run: With --repo: list the files and send nothing.
     """
-    if (out is None) == (repo is None):
-        raise ConfigError("give exactly one of --out DIR and --repo USER/NAME")
+    if sum(target is not None for target in (out, repo, gguf)) != 1:
+        raise ConfigError("give exactly one of --out DIR, --repo USER/NAME and --gguf FILE")
+    if gguf is not None:
+        if backend != "torch":
+            raise ConfigError(
+                f"--gguf takes models of torch; give it what `export --out DIR --backend {backend}` writes"
+            )
+        gguf = fill_in(gguf, str(model))
+        modelfile = _export_gguf(model, gguf, "float32" if dtype == "auto" else dtype)
+        lines = [f"model: {gguf}", f"play it by Ollama: ollama create wordle -f {modelfile}"]
+        console.show({"gguf": str(gguf), "modelfile": str(modelfile)}, lines, as_json)
+        return
     if repo is not None:
         files = push(model, repo, private=private, dry_run=dry_run)
         line = f"{len(files)} files {'would be sent' if dry_run else 'sent'} to {repo}"

@@ -42,7 +42,7 @@ from wordle_rl.policy.scripted import (
     is_own_player,
 )
 from wordle_rl.prompt import Prompter
-from wordle_rl.runs import is_run, stages_at
+from wordle_rl.runs import is_run, stages_at, trained_model
 from wordle_rl.runs.checksums import check_sealed
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.solver import Solver
@@ -73,11 +73,24 @@ def _find_player(name: str) -> Path:
     return find_model(Path(name))
 
 
+def _described_in(player: str) -> Path | None:
+    """Return the model directory that says how a player was trained to play, None if none is here.
+
+    That of a model, and for `openai:MODEL` one that MODEL or its alias names: a server knows nothing of wordings.
+    """
+    if is_model(player):
+        return _find_player(player)
+    if not player.startswith("openai:"):
+        return None
+    served = served_name(player.removeprefix("openai:"))
+    models = (trained_model(Path(name)) for name in (served.model, served.alias) if Path(name).is_dir())
+    return next((model for model in models if model is not None and lineage_of(model) is not None), None)
+
+
 def words_of(player: str, source: str | None = None) -> WordSettings:
     """Return the word list and split of a player's training, or the defaults. `source` replaces its own word list."""
     lineage, run = None, None
-    if is_model(player):
-        model = _find_player(player)
+    if (model := _described_in(player)) is not None:
         lineage, run = lineage_of(model), run_around(model)
     if lineage is None:
         known = run.words if run is not None else WordSettings()
@@ -96,7 +109,8 @@ def reply_bound(player: str, asked: int | None) -> int:
     """Return the token limit of a reply: `asked`, else that of the model's run, else the default."""
     if asked is not None:
         return asked
-    run = run_around(_find_player(player)) if is_model(player) else None
+    model = _described_in(player)
+    run = run_around(model) if model is not None else None
     return (run if run is not None else RunConfig()).max_completion_tokens
 
 
@@ -140,13 +154,15 @@ def game_for(player: str, asked: Mapping[str, Any]) -> GameSettings | None:
         raise ConfigError("the solver does not keep to hard mode: its best guess may leave out a hint; name a model")
     if not update:
         return None
-    own = game_of(find_model(Path(player))) if is_model(player) else None
+    model = _described_in(player)
+    own = game_of(model) if model is not None else None
     return (own or GameSettings()).model_copy(update=update)
 
 
 def prompter_of(player: PlayerSpec, word_length: int, game: GameSettings | None = None) -> Prompter:
     """Return rules and wording of a player: `game`, else those stored with its model, else the defaults."""
-    own = game_of(find_model(Path(player.name))) if game is None and player.model is not None else game
+    model = _described_in(player.name) if game is None else None
+    own = game_of(model) if model is not None else game
     return (own or GameSettings()).prompter(word_length)
 
 
@@ -200,6 +216,8 @@ def notes_on(name: str, prompter: Prompter, *, asked: bool = False) -> Iterator[
     `asked`: the user named a wording.
     """
     if not is_model(name):
+        if not asked and (described := _described_in(name)) is not None:
+            yield f"asked in the wording of {described}"
         return
     directory, run = _find_player(name), Path(name)
     if is_run(run) and (last := stages_at(run)[-1]) != directory.name:

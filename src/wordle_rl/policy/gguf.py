@@ -23,11 +23,12 @@ from typing import TYPE_CHECKING, Any
 from wordle_rl.config.base import ConfigError
 from wordle_rl.errors import first_line
 from wordle_rl.runs.checksums import seal
+from wordle_rl.runs.lineage import parse_lineage, save_lineage
 from wordle_rl.words.list_files import user_cache_dir
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
-    from transformers import PreTrainedConfig
+    from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,8 @@ PACKAGED = {
 SmolLM2-135M-Instruct, and the base model Gemma 3 270M."""
 _FORMAT = 2
 """Version of the conversion, part of a converted model's name."""
+LINEAGE_KEY = "wordle_rl.lineage"
+"""Entry of a file written here with what `wordle_rl.json` holds: how the model plays, and what it was trained on."""
 
 
 def converted(file: Path) -> Path:
@@ -104,6 +107,17 @@ def _converted(file: Path, changed_ns: int) -> Path:  # noqa: ARG001  # part of 
 
 
 def _convert(file: Path, directory: Path) -> None:
+    logger.warning("converting %s for training; this is done once", file.name)
+    model, tokenizer = read_gguf(file)
+    model.save_pretrained(directory)
+    tokenizer.save_pretrained(directory)
+    seal(directory)
+    if (played := _checked(file).fields.get(LINEAGE_KEY)) is not None:
+        save_lineage(directory, parse_lineage(str(played.contents()), file))
+
+
+def read_gguf(file: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Read a file's model, in float32, and its tokenizer."""
     reader = _checked(file)
     import torch
     import transformers
@@ -111,7 +125,6 @@ def _convert(file: Path, directory: Path) -> None:
     from transformers.utils import logging as library_logging
 
     library_logging.disable_progress_bar()  # its bars would fill a log; `load_model` turns them off, too
-    logger.warning("converting %s for training; this is done once", file.name)
     # Where this class exists, blocks might stay packed without it.
     unpacked = getattr(transformers, "GgufConfig", None)
     quantization = {} if unpacked is None else {"quantization_config": unpacked(dequantize=True)}
@@ -144,9 +157,7 @@ def _convert(file: Path, directory: Path) -> None:
         del model.config.quantization_config
     if licence := reader.fields.get("general.license"):
         model.config.license = str(licence.contents())
-    model.save_pretrained(directory)
-    tokenizer.save_pretrained(directory)
-    seal(directory)
+    return model, tokenizer
 
 
 FAMILIES = (

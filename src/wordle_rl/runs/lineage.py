@@ -120,11 +120,14 @@ class Lineage(Section):
 def lineage_of(model_directory: Path) -> Lineage | None:
     """Read the lineage of a model; None if it was not trained with this package."""
     path = model_directory / LINEAGE_FILE
-    if not path.is_file():
-        return None
+    return parse_lineage(path.read_text(encoding="utf-8"), path) if path.is_file() else None
+
+
+def parse_lineage(text: str, path: Path) -> Lineage:
+    """Parse a lineage that a file holds."""
     try:
         # A stored import path must not run code when it is only read.
-        stored = parse_json(path.read_text(encoding="utf-8"))
+        stored = parse_json(text)
         if isinstance(stored, dict):
             stored.pop(_RECORDS, None)
         return Lineage.model_validate(stored, context=FIELDS_ONLY)
