@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.solver import Solver
+from wordle_rl.solver.fewest_guesses import Candidates
 
 MAX_TURNS = 64
 """Longest board to review."""
@@ -40,12 +41,12 @@ class Reviewer:
         self.solver = solver
         self._lock = threading.Lock()
 
-    def __call__(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
-        """Review every turn of a game."""
-        reviews, used = [], 0
+    def __call__(self, turns: Sequence[Turn], max_turns: int, first: int = 0) -> list[TurnReview]:
+        """Review every turn of a game, from turn number `first` on."""
+        reviews, used = [], sum(turn.costs_turn for turn in turns[:first])
         with self._lock:
-            known = self.solver.candidates([])
-            for turn in turns:
+            known = self._known(turns[:first])
+            for turn in turns[first:]:
                 guess, marks = _scored(turn)
                 # The solver remembers its plans.
                 best = self.solver.best_guess(known, max(1, max_turns - used)) if len(known) else None
@@ -60,7 +61,10 @@ class Reviewer:
     def count(self, turns: Sequence[Turn]) -> int:
         """Count the answers that fit a board."""
         with self._lock:
-            return len(self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks]))
+            return len(self._known(turns))
+
+    def _known(self, turns: Sequence[Turn]) -> Candidates:
+        return self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks])
 
 
 def _scored(turn: Turn) -> tuple[str, str]:
