@@ -139,17 +139,17 @@ class Search:
         split = self._split(candidates)
         if num <= _SELF_CHECK_LIMIT and split.num_classes.max() == num:
             return Plan(2 * num, 2, int(split.num_classes.argmax()))  # no candidate, or it would have been found above
-        is_candidate = self._is_candidate(candidates)
-        least_cost = 3 * num - split.num_classes - is_candidate
         if turns >= UNCAPPED:
-            # 2*sum(c^2) = 2*(n + 2*pairs) penalises large classes; the second term is the guess's lower bound.
-            rank = 2 * (num + 2 * split.num_pairs) + num * least_cost
+            # 2*sum(c^2) = 2*(n + 2*pairs) penalises large classes, and n*(3n - classes - hit) is the lower bound of the
+            # guess. What all guesses have in common is left out.
+            rank = 4 * split.num_pairs - num * split.num_classes
+            rank[self.guess_of_answer[candidates]] -= num
         else:
             # The cap binds. With two turns, the number of classes is the number of secrets found, so rank by classes,
             # then by pairs. On lists of three and four letters this beats the rank above with a beam twice as wide.
-            rank = num * num * (num - split.num_classes) + split.num_pairs
+            rank = split.num_pairs - num * num * split.num_classes
         # The bound must not influence the beam, or a value would depend on earlier questions.
-        useful = np.flatnonzero((split.num_classes > 1) | is_candidate)
+        useful = np.flatnonzero(split.num_classes > 1)  # any candidate is
         ranked = first_by_rank(useful, rank, self.beam)
         floor = 2 * num if num <= _SELF_CHECK_LIMIT else 2 * num - 1
         best = Plan(bound, 0, -1, exact=False)
@@ -166,11 +166,6 @@ class Search:
         if len(candidates) <= _SMALL_SPLIT:
             return count_split(self.by_answer[candidates])
         return self._large_split(candidates.tobytes())
-
-    def _is_candidate(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
-        flags = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
-        flags[self.guess_of_answer[candidates]] = True
-        return flags
 
     def _short_plan(self, candidates: Candidates, turns: int) -> Plan:
         # One or two candidates, or at most one turn: formulas instead of a search.
@@ -193,7 +188,8 @@ class Search:
             if most == num:  # the first of the best guesses, since answers and guesses are in the same order
                 return Plan(2 * num - 1, 2, guess)
         num_classes = self._split(candidates).num_classes
-        is_candidate = self._is_candidate(candidates)
+        is_candidate = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
+        is_candidate[self.guess_of_answer[candidates]] = True
         guess = int((2 * num_classes + is_candidate).argmax())
         found = int(num_classes[guess])
         return Plan(3 * num - found - int(is_candidate[guess]) + (num - found) * FAILURE, 2, guess)

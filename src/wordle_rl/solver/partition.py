@@ -60,7 +60,7 @@ def count_split(block: Codes) -> SplitCounts:
         return SplitCounts(num_classes, (squares - num_candidates) // 2)
     ties = np.zeros(num_guesses, dtype=np.uint8)
     run = np.zeros(num_guesses, dtype=np.uint8)  # number of equal codes directly above
-    pairs = np.zeros(num_guesses, dtype=np.uint16)  # at most 200*199/2
+    pairs = np.zeros(num_guesses, dtype=np.min_scalar_type(num_candidates * (num_candidates - 1) // 2))
     for equal in _equal_neighbours(block):
         ties += equal
         run += equal
