@@ -150,6 +150,22 @@ def test_a_separating_guess_is_used_when_the_cap_asks_for_it() -> None:
     assert solver.best_guess(solver.candidates([]), 2) == "blfmn"
 
 
+@settings(max_examples=60, deadline=None)
+@given(word_lists())
+def test_a_guess_that_tells_all_apart_is_the_first_of_its_kind(lists: tuple[list[str], list[str]]) -> None:
+    # Memory and shortcuts of the search must not change which of several equal guesses it names.
+    solver = make_solver(*lists)
+    words, everything = solver.words, solver.candidates([])
+    found = [
+        2 * len(set(codes)) + (guess in words.answers)
+        for guess, codes in zip(words.guesses, solver.matrix, strict=True)
+    ]
+    if len(everything) >= 3:
+        assert solver.best_guess(everything, 2) == words.guesses[found.index(max(found))]
+        if max(found) >= 2 * len(everything):
+            assert solver.best_guess(everything) == words.guesses[found.index(max(found))]
+
+
 def test_regret_by_hand() -> None:
     solver = make_solver(["cat", "cot", "cut"], ["dog", "zzz"])
     everything = [0, 1, 2]

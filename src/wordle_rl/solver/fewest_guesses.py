@@ -17,6 +17,7 @@ number of guesses. So play solves as many secrets as possible, then uses as few 
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -24,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from wordle_rl.solver.matrix import Codes
-from wordle_rl.solver.partition import count_split
+from wordle_rl.solver.partition import SplitCounts, count_split
 from wordle_rl.words import WordList
 
 Candidates = npt.NDArray[np.int32]
@@ -33,6 +34,8 @@ FAILURE = 1 << 40  # larger than any total of guesses
 UNCAPPED = 1 << 20
 NO_BOUND = 1 << 62
 _MEMO_LIMIT = 200_000
+_SMALL_SPLIT = 128  # candidates whose split is found again as fast as it is remembered
+_MAX_SPLITS = 64  # of 0.2 MB each
 _SELF_CHECK_LIMIT = 64  # in larger sets no candidate separates all others in practice, so do not look
 
 
@@ -76,6 +79,7 @@ class Search:
         self.beam = beam
         self._free: dict[bytes, Plan] = {}
         self._capped: dict[tuple[bytes, int], Plan] = {}
+        self._large_split = lru_cache(_MAX_SPLITS)(lambda key: count_split(by_answer[np.frombuffer(key, np.int32)]))
 
     def trim(self) -> None:
         """Forget everything once the memory holds too many sets; never within a search, which relies on it."""
@@ -86,10 +90,14 @@ class Search:
     def plan(self, candidates: Candidates, turns: int = UNCAPPED, bound: int = NO_BOUND) -> Plan:
         """Find the cheapest plan for sorted candidates, at least one. It is exact if it costs less than `bound`."""
         num = len(candidates)
-        if turns <= 2 or num <= 2:
+        if turns <= 1 or num <= 2:
             return self._short_plan(candidates, turns)
-        # A plan without a cap that fits into the turns is also the best one with a cap, and many caps share it.
         key = candidates.tobytes()
+        if turns == 2:
+            if (key, turns) not in self._capped:
+                self._capped[key, turns] = self._two_turns(candidates)
+            return self._capped[key, turns]
+        # A plan without a cap that fits into the turns is also the best one with a cap, and many caps share it.
         free = self._free.get(key)
         if free is None or not (free.exact or free.cost >= bound):
             free = self._free[key] = self._expand(candidates, UNCAPPED, bound)
@@ -128,18 +136,20 @@ class Search:
                 return Plan(2 * num, 3, guess)
             if 2 * num >= bound:
                 return Plan(2 * num, 0, -1, exact=False)
-        split = count_split(self.by_answer[candidates])
-        is_candidate = self._is_candidate(candidates)
-        least_cost = 3 * num - split.num_classes - is_candidate
+        split = self._split(candidates)
+        if num <= _SELF_CHECK_LIMIT and split.num_classes.max() == num:
+            return Plan(2 * num, 2, int(split.num_classes.argmax()))  # no candidate, or it would have been found above
         if turns >= UNCAPPED:
-            # 2*sum(c^2) = 2*(n + 2*pairs) penalises large classes; the second term is the guess's lower bound.
-            rank = 2 * (num + 2 * split.num_pairs) + num * least_cost
+            # 2*sum(c^2) = 2*(n + 2*pairs) penalises large classes, and n*(3n - classes - hit) is the lower bound of the
+            # guess. What all guesses have in common is left out.
+            rank = 4 * split.num_pairs - num * split.num_classes
+            rank[self.guess_of_answer[candidates]] -= num
         else:
             # The cap binds. With two turns, the number of classes is the number of secrets found, so rank by classes,
             # then by pairs. On lists of three and four letters this beats the rank above with a beam twice as wide.
-            rank = num * num * (num - split.num_classes) + split.num_pairs
+            rank = split.num_pairs - num * num * split.num_classes
         # The bound must not influence the beam, or a value would depend on earlier questions.
-        useful = np.flatnonzero((split.num_classes > 1) | is_candidate)
+        useful = np.flatnonzero(split.num_classes > 1)  # any candidate is
         ranked = first_by_rank(useful, rank, self.beam)
         floor = 2 * num if num <= _SELF_CHECK_LIMIT else 2 * num - 1
         best = Plan(bound, 0, -1, exact=False)
@@ -151,13 +161,14 @@ class Search:
                     break
         return best
 
-    def _is_candidate(self, candidates: Candidates) -> npt.NDArray[np.bool_]:
-        flags = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
-        flags[self.guess_of_answer[candidates]] = True
-        return flags
+    def _split(self, candidates: Candidates) -> SplitCounts:
+        # A board that loses turns without learning anything asks for the same large split under one cap after another.
+        if len(candidates) <= _SMALL_SPLIT:
+            return count_split(self.by_answer[candidates])
+        return self._large_split(candidates.tobytes())
 
     def _short_plan(self, candidates: Candidates, turns: int) -> Plan:
-        # One or two candidates, or at most two turns: formulas instead of a search.
+        # One or two candidates, or at most one turn: formulas instead of a search.
         num = len(candidates)
         if turns <= 0:
             return Plan(num + num * FAILURE, 0, -1)
@@ -166,11 +177,19 @@ class Search:
             return Plan(1, 1, first)
         if turns == 1:
             return Plan(1 + (num - 1) * (2 + FAILURE), 1, first)
-        if num == 2:
-            return Plan(3, 2, first)
-        # Two turns: each class but the hit yields one secret at the second; all others fail and count 3.
-        num_classes = count_split(self.by_answer[candidates]).num_classes
-        is_candidate = self._is_candidate(candidates)
+        return Plan(3, 2, first)
+
+    def _two_turns(self, candidates: Candidates) -> Plan:
+        # Three or more candidates, two turns. Each class but the hit yields one secret at the second turn; all others
+        # fail and count 3.
+        num = len(candidates)
+        if num <= _SELF_CHECK_LIMIT:
+            guess, most = most_telling_candidate(self.by_answer, self.guess_of_answer[candidates], candidates)
+            if most == num:  # the first of the best guesses, since answers and guesses are in the same order
+                return Plan(2 * num - 1, 2, guess)
+        num_classes = self._split(candidates).num_classes
+        is_candidate = np.zeros(self.by_answer.shape[1], dtype=np.bool_)
+        is_candidate[self.guess_of_answer[candidates]] = True
         guess = int((2 * num_classes + is_candidate).argmax())
         found = int(num_classes[guess])
         return Plan(3 * num - found - int(is_candidate[guess]) + (num - found) * FAILURE, 2, guess)

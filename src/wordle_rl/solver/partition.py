@@ -24,7 +24,7 @@ from wordle_rl.solver.matrix import Codes
 
 Int64s = npt.NDArray[np.int64]
 
-NETWORK_LIMIT = 128  # at most 255, since run lengths are stored in a byte
+NETWORK_LIMIT = 200  # at most 255, since run lengths are stored in a byte
 _NUM_BYTE_CODES = 243  # codes of five letters, the longest words whose codes fit into a byte
 _CHUNK_CELLS = 1 << 16  # histogram cells or sorted codes per chunk: fits into a core's L2 cache
 _LOG_UNIT = float(1 << 40)
@@ -60,7 +60,7 @@ def count_split(block: Codes) -> SplitCounts:
         return SplitCounts(num_classes, (squares - num_candidates) // 2)
     ties = np.zeros(num_guesses, dtype=np.uint8)
     run = np.zeros(num_guesses, dtype=np.uint8)  # number of equal codes directly above
-    pairs = np.zeros(num_guesses, dtype=np.uint16)  # at most 128*127/2
+    pairs = np.zeros(num_guesses, dtype=np.min_scalar_type(num_candidates * (num_candidates - 1) // 2))
     for equal in _equal_neighbours(block):
         ties += equal
         run += equal

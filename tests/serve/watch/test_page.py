@@ -6,12 +6,15 @@ import hashlib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pages import parse_page
 from report_runs import make_run
 
+from wordle_rl.serve.watch import watch_page
 from wordle_rl.serve.watch.watch_page import export_run, render_page
+from wordle_rl.solver import Solver
 
 
 def test_the_policy_allows_this_script_and_no_other() -> None:
@@ -45,6 +48,22 @@ def test_an_export_holds_every_game_and_the_review_of_its_boards(run: Path, tmp_
             for count in range(1, len(played) + 1):
                 assert len(found["reviews"][",".join(played[:count])]) == 5
     assert len(found["words"]["answers"]) == 60
+
+
+def test_an_export_asks_the_solver_once_for_each_set_of_candidates(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    class RecordingSolver(Solver):
+        def best_guess(self, candidates: Any, turns_left: int | None = None) -> str:
+            asked.append((tuple(candidates), turns_left))
+            return super().best_guess(candidates, turns_left)
+
+    monkeypatch.setattr(watch_page, "Solver", RecordingSolver)
+    export_run(run, tmp_path / "page.html")
+    assert asked
+    assert len(asked) == len(set(asked))
 
 
 def test_the_command_writes_the_page(run: Path, tmp_path: Path, cli) -> None:

@@ -40,6 +40,14 @@ def test_every_turn_agrees_with_counting_by_hand(sixty, solver) -> None:
         assert reviewer.count(turns) == len(candidates)
 
 
+def test_a_review_from_a_later_turn_is_the_end_of_the_whole_one(sixty, solver) -> None:
+    reviewer = Reviewer(solver)
+    free = Turn("zzzzz", None, Outcome.UNLISTED, costs_turn=False)
+    turns = [turn(sixty.answers[9], sixty.guesses[3]), free, turn(sixty.answers[9], sixty.guesses[50])]
+    whole = reviewer(turns, 2)
+    assert [reviewer(turns, 2, first) for first in range(4)] == [whole[first:] for first in range(4)]
+
+
 def test_a_board_that_nothing_fits_has_no_best_guess(sixty, solver) -> None:
     guess = sixty.answers[0]
     contradiction = [Turn(guess, "GGGGG", Outcome.SCORED), Turn(guess, "XXXXX", Outcome.SCORED)]

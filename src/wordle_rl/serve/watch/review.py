@@ -6,13 +6,18 @@ import re
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
 
 from wordle_rl.game import Outcome, Turn
 from wordle_rl.solver import Solver
+from wordle_rl.solver.fewest_guesses import Candidates
 
 MAX_TURNS = 64
 """Longest board to review."""
 _SHOWN = 24
+_MAX_SETS = 1 << 15  # of candidates, half a kilobyte each on average
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +44,19 @@ class Reviewer:
     def __init__(self, solver: Solver) -> None:
         self.solver = solver
         self._lock = threading.Lock()
+        # When they are too many, the solver forgets all of its plans, the slow one of the empty board among them.
+        self._best_guess = lru_cache(_MAX_SETS)(
+            lambda known, turns: solver.best_guess(np.frombuffer(known, np.int32), turns)
+        )
 
-    def __call__(self, turns: Sequence[Turn], max_turns: int) -> list[TurnReview]:
-        """Review every turn of a game."""
-        reviews, used = [], 0
+    def __call__(self, turns: Sequence[Turn], max_turns: int, first: int = 0) -> list[TurnReview]:
+        """Review every turn of a game, from turn number `first` on."""
+        reviews, used = [], sum(turn.costs_turn for turn in turns[:first])
         with self._lock:
-            known = self.solver.candidates([])
-            for turn in turns:
+            known = self._known(turns[:first])
+            for turn in turns[first:]:
                 guess, marks = _scored(turn)
-                # The solver remembers its plans.
-                best = self.solver.best_guess(known, max(1, max_turns - used)) if len(known) else None
+                best = self._best_guess(known.tobytes(), max(1, max_turns - used)) if len(known) else None
                 best_bits = None if best is None else self.solver.information_of(best, known)
                 after = self.solver.narrow(known, guess, marks) if marks else known
                 bits = self.solver.information_of(guess, known) if marks else None
@@ -60,7 +68,10 @@ class Reviewer:
     def count(self, turns: Sequence[Turn]) -> int:
         """Count the answers that fit a board."""
         with self._lock:
-            return len(self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks]))
+            return len(self._known(turns))
+
+    def _known(self, turns: Sequence[Turn]) -> Candidates:
+        return self.solver.candidates([(guess, marks) for guess, marks in map(_scored, turns) if marks])
 
 
 def _scored(turn: Turn) -> tuple[str, str]:

@@ -12,11 +12,15 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
 
 from wordle_rl.config.base import ConfigError
-from wordle_rl.data.game_record import GameRecord
+from wordle_rl.game import Outcome, Turn
 from wordle_rl.report import write_report
 from wordle_rl.report.page import WATCH_PAGE, from_template
 from wordle_rl.runs import check_writable, write_text_atomically
@@ -105,18 +109,32 @@ def exported_run(run: Path, tell: ProgressCallback = lambda *_: None) -> Json:
     }
 
 
+class _TurnRow(TypedDict):
+    # What a review needs of a stored turn. The whole game was validated when it was read.
+    guess: str | None
+    marks: str | None
+    outcome: NotRequired[Outcome]
+    costs_turn: NotRequired[bool]
+
+
+_BOARD = TypeAdapter(list[_TurnRow])
+
+
 def _reviews(reviewer: Reviewer, games: Sequence[Json], max_turns: int, tell: ProgressCallback) -> dict[str, list[Any]]:
     # For each board the review of its last turn: candidates, left, bits, the solver's guess and its bits.
     found: dict[str, list[Any]] = {}
     for number, game in enumerate(games, start=1):
         tell(number, len(games), "")
-        turns = GameRecord.from_row({name: value for name, value in game.items() if name != "id"}).board()
-        keys = [
-            ",".join(f"{turn.guess or ''}.{turn.marks or ''}" for turn in turns[: end + 1]) for end in range(len(turns))
+        turns = [
+            Turn(row["guess"], row["marks"], row.get("outcome", Outcome.SCORED), row.get("costs_turn", True))
+            for row in _BOARD.validate_python(game["turns"])
         ]
-        if keys and keys[-1] in found:
+        keys = list(accumulate((f"{turn.guess or ''}.{turn.marks or ''}" for turn in turns), "{},{}".format))
+        # Most games begin like others, and only what is new is reviewed.
+        num_known = sum(key in found for key in keys)
+        if num_known == len(keys):
             continue
-        for key, turn in zip(keys, reviewer(turns, max_turns), strict=True):
+        for key, turn in zip(keys[num_known:], reviewer(turns, max_turns, num_known), strict=True):
             bits = None if turn.bits is None else round(turn.bits, 3)
             best_bits = None if turn.best_bits is None else round(turn.best_bits, 3)
             found[key] = [turn.candidates, turn.left, bits, turn.best, best_bits]
