@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from pages import parse_page
 from report_runs import make_run
 
-from wordle_rl.serve.watch import watch_page
+from wordle_rl.serve.watch import review, watch_page
 from wordle_rl.serve.watch.watch_page import export_run, render_page
 from wordle_rl.solver import Solver
 
@@ -64,6 +65,33 @@ def test_an_export_asks_the_solver_once_for_each_set_of_candidates(
     export_run(run, tmp_path / "page.html")
     assert asked
     assert len(asked) == len(set(asked))
+
+
+def test_an_export_searches_a_large_board_only_if_several_games_reached_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searched = []
+
+    class RecordingSolver(Solver):
+        def best_guess(self, candidates: Any, turns_left: int | None = None) -> str:
+            searched.append((len(candidates), turns_left))
+            return super().best_guess(candidates, turns_left)
+
+    monkeypatch.setattr(watch_page, "Solver", RecordingSolver)
+    whole = unpacked(export_run(run, tmp_path / "page.html").read_text(encoding="utf-8"))
+    num_searched = len(searched)
+    searched.clear()
+    monkeypatch.setattr(review, "MANY", 0)
+    quick = unpacked(export_run(run, tmp_path / "page.html").read_text(encoding="utf-8"))
+    games = [game["turns"] for source in whole["games"].values() for game in source["games"]]
+    boards = Counter(
+        tuple((turn["guess"], turn["marks"]) for turn in turns[:count])
+        for turns in games
+        for count in range(len(turns))
+    )
+    assert 0 < len(searched) <= sum(number > 1 for number in boards.values()) < num_searched
+    assert quick["reviews"].keys() == whole["reviews"].keys()
+    assert [each[:3] for each in quick["reviews"].values()] == [each[:3] for each in whole["reviews"].values()]
 
 
 def test_the_command_writes_the_page(run: Path, tmp_path: Path, cli) -> None:

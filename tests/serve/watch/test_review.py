@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.serve.watch import review
 from wordle_rl.serve.watch.review import Reviewer, parse_board
 
 
@@ -46,6 +47,17 @@ def test_a_review_from_a_later_turn_is_the_end_of_the_whole_one(sixty, solver) -
     turns = [turn(sixty.answers[9], sixty.guesses[3]), free, turn(sixty.answers[9], sixty.guesses[50])]
     whole = reviewer(turns, 2)
     assert [reviewer(turns, 2, first) for first in range(4)] == [whole[first:] for first in range(4)]
+
+
+def test_from_a_turn_on_large_boards_are_judged_without_a_search(sixty, solver, monkeypatch) -> None:
+    turns = [turn(sixty.answers[9], guess) for guess in (sixty.guesses[3], sixty.guesses[50], sixty.answers[9])]
+    whole, known = Reviewer(solver)(turns, 6), solver.candidates([(turns[0].guess, turns[0].marks)])
+    monkeypatch.setattr(review, "MANY", len(known) - 1)
+    quick = solver.words.guesses[int(solver.quick_regrets(known).argmin())]
+    found = Reviewer(solver)(turns, 6, quick_from=1)
+    assert [each.best for each in found] == [whole[0].best, quick, whole[2].best]
+    monkeypatch.setattr(review, "MANY", len(known))
+    assert Reviewer(solver)(turns, 6, quick_from=1) == whole
 
 
 def test_a_board_that_nothing_fits_has_no_best_guess(sixty, solver) -> None:

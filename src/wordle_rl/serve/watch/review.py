@@ -18,6 +18,8 @@ MAX_TURNS = 64
 """Longest board to review."""
 _SHOWN = 24
 _MAX_SETS = 1 << 15  # of candidates, half a kilobyte each on average
+MANY = 64
+"""Sets of more candidates take a tenth of a second to search."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +50,28 @@ class Reviewer:
         self._best_guess = lru_cache(_MAX_SETS)(
             lambda known, turns: solver.best_guess(np.frombuffer(known, np.int32), turns)
         )
+        self._quick_guess = lru_cache(_MAX_SETS)(
+            lambda known: solver.words.guesses[int(solver.quick_regrets(np.frombuffer(known, np.int32)).argmin())]
+        )
 
-    def __call__(self, turns: Sequence[Turn], max_turns: int, first: int = 0) -> list[TurnReview]:
-        """Review every turn of a game, from turn number `first` on."""
+    def __call__(
+        self, turns: Sequence[Turn], max_turns: int, first: int = 0, quick_from: int | None = None
+    ) -> list[TurnReview]:
+        """Review every turn of a game, from turn number `first` on.
+
+        From turn number `quick_from` on, the solver's guess on a board of `MANY` candidates or more is the one of the
+        least quick regret, without a search: the same for half of such boards, and 0.003 guesses worse on average.
+        """
         reviews, used = [], sum(turn.costs_turn for turn in turns[:first])
         with self._lock:
             known = self._known(turns[:first])
-            for turn in turns[first:]:
+            for number, turn in enumerate(turns[first:], start=first):
                 guess, marks = _scored(turn)
-                best = self._best_guess(known.tobytes(), max(1, max_turns - used)) if len(known) else None
+                best = None
+                if len(known) > MANY and quick_from is not None and number >= quick_from:
+                    best = self._quick_guess(known.tobytes())
+                elif len(known):
+                    best = self._best_guess(known.tobytes(), max(1, max_turns - used))
                 best_bits = None if best is None else self.solver.information_of(best, known)
                 after = self.solver.narrow(known, guess, marks) if marks else known
                 bits = self.solver.information_of(guess, known) if marks else None

@@ -9,10 +9,11 @@ import base64
 import gzip
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any, NotRequired
 
@@ -120,22 +121,29 @@ class _TurnRow(TypedDict):
 _BOARD = TypeAdapter(list[_TurnRow])
 
 
+def _turn_of(row: _TurnRow) -> Turn:
+    return Turn(row["guess"], row["marks"], row.get("outcome", Outcome.SCORED), row.get("costs_turn", True))
+
+
 def _reviews(reviewer: Reviewer, games: Sequence[Json], max_turns: int, tell: ProgressCallback) -> dict[str, list[Any]]:
     # For each board the review of its last turn: candidates, left, bits, the solver's guess and its bits.
+    boards = [[*map(_turn_of, _BOARD.validate_python(game["turns"]))] for game in games]
+    keys = [
+        [*accumulate((f"{turn.guess or ''}.{turn.marks or ''}" for turn in turns), "{},{}".format)] for turns in boards
+    ]
+    num_games = Counter(chain.from_iterable(keys))
     found: dict[str, list[Any]] = {}
-    for number, game in enumerate(games, start=1):
+    for number, (turns, names) in enumerate(zip(boards, keys, strict=True), start=1):
         tell(number, len(games), "")
-        turns = [
-            Turn(row["guess"], row["marks"], row.get("outcome", Outcome.SCORED), row.get("costs_turn", True))
-            for row in _BOARD.validate_python(game["turns"])
-        ]
-        keys = list(accumulate((f"{turn.guess or ''}.{turn.marks or ''}" for turn in turns), "{},{}".format))
         # Most games begin like others, and only what is new is reviewed.
-        num_known = sum(key in found for key in keys)
-        if num_known == len(keys):
+        num_known = sum(name in found for name in names)
+        if num_known == len(names):
             continue
-        for key, turn in zip(keys[num_known:], reviewer(turns, max_turns, num_known), strict=True):
+        # A model that knows no words yet reaches thousands of boards that no other game reaches; to search all of the
+        # large ones takes minutes.
+        shared = sum(num_games[name] > 1 for name in names)
+        for name, turn in zip(names[num_known:], reviewer(turns, max_turns, num_known, shared + 1), strict=True):
             bits = None if turn.bits is None else round(turn.bits, 3)
             best_bits = None if turn.best_bits is None else round(turn.best_bits, 3)
-            found[key] = [turn.candidates, turn.left, bits, turn.best, best_bits]
+            found[name] = [turn.candidates, turn.left, bits, turn.best, best_bits]
     return found
