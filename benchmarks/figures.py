@@ -79,12 +79,17 @@ def of_grpo() -> Iterator[Claim]:
                     else ""
                 )
                 yield "docs/grpo.md", f"{before[part]} -> {bold}{after[part]}"
-        elif row["way"] == "third act" and row["seconds"] == 120:
+        elif row["way"] == "third act" and row["seconds"] != 60:
             for part in ("all/greedy", "train/T=1", "all/T=1"):
                 yield "docs/grpo.md", str(after[part])
                 yield "docs/grpo.md", str(before[part])
-        elif row["seconds"] == 120 and "from 2,000" not in row["way"] and not row["way"].startswith("trap"):
+        elif row["start"] == "SFT of the quickstart":
+            if "2,000" not in row["way"]:
+                yield "docs/grpo.md", f"{after['train/greedy']} / {after['train/T=1']}"
+        elif row["seconds"] == 120:
             yield "docs/grpo.md", f"{after['val/greedy']} / {after['val/T=1']}"
+        elif row["way"].startswith("wins") and row["seconds"] == 600 and row["seed"]:
+            yield "docs/grpo.md", f"{before['train/T=1']} -> {after['train/T=1']}"
         if row["seconds"] == 1200 and is_main and row["seed"] == 0:
             yield "README.md", f"{after['all/greedy']} | {after['all/T=1']} | {after['test/greedy']}"
         if row["way"] == "sft" and row["seed"] == 0:
