@@ -16,12 +16,12 @@ from transformers import AutoModelForCausalLM
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.model import GameSettings, LoraSettings, ModelSettings, WordSettings
-from wordle_rl.game import Outcome, Turn, score_guess
+from wordle_rl.game import Outcome, Rules, Turn, score_guess
 from wordle_rl.policy.adapters import add_adapters, merged
 from wordle_rl.policy.directory import find_model, game_of
 from wordle_rl.policy.gguf_export import _split_name, modelfile, write_gguf
 from wordle_rl.policy.loading import load_model, save_model
-from wordle_rl.prompt import Prompter, Style
+from wordle_rl.prompt import Prompter, Shape, Style
 from wordle_rl.runs import RunError
 from wordle_rl.runs.lineage import Lineage, lesson_of, lineage_of, save_lineage
 from wordle_rl.words import load_words
@@ -71,6 +71,7 @@ def test_a_file_holds_the_model_its_wording_and_its_past(family, tmp_path, cli) 
     written, codec = load_model(ModelSettings(path=str(place)), 0)
     found, again = load_model(ModelSettings(path=str(file)), 0)
     weights = written.state_dict()
+    assert cli("export", place, "--gguf", file)[0] == 2, "it is there already"
     assert all(torch.equal(weights[name], weight) for name, weight in found.state_dict().items())
     assert lineage_of(find_model(file)) == LINEAGE
     assert game_of(find_model(file)) == LINEAGE.game
@@ -170,6 +171,15 @@ def test_what_ollama_writes_is_what_the_template_writes(family, style) -> None:
     assert "PARAMETER num_predict 32" in text
     if prompter.system_text:
         assert f'SYSTEM """{prompter.system_text}"""' in text
+
+
+@pytest.mark.parametrize(("shape", "max_turns", "shown"), [("transcript", 6, 2), ("transcript", 1, 2), ("state", 6, 1)])
+def test_a_modelfile_shows_what_to_type(shape, max_turns, shown) -> None:
+    prompter = Prompter(style=Style.ENGLISH, shape=Shape(shape), rules=Rules(max_turns=max_turns))
+    lines = modelfile(codec_of("qwen3"), prompter, 32, 512, "x.gguf").splitlines()
+    typed = [json.loads(line[2:]) for line in lines if line.startswith('# "')]
+    assert len(typed) == shown
+    assert (typed[0] == prompter.opening()[-1]["content"].strip()) == (shape == "transcript")
 
 
 GPT2 = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}

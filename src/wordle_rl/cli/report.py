@@ -138,6 +138,8 @@ def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
 
 def _export_gguf(model: Path, file: Path, dtype: Literal["float32", "bfloat16"]) -> Path:
     # Write a model's GGUF file, and the Modelfile beside it, whose path is returned.
+    if file.exists():
+        raise ConfigError(f"{file} is there already; name another --gguf")
     try:
         from wordle_rl.policy.gguf_export import modelfile, write_gguf
     except ModuleNotFoundError as error:

@@ -205,7 +205,9 @@ def _sample_game(prompter: Prompter) -> list[Message]:
     # A game in which every letter is named, up to its last question.
     length, letters = prompter.word_length, 2 * "abcdefghijklmnopqrstuvwxyz"
     secret = letters[1 : length + 1]
-    guesses = [letters[first : first + length] for first in range(0, 26, length)][: prompter.rules.max_turns - 1]
+    guesses = [letters[first : first + length] for first in range(0, 26, length)][
+        : max(1, prompter.rules.max_turns - 1)
+    ]
     return prompter.opening([Turn(each, score_guess(secret, each), Outcome.SCORED) for each in guesses])
 
 
@@ -242,8 +244,9 @@ def modelfile(codec: ChatCodec, prompter: Prompter, max_completion_tokens: int, 
     stops = [str(codec.tokenizer.decode([stop], skip_special_tokens=False)) for stop in sorted(codec.stop_ids)]
     lines = [
         f"# ollama create wordle -f {gguf.removesuffix('.gguf')}.Modelfile",
-        f"# A game begins with the message {json.dumps(asked)}; each guess is answered like this one:",
-        *(f"# {line}".rstrip() for line in game[first + 2]["content"].splitlines()),
+        "# What to type: the message that begins a game, and one that answers a guess. If there is only one, it restates",
+        "# the board, and each turn is a new conversation.",
+        *(f"# {json.dumps(each['content'], ensure_ascii=False)}" for each in game[first : first + 3 : 2]),
         f"FROM ./{gguf}",
         f'TEMPLATE """{{{{ $first := true }}}}{{{{ range .Messages }}}}{text}{{{{ end }}}}"""',
         *([f'SYSTEM """{system}"""'] if system else []),
