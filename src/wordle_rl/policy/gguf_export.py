@@ -244,7 +244,7 @@ def modelfile(codec: ChatCodec, prompter: Prompter, max_completion_tokens: int, 
     stops = [str(codec.tokenizer.decode([stop], skip_special_tokens=False)) for stop in sorted(codec.stop_ids)]
     lines = [
         f"# ollama create wordle -f {gguf.removesuffix('.gguf')}.Modelfile",
-        "# What to type: the message that begins a game, and one that answers a guess. If alone, it restates the board:",
+        "# What to type: what begins a game, and what answers a guess. If alone, the message restates the board:",
         "# then each turn is a new conversation.",
         *(f"# {json.dumps(each['content'], ensure_ascii=False)}" for each in game[first : first + 3 : 2]),
         f"FROM ./{gguf}",
