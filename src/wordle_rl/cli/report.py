@@ -138,8 +138,9 @@ def _audit_lines(found: Audit, shown: ShownAudit) -> Iterator[str]:
 
 def _export_gguf(model: Path, file: Path, dtype: Literal["float32", "bfloat16"]) -> Path:
     # Write a model's GGUF file, and the Modelfile beside it, whose path is returned.
-    if file.exists():
-        raise ConfigError(f"{file} is there already; name another --gguf")
+    place = file.with_suffix(".Modelfile")
+    if there := next((each for each in (file, place) if each.exists()), None):
+        raise ConfigError(f"{there} is there already; name another --gguf")
     try:
         from wordle_rl.policy.gguf_export import modelfile, write_gguf
     except ModuleNotFoundError as error:
@@ -157,7 +158,6 @@ def _export_gguf(model: Path, file: Path, dtype: Literal["float32", "bfloat16"])
     context = longest_game(words, prompter, codec, limit)
     text = modelfile(codec, prompter, limit, context, file.name)
     write_gguf(whole, codec, prompter, lineage_of(directory), dtype, file)
-    place = file.with_suffix(".Modelfile")
     write_text_atomically(place, text)
     return place
 

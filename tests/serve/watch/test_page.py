@@ -51,33 +51,29 @@ def test_an_export_holds_every_game_and_the_review_of_its_boards(run: Path, tmp_
     assert len(found["words"]["answers"]) == 60
 
 
-def test_an_export_asks_the_solver_once_for_each_set_of_candidates(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[int, ...], int | None]]:
+    """What the solver of an export searches: candidates and turns left."""
+    found = []
 
     class RecordingSolver(Solver):
         def best_guess(self, candidates: Any, turns_left: int | None = None) -> str:
-            asked.append((tuple(candidates), turns_left))
+            found.append((tuple(candidates), turns_left))
             return super().best_guess(candidates, turns_left)
 
     monkeypatch.setattr(watch_page, "Solver", RecordingSolver)
+    return found
+
+
+def test_an_export_asks_the_solver_once_for_each_set_of_candidates(run: Path, tmp_path: Path, searched) -> None:
     export_run(run, tmp_path / "page.html")
-    assert asked
-    assert len(asked) == len(set(asked))
+    assert searched
+    assert len(searched) == len(set(searched))
 
 
 def test_an_export_searches_a_large_board_only_if_several_games_reached_it(
-    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Path, tmp_path: Path, searched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    searched = []
-
-    class RecordingSolver(Solver):
-        def best_guess(self, candidates: Any, turns_left: int | None = None) -> str:
-            searched.append((len(candidates), turns_left))
-            return super().best_guess(candidates, turns_left)
-
-    monkeypatch.setattr(watch_page, "Solver", RecordingSolver)
     whole = unpacked(export_run(run, tmp_path / "page.html").read_text(encoding="utf-8"))
     num_searched = len(searched)
     searched.clear()
