@@ -24,6 +24,7 @@ from typing import Any
 import torch
 import tyro
 from measure import hardware
+from turn_critic import CriticGRPO
 
 from wordle_rl.boards import InitialState
 from wordle_rl.config.context import GameContext
@@ -46,7 +47,10 @@ from wordle_rl.train.starts import GameSetup
 from wordle_rl.train.training_loop import Training
 
 Way = Mapping[str, Any]
-"""A table of `[grpo]`; with `momentum`, SGD descends at the rate of AdamW."""
+"""A table of `[grpo]`; with `momentum`, SGD descends at the rate of AdamW; with `critic`, a critic gives
+credit (`turn_critic.py`)."""
+TRIED_HERE = {"momentum", "critic"}
+"""What no stage of the package has."""
 PLACES = 1000
 """Places of the learning rate's schedule."""
 ROWS = 60
@@ -111,6 +115,7 @@ WAYS: dict[str, Way | Sequence[Way]] = {
     "dense, one guess on boards of consistent guesses": {**DENSE, **ONE_GUESS},
     "wins, T = 1": WINS,
     "wins, T = 1, a quarter of the rates": {**WINS, **rates(5e-4, 0.001)},
+    "wins, a critic of turns": {**WINS, "critic": 0.95},
     "limited, wins": LIMITED,
     "limited, dense": {**LIMITED, **DENSE, "temperature": 1.0},
 }
@@ -118,7 +123,7 @@ WAYS: dict[str, Way | Sequence[Way]] = {
 
 def laid_over(settings: GRPOSettings, *tables: Way) -> GRPOSettings:
     """Return settings with tables laid over them, the later ones above."""
-    laid = {key: value for table in tables for key, value in table.items() if key != "momentum"}
+    laid = {key: value for table in tables for key, value in table.items() if key not in TRIED_HERE}
     return GRPOSettings.model_validate(settings.model_dump() | laid)
 
 
@@ -150,7 +155,8 @@ class Trial:
             training = Training(self.learner, Run(self.scratch), "grpo", seed=self.seed)
             split, sampling = self.context.split, self.config.sampling
             setup = GameSetup(self.context.for_training, split.train, split.val, sampling=sampling)
-            method = GRPO(Stage(training, setup, GameLog(training.run), self.learner.policy), settings)
+            stage = Stage(training, setup, GameLog(training.run), self.learner.policy)
+            method = CriticGRPO(stage, settings, table["critic"]) if "critic" in table else GRPO(stage, settings)
             if method.loss.needs_reference:
                 self.learner.remember_start()
             self.learner.start(settings.optimizer, PLACES)
@@ -177,7 +183,15 @@ class Trial:
 
     def note(self, metrics: Mapping[str, float], updates: Sequence[Update]) -> None:
         """Keep figures of a step."""
-        kept = ("win_rate", "reward", "reward_std", "constant_group_rate", "format_compliance", "mean_guesses")
+        kept = (
+            "win_rate",
+            "reward",
+            "reward_std",
+            "constant_group_rate",
+            "format_compliance",
+            "mean_guesses",
+            "critic/explained",
+        )
         row = {"games": self.games, "seconds": self.seconds}
         row |= {name: metrics[name] for name in kept if name in metrics} | {"entropy": updates[0].figures["entropy"]}
         row |= {name: value for name, value in updates[0].figures.items() if name.startswith("gradient/")}

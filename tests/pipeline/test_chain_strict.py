@@ -93,6 +93,7 @@ def test_no_record_of_any_stage_names_a_strict_word(stage, taught, word_director
     [
         ("traces.jsonl", {"turns": [{"guess": "{strict}", "marks": "XXXXX", "taught": False}]}),
         ("traces.jsonl", {"turns": [{"guess": "crane", "thinking": "Perhaps {strict}?"}]}),
+        ("plain_text.jsonl", {"text": "It was {strict} again.", "token_ids": [1, 2]}),
         ("labels.jsonl", {"turns": [{"guess": "{strict}", "marks": None, "taught": True}]}),
         ("boards-grpo.jsonl", {"turns": [{"guess": "{strict}", "marks": "XXXXX", "given": True}]}),
         ("games.jsonl", {"turns": [{"guess": "{strict}", "given": True}], "turns_used": 1}),

@@ -172,12 +172,13 @@ def test_rounds_of_the_same_items_are_shuffled_apart_and_alike_in_a_resumed_trai
 def replay(tokenizer, codec, sixty, plain_traces, tmp_path):
     """Makes the replay of two rounds of at most 12 games, and the games drawn for both; a quarter is a teacher's."""
 
-    def make(model=None) -> tuple[Replay, list]:
+    def make(model=None, plain_text=0.0) -> tuple[Replay, list]:
         run = make_run(tmp_path / "run", sixty)
         write_jsonl(run.directory / "traces.jsonl", (trace.to_row() for trace in plain_traces))
         learner = learner_of(model or small_model(tokenizer), codec)
         training = training_of(learner, run, "practice", seed=3)
-        made = Replay(Stage(training, setup_for(sixty, compact()), GameLog(run), learner.policy), 0.25, 12, rounds=2)
+        settings = ExpertIterationSettings(replay_fraction=0.25, rounds=2, plain_text_fraction=plain_text)
+        made = Replay(Stage(training, setup_for(sixty, compact()), GameLog(run), learner.policy), settings, 12)
         drawn = draw_games(run.directory / "traces.jsonl", 8, 3)
         return made, [encode_traces(games, compact(), codec, 1024).examples for games in (drawn[:4], drawn[4:])]
 
@@ -202,6 +203,19 @@ def test_a_round_replays_its_share_and_the_next_one_other_games(replay) -> None:
     assert numbers == {"own_examples": 1.0, "all_examples": 5.0}
     assert made.add([], 12, 2)[0] == [[example] for example in second]
     assert made.add([], 6, 1)[0] == [[example] for example in first[:2]], "fewer beside fewer games of its own"
+    assert made.add([], 0, 1)[0] == []
+
+
+def test_plain_texts_are_their_fraction_of_all_rows_and_others_in_each_round(replay, tmp_path) -> None:
+    made, (first, second) = replay(plain_text=0.2)
+    texts = [[1, 2, number] for number in range(7)]
+    write_jsonl(tmp_path / "run/plain_text.jsonl", ({"token_ids": ids} for ids in texts))
+    rows = [[Example(ids, [0, 1, 1])] for ids in texts]
+    items, numbers = made.add([], 12, 1)
+    assert items == [*([example] for example in first), *rows[:4]], "4 of 20 rows are a fifth"
+    assert numbers["all_examples"] == 8
+    later = made.add([], 12, 2)[0]
+    assert later == [*([example] for example in second), *rows[4:], rows[0]], "after the last text comes the first"
     assert made.add([], 0, 1)[0] == []
 
 

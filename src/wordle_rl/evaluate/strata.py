@@ -30,7 +30,7 @@ from wordle_rl.evaluate.figures import STRATA
 from wordle_rl.evaluate.records import Evaluation
 from wordle_rl.game import Game
 from wordle_rl.policy.directory import run_directory_around
-from wordle_rl.runs import LABELS_FILE, boards_file, read_jsonl, stages_at, write_json
+from wordle_rl.runs import LABELS_FILE, PLAIN_TEXT_FILE, boards_file, read_jsonl, stages_at, write_json
 from wordle_rl.runs.lineage import lineage_of
 from wordle_rl.teachers.solver import SolverTeacher
 from wordle_rl.words.split import words_of_text
@@ -45,7 +45,7 @@ STRATA_FILE = "strata.json"
 def trained_on(run: Path) -> list[Path]:
     """List the files of a run that record what its models were trained on, except a policy's own replies in GRPO."""
     boards = [boards_file(run, stage) for stage in stages_at(run)]
-    return [run / "traces.jsonl", run / LABELS_FILE, *boards]
+    return [run / "traces.jsonl", run / LABELS_FILE, run / PLAIN_TEXT_FILE, *boards]
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def shown_in_run(directory: Path, words: Collection[str]) -> Shown:
 
 
 def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Shown:
-    """Collect labels and mentions of words from rows of games.
+    """Collect labels and mentions of words from rows of games or of plain texts.
 
     A turn is a label unless it is a prefix guess or `taught` is false. So are its `others`: words trained there with
     part of the probability. The secret is a label on boards of as many turns as `boards_taught` lists.
@@ -157,6 +157,7 @@ def shown_in(games: Iterable[Mapping[str, Any]], words: Collection[str]) -> Show
             named.update(wanted.intersection(words_of_text(message.get("content", ""))))
         for message in game.get("prompt", ()):  # of an initial state
             named.update(wanted.intersection(words_of_text(message.get("content", ""))))
+        named.update(wanted.intersection(words_of_text(game.get("text", ""))))  # plain text
         if game.get("secret") in wanted:
             named.add(str(game["secret"]))
         for turn in game.get("turns", ()):

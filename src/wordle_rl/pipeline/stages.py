@@ -13,7 +13,14 @@ from wordle_rl.config.context import GameContext
 from wordle_rl.config.evaluation import Variant, evaluation_name
 from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
-from wordle_rl.config.stages import DistillSettings, GRPOSettings, PlaySettings, kind_of, stage_title
+from wordle_rl.config.stages import (
+    DistillSettings,
+    ExpertIterationSettings,
+    GRPOSettings,
+    PlaySettings,
+    kind_of,
+    stage_title,
+)
 from wordle_rl.config.teachers import TraceSettings
 from wordle_rl.data.dataset import TracesFromFile
 from wordle_rl.data.game_record import read_traces
@@ -126,6 +133,7 @@ def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Ru
     """SFT on the teacher games."""
     from wordle_rl.policy.sizes import context_length
     from wordle_rl.train.checkpoints import last_place
+    from wordle_rl.train.plain_text import plain_texts, texts_for, write_plain_text
     from wordle_rl.train.sft import train_sft
 
     own = config.settings_of(stage)
@@ -155,11 +163,16 @@ def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Ru
         held_out = encode_traces(of_val, context.prompter, codec, limit).examples
         if not held_out:
             timings.tell("no validation loss: there are no teacher games of validation secrets")
+    rows = encoded.examples
+    if own.plain_text_fraction and rows:
+        with timings.timed("plain_text"):
+            write_plain_text(learner, run.directory, context.split, config.seed, timings.tell)
+        rows = [*rows, *plain_texts(run.directory, texts_for(len(rows), own.plain_text_fraction))]
     lineage = _lineage(config, stage, context, run)
     done = last_place(run.directory / stage / "checkpoints").done
     with timings.training(stage, stage_title(stage), done) as advance:
         training = _training(config, stage, run, learner, lineage, advance, timings.tell)
-        train_sft(training, encoded.examples, own, validation=held_out)
+        train_sft(training, rows, own, validation=held_out)
 
 
 def learn_from_play(
@@ -206,6 +219,11 @@ def learn_from_play(
     if own.replays:
         replayed = f"{own.replay_fraction:.0%} of the games learnt from are replayed"
         timings.tell(f"{replayed}, of {_teacher_games(config.traces)}")
+    if isinstance(own, ExpertIterationSettings | DistillSettings) and own.plain_text_fraction:
+        from wordle_rl.train.plain_text import write_plain_text
+
+        with timings.timed("plain_text"):
+            write_plain_text(learner, run.directory, context.split, config.seed, timings.tell)
     lineage = _lineage(config, stage, context, run)
     title = stage_title(stage)
     done = last_place(run.directory / stage / "checkpoints").done

@@ -37,6 +37,7 @@ from wordle_rl.runs.run import CONTROLS as CONTROLS
 from wordle_rl.runs.run import LABELS_FILE as LABELS_FILE
 from wordle_rl.runs.run import OWN_TEACHER_FILE as OWN_TEACHER_FILE
 from wordle_rl.runs.run import PASS_AT as PASS_AT
+from wordle_rl.runs.run import PLAIN_TEXT_FILE as PLAIN_TEXT_FILE
 from wordle_rl.runs.run import TRACES_SEAL_FILE as TRACES_SEAL_FILE
 from wordle_rl.runs.run import VALIDATED as VALIDATED
 from wordle_rl.runs.run import VALIDATION_GAMES_FILE as VALIDATION_GAMES_FILE

@@ -22,6 +22,7 @@ from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import PlaySettings, RoundSettings, kind_of
 from wordle_rl.runs import (
     LABELS_FILE,
+    PLAIN_TEXT_FILE,
     VALIDATION_GAMES_FILE,
     RunError,
     boards_file,
@@ -246,7 +247,8 @@ def audit(directory: Path) -> Audit:
 
 def _strict_leaks(directory: Path, split: Split) -> Iterator[tuple[str, str]]:
     boards = [boards_file(directory, stage).name for stage in stages_at(directory)]
-    for name in ("traces.jsonl", VALIDATION_GAMES_FILE, LABELS_FILE, *boards, "games.jsonl", "secrets.jsonl"):
+    records = ("traces.jsonl", VALIDATION_GAMES_FILE, PLAIN_TEXT_FILE, LABELS_FILE, "games.jsonl", "secrets.jsonl")
+    for name in (*records, *boards):
         for row in _rows_of(directory / name):
             for word in sorted(split.strict_words_in(*_texts(row, sampled=name == "games.jsonl"))):
                 yield name, word
@@ -256,6 +258,7 @@ def _texts(row: Mapping[str, Any], *, sampled: bool) -> Iterator[str | None]:
     # All words and texts of a row. Of games that the policy sampled, only secrets and prefix guesses.
     yield from row.get("secrets", ())
     yield row.get("secret")
+    yield row.get("text")
     yield from (message.get("content") for name in ("messages", "prompt") for message in row.get(name, ()))
     for turn in row.get("turns", ()):
         if not sampled or turn.get("given"):

@@ -46,6 +46,8 @@ LABELS_FILE = "labels.jsonl"
 """Boards and words that rounds trained on, as rows of games."""
 OWN_TEACHER_FILE = "own_teacher_traces.jsonl"
 """All games of your own teacher; `traces.jsonl` has those that can be trained on."""
+PLAIN_TEXT_FILE = "plain_text.jsonl"
+"""Texts that the model wrote before training, to rehearse beside games."""
 VALIDATION_GAMES_FILE = "validation_traces.jsonl"
 """Teacher games of validation secrets, for SFT's validation loss."""
 TRACES_SEAL_FILE = "traces.json"
@@ -245,7 +247,7 @@ def parts_of(directory: Path) -> list[Path]:
         VALIDATION_SECRETS_FILE,
         *boards,
     )
-    trained = (VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
+    trained = (PLAIN_TEXT_FILE, VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*teacher, *trained, *figures, *_OF_EVERY_RUN)]
 

@@ -93,7 +93,7 @@ class FromSolver(RoundMethod):
         self._labeller = Labeller(stage.codec, stage.setup, settings, stage.traces)
         self._games_per_round = settings.groups_per_round * settings.group_size
         most = self._games_per_round * min(2, settings.rounds)
-        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
+        self._replay = Replay(stage, settings, most)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the labels of this round and of the one before, with the teacher games to replay."""
@@ -122,7 +122,7 @@ class FromModel(RoundMethod):
         super().__init__(stage, settings)
         self._teacher = ModelTeacher(teacher, stage.codec)
         most = settings.groups_per_round * settings.group_size
-        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
+        self._replay = Replay(stage, settings, most)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the policy's own games with the teacher's next tokens, and the teacher games to replay."""

@@ -38,7 +38,7 @@ class BestGames(RoundMethod):
         super().__init__(stage, settings)
         self._per_group = settings.keep_per_group
         most = settings.groups_per_round * min(settings.keep_per_group, settings.group_size)
-        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
+        self._replay = Replay(stage, settings, most)
 
     def choose(self, played: Round) -> tuple[list[Item], Numbers]:
         """Return the kept games and the teacher games added to them."""

@@ -49,7 +49,7 @@ class RevealedSecrets(RoundMethod):
         super().__init__(stage, settings)
         self._keeps_guesses = settings.labels == "mistakes"
         most = settings.groups_per_round * settings.group_size
-        self._replay = Replay(stage, settings.replay_fraction, most, settings.rounds)
+        self._replay = Replay(stage, settings, most)
         budget = stage.setup.sampling.max_completion_tokens
         secrets = [*stage.setup.secrets, *(stage.setup.words.outside if settings.outside_rate else ())]
         longest = max(len(self._reply_ids(word)) for word in secrets)

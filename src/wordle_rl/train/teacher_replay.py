@@ -1,4 +1,4 @@
-"""Teacher games beside the policy's own, against forgetting."""
+"""Teacher games, and plain texts, beside the policy's own games, against forgetting."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 import random
 from pathlib import Path
 
+from wordle_rl.config.stages import DistillSettings, ExpertIterationSettings
 from wordle_rl.data.game_record import GameRecord, read_traces
 from wordle_rl.policy.sizes import context_length
 from wordle_rl.train.example import encode_traces
+from wordle_rl.train.plain_text import Rehearsal
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers
 
@@ -18,18 +20,20 @@ _NO_LIMIT = 1 << 30
 class Replay:
     """Teacher games of traces.jsonl beside those of a round, different ones in each round while there are enough.
 
+    With a `plain_text_fraction`, plain texts as well.
+
     Args:
-        fraction: Fraction of teacher games among all games of a round, 0 to below 1.
         most: The most own games of any round.
-        rounds: Rounds of the training.
     """
 
-    def __init__(self, stage: Stage, fraction: float, most: int, rounds: int) -> None:
-        self._stage = stage
+    def __init__(self, stage: Stage, settings: ExpertIterationSettings | DistillSettings, most: int) -> None:
+        self._stage, directory = stage, stage.training.run.directory
+        fraction = settings.replay_fraction
         self._per_game = fraction / (1 - fraction)  # teacher games per game of the round
         self._most = math.ceil(most * self._per_game)
-        count, path = self._most * rounds, stage.training.run.directory / "traces.jsonl"
-        self._games = draw_games(path, count, stage.seed) if count else []
+        count = self._most * settings.rounds
+        self._games = draw_games(directory / "traces.jsonl", count, stage.seed) if count else []
+        self._rehearsal = Rehearsal(directory, settings.plain_text_fraction, most + self._most)
 
     def add(self, items: list[Item], games: int, number: int) -> tuple[list[Item], Numbers]:
         """Add teacher games to the items made of a number of games in a round; `number` counts from 1."""
@@ -38,8 +42,9 @@ class Replay:
         learner = self._stage.training.learner
         limit = context_length(learner.model) or _NO_LIMIT
         replayed = encode_traces(chosen, self._stage.setup.prompter, learner.codec, limit).examples
-        numbers = {"own_examples": float(len(items)), "all_examples": float(len(items) + len(replayed))}
-        return [*items, *([example] for example in replayed)], numbers
+        added = [*replayed, *self._rehearsal.rows(games + len(chosen), number)]
+        numbers = {"own_examples": float(len(items)), "all_examples": float(len(items) + len(added))}
+        return [*items, *([example] for example in added)], numbers
 
 
 def draw_games(path: Path, count: int, seed: int) -> list[GameRecord]:
