@@ -16,9 +16,12 @@ from training_fixtures import StopAt, compact, context_for, fast, make_run, rows
 from wordle_rl.mlx.learner import MLXLearner
 from wordle_rl.mlx.model import of_transformers
 from wordle_rl.prompt import Shape
+from wordle_rl.runs import read_jsonl
 from wordle_rl.solver import Solver
+from wordle_rl.train import plain_text
 from wordle_rl.train.learner import TorchLearner
 from wordle_rl.train.starts import GameSetup
+from wordle_rl.words.split import split_secrets
 
 FEW = SFT.model_copy(update={"epochs": 1.0})
 
@@ -126,6 +129,25 @@ def test_every_method_learns_by_rounds_and_its_model_is_read_back(method, learne
     again = learner()
     again.load_model(directory)
     assert same(learnt.model, again.model)
+
+
+def test_the_model_writes_plain_text_and_learns_from_it(learner, setup, speaking, sixty, tmp_path, monkeypatch) -> None:
+    for name, value in {
+        "SMALLEST_VOCABULARY": 0,
+        "NUM_TEXTS": 20,
+        "_OPENINGS": ("crane",),
+        "_FEWEST_TOKENS": 1,
+    }.items():
+        monkeypatch.setattr(plain_text, name, value)
+    learnt, run = learner(), make_run(tmp_path / "run", sixty)
+    plain_text.write_plain_text(learnt, run.directory, split_secrets(sixty), 0, lambda _: None)
+    texts = [*read_jsonl(run.directory / "plain_text.jsonl")]
+    assert len({row["text"] for row in texts}) > 10
+    assert all(row["text"].startswith("crane") for row in texts)
+    settings = METHODS["expert_iteration"].model_copy(update={"plain_text_fraction": 0.5})
+    train_by(settings, learnt, setup, run, open_policy=speaking)
+    [row] = metrics(run)
+    assert row["all_examples"] == row["own_examples"] + 8
 
 
 RESUMED = {
