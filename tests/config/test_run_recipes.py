@@ -107,6 +107,15 @@ def test_a_tiny_recipe_keeps_its_stages_and_rewards_and_loses_its_size(path: Pat
     assert tiny.eval.max_games == 3, "what is typed counts more"
 
 
+def test_the_small_model_of_a_tiny_run_rehearses_no_text_since_it_has_read_none(tmp_path: Path) -> None:
+    path = tmp_path / "own.toml"
+    path.write_text(
+        'stages = ["sft", "distill"]\n[sft]\nplain_text_fraction = 0.1\n[distill]\nplain_text_fraction = 0.1\n'
+    )
+    assert load_config(path).settings_of("distill").plain_text_fraction == 0.1
+    assert [load_tiny(path, {}).settings_of(stage).plain_text_fraction for stage in ("sft", "distill")] == [0.0, 0.0]
+
+
 def test_a_tiny_run_goes_through_every_stage_and_says_what_it_is_worth(
     cli, word_directory, tmp_path: Path, monkeypatch
 ) -> None:

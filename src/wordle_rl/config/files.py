@@ -95,12 +95,13 @@ _TINY: dict[Setting, Any] = {
     ("report_to",): (),
 }
 _TINY_PLAY = {"rounds": 2, "groups_per_round": 16, "batch_size": 16, "epochs": 1}
+_NO_TEXT = {"plain_text_fraction": 0.0}  # the small model has never read any
 _TINY_STAGES: dict[str, dict[str, Any]] = {
-    "sft": {"epochs": 1, "batch_size": 16},
+    "sft": {"epochs": 1, "batch_size": 16, **_NO_TEXT},
     "grpo": {"steps": 2, "groups_per_step": 4, "group_size": 4, "max_refills": 0, "engine": "transformers"},
-    "expert_iteration": _TINY_PLAY,
+    "expert_iteration": {**_TINY_PLAY, **_NO_TEXT},
     "dpo": {**_TINY_PLAY, "boards_per_round": 16},
-    "distill": _TINY_PLAY,
+    "distill": {**_TINY_PLAY, **_NO_TEXT},
 }
 
 
