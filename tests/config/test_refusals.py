@@ -63,6 +63,7 @@ LAUNCHED: list[tuple[dict[str, Any], Launch, str]] = [
     (VLLM | {"model__lora__rank": 2}, SHARDED, "adapters"),
     (VLLM | {"grpo__validate_every_steps": 2}, SHARDED, "grpo.validate_every_steps"),
     (VLLM | BELIEF | {"game__thinking": "off"}, SHARDED, "grpo.belief_weight"),
+    ({"sft__plain_text_fraction": 0.1}, SHARDED, "sft.plain_text_fraction"),
     ({"sft__optimizer__muon_learning_rate": 0.02}, SHARDED, "sft.optimizer.muon_learning_rate"),
 ]
 """Settings, how the processes were launched, and what the refusal names."""

@@ -202,6 +202,12 @@ LAUNCH: tuple[StageRule, ...] = (
         _SHARDED + "{stage}.belief_weight asks the whole model; set it to 0",
     ),
     (
+        {"sft"},
+        # transformers generates with whole layers, as above.
+        lambda at: at.launch.sharded and at.own.plain_text_fraction,
+        _SHARDED + "{stage}.plain_text_fraction has the whole model write; use scripts/launch/ddp.yaml, or set it to 0",
+    ),
+    (
         # Muon orthogonalises whole matrices; a shard of one has no meaningful orthogonalisation.
         {"sft", "grpo"},
         lambda at: at.launch.sharded and at.own.optimizer.muon_learning_rate is not None,
