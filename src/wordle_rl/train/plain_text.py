@@ -24,7 +24,7 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.forgetting import SMALLEST_VOCABULARY
 from wordle_rl.policy.base import Request
 from wordle_rl.runs import PLAIN_TEXT_FILE, read_jsonl, write_jsonl
-from wordle_rl.runs.distributed import is_first, wait_for_all
+from wordle_rl.runs.distributed import gather, is_first, wait_for_all
 from wordle_rl.train.example import Example
 from wordle_rl.words.split import Split
 
@@ -60,7 +60,7 @@ def write_plain_text(learner: Learner, directory: Path, split: Split, seed: int,
     Every process of a launch must call this before the first step of a stage. Texts with a strict word are left out.
     """
     path = directory / PLAIN_TEXT_FILE
-    if path.is_file():
+    if all(gather(path.is_file())):  # one answer for all processes, or they would wait for each other
         return
     codec = learner.codec
     if len(codec.tokenizer) < SMALLEST_VOCABULARY:
