@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 from round_training import learner_of
-from training_fixtures import rows, small_model, write_config
+from training_fixtures import flipped, rows, small_model, write_config
 
 from wordle_rl.config.base import ConfigError
 from wordle_rl.config.files import load_config
 from wordle_rl.evaluate.strata import shown_in
 from wordle_rl.pipeline import Pipeline
-from wordle_rl.runs import append_jsonl, read_jsonl
+from wordle_rl.runs import RunError, append_jsonl, read_jsonl
 from wordle_rl.train import plain_text
-from wordle_rl.train.plain_text import plain_texts, texts_for, write_plain_text
+from wordle_rl.train.plain_text import has_plain_text, plain_texts, texts_for, write_plain_text
 from wordle_rl.words.split import split_secrets
 
 COUNT = 40
@@ -52,7 +52,34 @@ def test_texts_are_written_once_and_by_the_seed(able, tokenizer, codec, split, t
         directory.mkdir()
     found = write(learner, first, split)
     assert write(learner, again, split) == found != write(learner, other, split, seed=1)
-    assert write(learner_of(small_model(tokenizer, seed=9), codec), first, split) == found, "a later stage writes none"
+    assert has_plain_text(first)
+    assert not has_plain_text(tmp_path)
+
+
+def test_changed_texts_train_nothing(able, tokenizer, codec, split, tmp_path) -> None:
+    write(learner_of(small_model(tokenizer), codec), tmp_path, split)
+    path = tmp_path / "plain_text.jsonl"
+    whole = path.read_bytes()
+    for damaged in (flipped(whole), whole[: len(whole) // 2]):
+        path.write_bytes(damaged)
+        with pytest.raises(RunError, match=r"plain_text\.jsonl"):
+            has_plain_text(tmp_path)
+    path.unlink()
+    with pytest.raises(RunError, match=r"plain_text\.jsonl"):
+        has_plain_text(tmp_path)
+
+
+def test_a_later_stage_that_asks_first_has_the_start_of_the_run_write(able, word_directory, tmp_path) -> None:
+    def texts(name: str, stage: str) -> list[dict]:
+        config = write_config(
+            tmp_path / f"{name}.toml", word_directory, stages='["sft", "expert_iteration"]', traces__num_games="96",
+            expert_iteration__rounds="1", expert_iteration__groups_per_round="4", expert_iteration__group_size="2",
+            expert_iteration__replay_fraction="0.0", **{f"{stage}__plain_text_fraction": "0.5"},
+        )  # fmt: skip
+        Pipeline(load_config(config), tmp_path / name, Console(quiet=True))(until="expert_iteration")
+        return [*read_jsonl(tmp_path / name / "plain_text.jsonl")]
+
+    assert texts("first", "sft") == texts("later", "expert_iteration")
 
 
 def test_no_text_holds_a_strict_word(able, tokenizer, codec, sixty, tmp_path, monkeypatch) -> None:

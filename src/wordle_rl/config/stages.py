@@ -110,8 +110,8 @@ class SFTSettings(StageSettings):
     batch_size: Count = Field(256, ge=1)
     """Games per optimizer step and process."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model writes
-    them itself, before the first stage of the run that asks for them (plain_text.jsonl). For pretrained models."""
+    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
+    the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
     save_steps: int = Field(0, ge=0)
     """Steps between checkpoints. 0: only at the end."""
     validations_per_epoch: int = Field(1, ge=0)
@@ -446,8 +446,8 @@ class ExpertIterationSettings(RoundSettings):
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among the games that a round trains on, against forgetting."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model writes
-    them itself, before the first stage of the run that asks for them (plain_text.jsonl). For pretrained models."""
+    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
+    the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
 
     @property
     def learns_from_single_games(self) -> bool:
@@ -508,8 +508,8 @@ class DistillSettings(RoundSettings):
     replay_fraction: float = Field(0.25, ge=0, lt=1)
     """Fraction of teacher games among all games that a round trains on, those of the last round included."""
     plain_text_fraction: float = Field(0.0, ge=0, lt=1)
-    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model writes
-    them itself, before the first stage of the run that asks for them (plain_text.jsonl). For pretrained models."""
+    """Fraction of plain texts among the rows that are learnt from, against forgetting one's language. The model that
+    the run begins with writes them itself (plain_text.jsonl). For pretrained models."""
 
     @property
     def teacher_model(self) -> Path | None:

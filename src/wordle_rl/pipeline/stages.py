@@ -15,7 +15,6 @@ from wordle_rl.config.model import ModelSettings
 from wordle_rl.config.run import RunConfig
 from wordle_rl.config.stages import (
     DistillSettings,
-    ExpertIterationSettings,
     GRPOSettings,
     PlaySettings,
     kind_of,
@@ -133,10 +132,11 @@ def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Ru
     """SFT on the teacher games."""
     from wordle_rl.policy.sizes import context_length
     from wordle_rl.train.checkpoints import last_place
-    from wordle_rl.train.plain_text import plain_texts, texts_for, write_plain_text
+    from wordle_rl.train.plain_text import plain_texts, texts_for
     from wordle_rl.train.sft import train_sft
 
     own = config.settings_of(stage)
+    _make_plain_text(config, stage, context, run, timings)
     with timings.timed("setup"):
         learner = load_learner(config, config.start_of(stage, run.directory), config.seed_of(stage))
     codec = learner.codec
@@ -165,8 +165,6 @@ def train_by_traces(config: RunConfig, stage: str, context: GameContext, run: Ru
             timings.tell("no validation loss: there are no teacher games of validation secrets")
     rows = encoded.examples
     if own.plain_text_fraction and rows:
-        with timings.timed("plain_text"):
-            write_plain_text(learner, run.directory, context.split, config.seed, timings.tell)
         rows = [*rows, *plain_texts(run.directory, texts_for(len(rows), own.plain_text_fraction))]
     lineage = _lineage(config, stage, context, run)
     done = last_place(run.directory / stage / "checkpoints").done
@@ -189,6 +187,7 @@ def learn_from_play(
     # games were played.
     temperature = own.temperature if isinstance(own, GRPOSettings) else 1.0
     limits = isinstance(own, GRPOSettings) and own.constrain == "words"
+    _make_plain_text(config, stage, context, run, timings)
     with timings.timed("setup"):
         learner = load_learner(
             config,
@@ -219,11 +218,6 @@ def learn_from_play(
     if own.replays:
         replayed = f"{own.replay_fraction:.0%} of the games learnt from are replayed"
         timings.tell(f"{replayed}, of {_teacher_games(config.traces)}")
-    if isinstance(own, ExpertIterationSettings | DistillSettings) and own.plain_text_fraction:
-        from wordle_rl.train.plain_text import write_plain_text
-
-        with timings.timed("plain_text"):
-            write_plain_text(learner, run.directory, context.split, config.seed, timings.tell)
     lineage = _lineage(config, stage, context, run)
     title = stage_title(stage)
     done = last_place(run.directory / stage / "checkpoints").done
@@ -240,6 +234,18 @@ def learn_from_play(
             engine=engine,
             traces=config.traces,
         )
+
+
+def _make_plain_text(config: RunConfig, stage: str, context: GameContext, run: Run, timings: Timings) -> None:
+    # By the model that the run begins with, whichever stage asks first: a trained one has lost what is to be kept.
+    if not getattr(config.settings_of(stage), "plain_text_fraction", 0.0):
+        return
+    from wordle_rl.train.plain_text import has_plain_text, write_plain_text
+
+    if not has_plain_text(run.directory):
+        with timings.timed("plain_text"):
+            learner = load_learner(config, config.start_of(config.stages[0], run.directory), config.seed)
+            write_plain_text(learner, run.directory, context.split, config.seed, timings.tell)
 
 
 def _lineage(config: RunConfig, stage: str, context: GameContext, run: Run) -> Lineage:

@@ -247,7 +247,8 @@ def parts_of(directory: Path) -> list[Path]:
         VALIDATION_SECRETS_FILE,
         *boards,
     )
-    trained = (PLAIN_TEXT_FILE, VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
+    text = (PLAIN_TEXT_FILE, "plain_text.json")
+    trained = (*text, VALIDATION_SECRETS_FILE, *boards, *LOG_FILES, "timings.json", *filter(is_stage, names))
     figures = ("eval", CONTROLS, "results.json", "strata.json", "report.html", "watch.html")
     return [directory / name for name in (*teacher, *trained, *figures, *_OF_EVERY_RUN)]
 

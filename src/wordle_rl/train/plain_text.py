@@ -14,7 +14,6 @@ arXiv:1909.03329.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,6 +23,7 @@ from wordle_rl.config.training import SamplingSettings
 from wordle_rl.evaluate.forgetting import SMALLEST_VOCABULARY
 from wordle_rl.policy.base import Request
 from wordle_rl.runs import PLAIN_TEXT_FILE, read_jsonl, write_jsonl
+from wordle_rl.runs.checksums import check_marks, marks_of, read_record, write_record
 from wordle_rl.runs.distributed import gather, is_first, wait_for_all
 from wordle_rl.train.example import Example
 from wordle_rl.words.split import Split
@@ -54,14 +54,22 @@ def texts_for(games: int, fraction: float) -> int:
     return round(games * fraction / (1 - fraction))
 
 
-def write_plain_text(learner: Learner, directory: Path, split: Split, seed: int, tell: Callable[[str], None]) -> None:
-    """Have the model write the texts of a run, unless there are some already.
+def has_plain_text(directory: Path) -> bool:
+    """Return True if a run has its texts; a `RunError` if these have changed since they were written."""
+    record = (directory / PLAIN_TEXT_FILE).with_suffix(".json")  # written last: only then do the texts count
+    found = all(gather(record.is_file()))  # one answer for all processes, or they would wait for each other
+    if found:
+        remedy = f"restore it, or delete {record} to have the texts written again"
+        check_marks(directory, read_record(record, remedy), remedy)
+    return found
 
-    Every process of a launch must call this before the first step of a stage. Texts with a strict word are left out.
+
+def write_plain_text(learner: Learner, directory: Path, split: Split, seed: int, tell: Callable[[str], None]) -> None:
+    """Have the model write the texts of a run; those with a strict word are left out.
+
+    Every process of a launch must call this.
     """
     path = directory / PLAIN_TEXT_FILE
-    if all(gather(path.is_file())):  # one answer for all processes, or they would wait for each other
-        return
     codec = learner.codec
     if len(codec.tokenizer) < SMALLEST_VOCABULARY:
         raise ConfigError("plain_text_fraction: this model has never read plain text; set it to 0")
@@ -84,6 +92,7 @@ def write_plain_text(learner: Learner, directory: Path, split: Split, seed: int,
         raise ConfigError(f"plain_text_fraction: only {len(rows)} texts of {NUM_TEXTS} are usable; set it to 0")
     if is_first():
         write_jsonl(path, rows)
+        write_record(path.with_suffix(".json"), marks_of(directory, [path]))
     wait_for_all()
 
 
@@ -98,15 +107,3 @@ def plain_texts(directory: Path, count: int, first: int = 0) -> Iterator[Example
     for number in range(first, first + count):
         ids = rows[number % len(rows)]
         yield Example([*ids], [0] + [1] * (len(ids) - 1))
-
-
-class Rehearsal:
-    """Plain texts beside the games of each round, different ones in each while there are enough."""
-
-    def __init__(self, directory: Path, fraction: float, most: int) -> None:
-        self._directory, self._fraction = directory, fraction
-        self._most = math.ceil(most * fraction / (1 - fraction))
-
-    def rows(self, games: int, number: int) -> list[Example]:
-        """Return the texts for a number of games in a round; `number` counts from 1."""
-        return [*plain_texts(self._directory, texts_for(games, self._fraction), (number - 1) * self._most)]

@@ -10,7 +10,7 @@ from wordle_rl.config.stages import DistillSettings, ExpertIterationSettings
 from wordle_rl.data.game_record import GameRecord, read_traces
 from wordle_rl.policy.sizes import context_length
 from wordle_rl.train.example import encode_traces
-from wordle_rl.train.plain_text import Rehearsal
+from wordle_rl.train.plain_text import plain_texts, texts_for
 from wordle_rl.train.play_loop import Item, Stage
 from wordle_rl.train.round_method import Numbers
 
@@ -33,7 +33,8 @@ class Replay:
         self._most = math.ceil(most * self._per_game)
         count = self._most * settings.rounds
         self._games = draw_games(directory / "traces.jsonl", count, stage.seed) if count else []
-        self._rehearsal = Rehearsal(directory, settings.plain_text_fraction, most + self._most)
+        self._text_fraction = settings.plain_text_fraction
+        self._most_texts = texts_for(most + self._most, self._text_fraction)
 
     def add(self, items: list[Item], games: int, number: int) -> tuple[list[Item], Numbers]:
         """Add teacher games to the items made of a number of games in a round; `number` counts from 1."""
@@ -42,7 +43,9 @@ class Replay:
         learner = self._stage.training.learner
         limit = context_length(learner.model) or _NO_LIMIT
         replayed = encode_traces(chosen, self._stage.setup.prompter, learner.codec, limit).examples
-        added = [*replayed, *self._rehearsal.rows(games + len(chosen), number)]
+        texts = texts_for(games + len(chosen), self._text_fraction)
+        directory = self._stage.training.run.directory
+        added = [*replayed, *plain_texts(directory, texts, (number - 1) * self._most_texts)]
         numbers = {"own_examples": float(len(items)), "all_examples": float(len(items) + len(added))}
         return [*items, *([example] for example in added)], numbers
 
